@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec.structs import asdict
@@ -13,13 +14,27 @@ from msgspec.structs import asdict
 from planner.cli import option, progress
 from planner.cli.compose import open_bucket, standing_stack
 from planner.errors import Problem, UsageError
-from planner.plan.canonical import STACK_NAME
 
 if TYPE_CHECKING:
     from stacks.operate.bucket import Bucket
 
 LINES_PER_FILE = 1000
 UNFINISHED_EXIT_CODE = 5
+
+
+# A folder of the bucket has the name of its batch.
+JOB_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
+
+
+def _check_job_name(
+    _context: click.Context, _parameter: click.Parameter, name_text: str | None
+) -> Any:
+    """Return the name of a batch; raises BadParameter when it is invalid."""
+    if name_text is not None and not JOB_NAME.fullmatch(name_text):
+        raise click.BadParameter(
+            "use 1 to 40 lowercase letters, digits and inner hyphens"
+        )
+    return name_text
 
 
 @click.group("batch")
@@ -41,7 +56,7 @@ def command() -> None:
 @click.option(
     "--job",
     metavar="NAME",
-    callback=option.check_stack_name,
+    callback=_check_job_name,
     help="Name of the batch; default the name of the first file.",
 )
 @click.option(
@@ -128,7 +143,7 @@ def status(stack: str, **option_values: Any) -> int:
 
 @command.command("results", short_help="take the answers of a batch")
 @click.argument("stack", callback=option.check_stack_name)
-@click.argument("job", callback=option.check_stack_name)
+@click.argument("job", callback=_check_job_name)
 @click.option(
     "-o",
     "--output",
@@ -202,7 +217,7 @@ def _batch_bucket(
 def _job_name(path: Path) -> str:
     """Return the name of a batch that a file gives it. Raises UsageError."""
     name = path.stem.lower().replace("_", "-").replace(".", "-")
-    if not STACK_NAME.fullmatch(name):
+    if not JOB_NAME.fullmatch(name):
         raise UsageError(
             Problem(
                 code="batch",

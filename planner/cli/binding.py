@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from planner.cli.compose import (
     SpecFile,
     find_plan,
+    read_file,
     read_spec,
     spec_folder_reader,
 )
@@ -58,7 +59,9 @@ def present_inputs(
     return PresentInputs(
         normalized=normalized_spec(spec_file.spec),
         files={name: _sha256(read_beside, name) for name in plan.inputs.files},
-        calibration_sha256=_sha256(_read, calibration) if calibration else None,
+        calibration_sha256=_sha256(read_file, calibration)
+        if calibration
+        else None,
         catalog_sha256=catalog.sha256,
         plugins=plugins,
     )
@@ -102,10 +105,6 @@ def _comparable(plan: Plan, part_name: str) -> object:
         return (plan.solution.status, plan.solution.pools)
     part: object = getattr(plan, part_name)
     return part
-
-
-def _read(path: str) -> bytes:
-    return Path(path).read_bytes()
 
 
 def _sha256(read_file: Callable[[str], bytes], name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.cli.parallel import run_in_parallel
-from planner.errors import MissingError, Place, Problem, UsageError
+from planner.errors import (
+    MissingError,
+    Place,
+    Problem,
+    TonnageError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +37,9 @@ if TYPE_CHECKING:
 
 STATE_FOLDER: Final = Path(".tonnage")
 DEFAULT_WORLD: Final = "default"
+# Traces of many millions of requests are smaller, and so is every document.
+MAX_FILE_BYTES: Final = 512 * 2**20
+MAX_DOCUMENT_BYTES: Final = 16 * 2**20
 
 
 class SpecFile(Struct, frozen=True, kw_only=True):
@@ -49,23 +59,65 @@ class SpecFile(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(self.file_bytes).hexdigest()
 
 
-def read_file(path: str) -> bytes:
-    """Return the bytes of a file; `-` is standard input. Raises MissingError."""
+def read_file(path: str, most_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Return the bytes of a file; `-` is standard input.
+
+    Only regular files are read: another one may never end. Raises MissingError, and UsageError for
+    a file of another sort or of more than `most_bytes`.
+    """
     if path == "-":
-        return sys.stdin.buffer.read()
+        return _within(sys.stdin.buffer.read(most_bytes + 1), path, most_bytes)
     try:
-        return Path(path).read_bytes()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        is_folder = isinstance(error, IsADirectoryError)
-        problem = Problem(
-            code="file",
-            message="is a folder" if is_folder else "no such file",
-            place=Place(path),
-            next_step="name a file in it"
-            if is_folder
-            else "check the path, or write a spec with: tonnage init",
+        # A pipe that nobody writes to would be waited for.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingError(
+            Problem(
+                code="file",
+                message="no such file",
+                place=Place(path),
+                next_step="check the path, or write a spec with: tonnage init",
+            )
+        ) from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise _no_file(path, is_folder=stat.S_ISDIR(mode))
+    with os.fdopen(descriptor, "rb") as opened_file:
+        return _within(opened_file.read(most_bytes + 1), path, most_bytes)
+
+
+def _no_file(path: str, *, is_folder: bool) -> TonnageError:
+    if is_folder:
+        return MissingError(
+            Problem(
+                code="file",
+                message="is a folder",
+                place=Place(path),
+                next_step="name a file in it",
+            )
         )
-        raise MissingError(problem) from error
+    return UsageError(
+        Problem(
+            code="file",
+            message="is no regular file",
+            place=Place(path),
+            next_step="give its content on standard input, as -",
+        )
+    )
+
+
+def _within(content: bytes, path: str, most_bytes: int) -> bytes:
+    if len(content) > most_bytes:
+        raise UsageError(
+            Problem(
+                code="file",
+                message=f"has more than {most_bytes // 2**20} MiB",
+                place=Place(path),
+                next_step="give a smaller one",
+            )
+        )
+    return content
 
 
 def read_spec(path: str) -> SpecFile:
@@ -73,7 +125,7 @@ def read_spec(path: str) -> SpecFile:
     # Imported here, so that a command loads only what it uses.
     from planner.spec.load import load_spec
 
-    file_bytes = read_file(path)
+    file_bytes = read_file(path, MAX_DOCUMENT_BYTES)
     return SpecFile(
         path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
     )
@@ -99,7 +151,11 @@ def spec_folder_reader(
                 next_step="put the file beside the spec",
             )
             raise UsageError(problem)
-        file_bytes = read_file(str(file_path))
+        is_document = file_path.suffix == ".json"
+        file_bytes = read_file(
+            str(file_path),
+            MAX_DOCUMENT_BYTES if is_document else MAX_FILE_BYTES,
+        )
         if digests is not None:
             digests[file_name] = hashlib.sha256(file_bytes).hexdigest()
         return file_bytes

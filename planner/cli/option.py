@@ -49,12 +49,10 @@ def check_stack_name(
 
     A stack name becomes a file name and a tag, so the rules are those of a spec's name.
     """
-    from planner.plan.canonical import STACK_NAME
+    from planner.spec.stack_name import STACK_NAME, STACK_NAME_HINT
 
     if name_text is not None and not STACK_NAME.fullmatch(name_text):
-        raise click.BadParameter(
-            "use 1 to 40 lowercase letters, digits and inner hyphens"
-        )
+        raise click.BadParameter(f"use {STACK_NAME_HINT}")
     return name_text
 
 
@@ -256,4 +254,4 @@ def write_output(text: str, path: str | None = None) -> None:
     from providers.files import write_atomically
 
     # An interrupted write must not leave half of a plan.
-    write_atomically(target_path, text)
+    write_atomically(target_path, text, is_private=False)

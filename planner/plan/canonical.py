@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from typing import Final
 
 import msgspec
 
 from planner.errors import Place, Problem, UsageError
 from planner.plan.types import Plan, Properties
+from planner.spec.stack_name import STACK_NAME
 
 SCHEMA: Final = "tonnage.plan/1"
-# What a stack may be called, as the name of a spec.
-STACK_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 MAX_BYTES: Final = 16 * 2**20
 
 

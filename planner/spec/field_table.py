@@ -42,6 +42,11 @@ from planner.spec.field_types import (
     ScheduleType,
 )
 from planner.spec.source import ScalarNode
+from planner.spec.stack_name import (
+    LONGEST_NAME,
+    STACK_NAME_HINT,
+    STACK_NAME_PATTERN,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,9 +55,7 @@ if TYPE_CHECKING:
 
 FIELD_TYPES: Final[dict[str, FieldType]] = {
     "stack name": TextPattern(
-        r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
-        "a name of a-z, 0-9 and -, at most 40 characters",
-        40,
+        STACK_NAME_PATTERN, STACK_NAME_HINT, LONGEST_NAME
     ),
     "pattern": TextPattern(r"[A-Za-z0-9*?._-]+", "a name or a pattern with *"),
     "file": TextPattern(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from filelock import FileLock
 
+from providers.files import make_folder
 from providers.simulated.cloud import SimulatedCloud
 from providers.simulated.world import WorldMemory, load_memory, save_memory
 
@@ -41,7 +42,7 @@ class SharedWorld:
     @contextmanager
     def call(self, region: str) -> Iterator[SimulatedCloud]:
         """Make a call; what it did is durable when it returns, also when it was refused."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         with self._lock:
             self._load()
             try:

@@ -186,7 +186,7 @@ class AzureApi:
             self._authorized(
                 "GET",
                 f"{_group_url(self._instance())}/Microsoft.Insights/{kind}/"
-                f"{self._stack}-logs?api-version=2022-06-01",
+                f"{self._stack[:39].rstrip('-')}-logs?api-version=2022-06-01",
                 timeout_s=TELL_TIMEOUT_S,
             ).document()["properties"]
             for kind in ("dataCollectionEndpoints", "dataCollectionRules")

@@ -36,7 +36,8 @@ def resources(stack: StackSpec) -> list[Resource]:
 
 def log_name(stack: StackSpec) -> str:
     """The name of workspace, endpoint and rule; machines ask for the last two by it."""
-    return f"{stack.name}-logs"
+    # One character less than Azure allows: the longest name of a stack is too long for it.
+    return f"{stack.name[:39].rstrip('-')}-logs"
 
 
 def _log_resources(stack: StackSpec) -> list[Resource]:

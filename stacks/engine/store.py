@@ -22,7 +22,7 @@ from obstore import list as list_objects
 from obstore import put as put_object
 
 from planner.errors import LockedError, Problem
-from providers.files import write_atomically
+from providers.files import make_folder, write_atomically
 from stacks.engine.lock import (
     RENEWAL_S,
     decode_holder,
@@ -143,7 +143,7 @@ class FolderStore:
     @contextmanager
     def lock(self, stack_name: str, command: str) -> Iterator[None]:
         """Hold the lock of a stack."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         file_lock = self._file_lock(stack_name)
         holder_path = self._holder_path(stack_name)
         try:

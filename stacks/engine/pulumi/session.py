@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import LockedError, Problem, UsageError
+from providers.files import make_folder
 from providers.simulated.shared import FOLDER_VARIABLE, WORLD_VARIABLE
 from stacks.engine.failure import combined_error
 from stacks.engine.pulumi.plugin import install_plugins
@@ -167,7 +168,7 @@ class PulumiSession:
         """Folders and environment; the simulated clouds get a home of their own."""
         work_folder, home_folder = self.folder / "work", self.folder / "home"
         for folder_path in (work_folder, home_folder, self.state_folder):
-            folder_path.mkdir(parents=True, exist_ok=True)
+            make_folder(folder_path)
         project_settings = automation.ProjectSettings(
             name=PROJECT_NAME,
             runtime="python",

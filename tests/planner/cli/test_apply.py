@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -211,3 +212,44 @@ def test_what_is_not_to_be_allowed_is_said(
 ) -> None:
     code, _, err = tonnage("apply", "p.json", "--simulate", "--allow", "all")
     assert (code, "none of delete-data, outage" in err) == (2, True)
+
+
+def test_only_regular_files_of_a_reasonable_size_are_read(
+    tonnage: Command, here: Path, plan_path: Path
+) -> None:
+    """A pipe would be waited for, and a file of any size would fill the memory."""
+    os.mkfifo(here / "pipe.yaml")
+    code, _, err = tonnage("plan", "pipe.yaml")
+    assert (code, "is no regular file" in err) == (2, True)
+    (here / "config.json").unlink()
+    with (here / "config.json").open("wb") as sparse_file:
+        sparse_file.truncate(3 * 2**30)
+    code, _, err = tonnage("plan", "chat.yaml")
+    assert (code, "more than 16 MiB" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["2026-01-01", "8b-chat", "goog-x", "my-google", "xn--a", "sthree-x", "٣"],
+)
+def test_names_that_a_cloud_refuses_are_refused_here(
+    tonnage: Command, here: Path, name: str
+) -> None:
+    (here / "chat.yaml").write_text(
+        chat().replace("name: chat", f"name: '{name}'")
+    )
+    code, _, err = tonnage("check", "chat.yaml")
+    assert (code, "chat.yaml:4:" in err) == (2, True), err
+    assert tonnage("status", name, "--simulate")[0] == 2
+
+
+def test_what_is_kept_is_for_the_user_alone(
+    tonnage: Command, here: Path, plan_path: Path
+) -> None:
+    assert tonnage("apply", "p.json", "--simulate")[0] == 0
+    kept = [path for path in (here / ".tonnage").rglob("*") if path.is_file()]
+    assert kept
+    for path in kept:
+        if path.suffix != ".lock":
+            assert path.stat().st_mode & 0o077 == 0, path
+    assert (here / ".tonnage").stat().st_mode & 0o077 == 0
