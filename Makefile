@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check fit accuracy bench docs docs-check cloud-test clean
+.PHONY: plan test check fit accuracy bench reliability docs docs-check cloud-test clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -34,6 +34,10 @@ accuracy: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.bench
+
+# Where the pulumi program is on PATH, the real engine is measured too.
+reliability: $(VENV)/.dev
+	$(BIN)/python -m tests.reliability
 
 # One small machine of your own account, an hour of it, and everything destroyed at the end.
 cloud-test: $(VENV)/.dev

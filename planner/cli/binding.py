@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from planner.cli.compose import (
     SpecFile,
-    find_plan,
+    derive_plan,
     read_file,
     read_spec,
     spec_folder_reader,
@@ -81,7 +81,7 @@ def refuse_underived(
         confidence=plan.inputs.confidence,
         calibration=plan.inputs.calibration,
     )
-    derived_plan = find_plan(spec_file, catalog, options_then).plan
+    derived_plan = derive_plan(spec_file, catalog, options_then).plan
     # What wishes cost is no part of what is built.
     differing_parts = [
         part_name

@@ -306,19 +306,42 @@ def find_plan(
     options: PlanningOptions,
     memory: Memory | None = None,
 ) -> FoundPlan:
-    """Return the plan of a spec; an infeasible plan has no pools and no resources."""
+    """Return the plan of a spec, with what it does to the stack that stands."""
+    stack_status = None
+    # Without a stack no engine is opened, so no account is needed.
+    if options.uses_stack_state:
+        stack_name = options.stack or spec_file.spec.name
+        stack_status = open_engine(options).stack_status(stack_name)
+    found_plan = derive_plan(
+        spec_file,
+        catalog,
+        options,
+        memory,
+        state_sha256=stack_status.state_sha256 if stack_status else None,
+    )
+    if stack_status is None or not found_plan.solution.pools:
+        return found_plan
+    plan = _with_changes(found_plan.plan, stack_status, options)
+    return FoundPlan(plan, found_plan.solution)
+
+
+def derive_plan(
+    spec_file: SpecFile,
+    catalog: Catalog,
+    options: PlanningOptions,
+    memory: Memory | None = None,
+    *,
+    state_sha256: str | None = None,
+) -> FoundPlan:
+    """Return the plan of a spec, whatever stands; without pools where it is infeasible."""
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from stacks.build import planned_stack
 
     digests: dict[str, str] = {}
     solution = find_solution(spec_file, catalog, options, memory, digests)
-    stack_name = options.stack or spec_file.spec.name
-    stack_status = None
-    # Without a stack no engine is opened, so no account is needed.
-    if options.uses_stack_state:
-        stack_status = open_engine(options).stack_status(stack_name)
-    state_sha256 = stack_status.state_sha256 if stack_status else None
-    stack = PlannedStack(name=stack_name, state_sha256=state_sha256)
+    stack = PlannedStack(
+        name=options.stack or spec_file.spec.name, state_sha256=state_sha256
+    )
     # An infeasible plan creates nothing.
     if solution.pools:
         stack = planned_stack(spec_file.spec, solution, stack)
@@ -330,8 +353,6 @@ def find_plan(
         stack=stack,
         inputs=_plan_inputs(stack.graph.provider, options, digests),
     )
-    if stack_status is not None and solution.pools:
-        plan = _with_changes(plan, stack_status, options)
     return FoundPlan(plan, solution)
 
 

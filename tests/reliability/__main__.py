@@ -1,0 +1,283 @@
+"""Measures what tonnage promises: `make reliability`; with --write into docs/reliability.md.
+
+Every figure is counted here. Without a Pulumi program on PATH the real engine is left out, and the
+page keeps what was measured with it before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from planner.plan.types import Plan
+from providers.catalog.load import load_catalog
+from providers.simulated import world
+from tests.conftest import ROOT, only, solve
+from tests.reliability import crash, engine, faults, graphs, tampering
+from tests.stacks.engine.test_simulated import TEXT, plan_of
+
+MOVES = {"aws": "gcp", "gcp": "azure", "azure": "aws"}
+PAGE = ROOT / "docs" / "reliability.md"
+FIGURES_START, FIGURES_END = "<!-- figures -->\n", "<!-- end -->\n"
+FLIPS, FORGERIES = 800, 200
+STOPS = range(1, 90, 2)
+
+
+class Figure(Struct, frozen=True):
+    """How often something was as promised, of how many times it was tried."""
+
+    name: str
+    right: int
+    tried: int
+    failures: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> str:
+        return f"{self.right / self.tried:.1%}" if self.tried else "-"
+
+
+@cache
+def text_of(cloud: str) -> str:
+    return TEXT.replace("CLOUD", cloud)
+
+
+@cache
+def plan_on(cloud: str) -> Plan:
+    return plan_of(load_catalog(), text_of(cloud))
+
+
+@cache
+def crash_cases(cloud: str) -> tuple[crash.CrashCase, ...]:
+    catalog = load_catalog()
+    text = text_of(cloud)
+    kinds = {p.instance.instance_type for p in solve(catalog, text).pools}
+    same = only(catalog, lambda o: o.instance.instance_type in kinds)
+    busier = text.replace("peak_rps: 2", "peak_rps: 40")
+    return crash.crash_cases(
+        plan_on(cloud), plan_of(same, busier), plan_on(MOVES[cloud])
+    )
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """An empty folder, in memory where the system has such a place."""
+    shared_memory = Path("/dev/shm")
+    parent = shared_memory if shared_memory.is_dir() else None
+    path = Path(tempfile.mkdtemp(dir=parent))
+    try:
+        yield path / "world"
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def crashes(cloud: str, number: int) -> Figure:
+    case = crash_cases(cloud)[number]
+    failures = []
+    with folder() as place:
+        moments = crash.crash_moments(case, place)
+        for cut in range(moments):
+            found = crash.differences_after(case, place, cut)
+            failures += [f"{cloud} {case.name} {cut}: {found}"] if found else []
+    return Figure(
+        f"crash, {case.name}",
+        moments - len(failures),
+        moments,
+        tuple(failures),
+    )
+
+
+def tally(name: str, problems: Iterator[tuple[str, str | None]]) -> Figure:
+    found = list(problems)
+    failures = tuple(f"{what}: {why}" for what, why in found if why)
+    return Figure(name, len(found) - len(failures), len(found), failures)
+
+
+def stops(cloud: str) -> Figure:
+    def problems() -> Iterator[tuple[str, str | None]]:
+        for stop_after in STOPS:
+            with folder() as place:
+                yield (
+                    f"{cloud} after {stop_after} events",
+                    faults.stop_problem(plan_on(cloud), stop_after, place),
+                )
+
+    return tally("asked to end", problems())
+
+
+def refusals(cloud: str, code: str) -> Figure:
+    def problems() -> Iterator[tuple[str, str | None]]:
+        for resource in plan_on(cloud).graph.resources:
+            with folder() as place:
+                yield (
+                    f"{cloud} {code} of {resource.name}",
+                    faults.fault_problem(
+                        plan_on(cloud), resource.name, code, place
+                    ),
+                )
+
+    return tally("a cloud refuses once", problems())
+
+
+def endless_refusals(cloud: str) -> Figure:
+    def problems() -> Iterator[tuple[str, str | None]]:
+        for resource in plan_on(cloud).graph.resources:
+            with folder() as place:
+                yield (
+                    f"{cloud} {resource.name}",
+                    faults.endless_fault_problem(
+                        plan_on(cloud), resource.name, place
+                    ),
+                )
+
+    return tally("a cloud is busy for ever", problems())
+
+
+def drifts(cloud: str) -> Figure:
+    def problems() -> Iterator[tuple[str, str | None]]:
+        for resource in plan_on(cloud).graph.resources:
+            with folder() as place:
+                yield (
+                    f"{cloud} {resource.name}",
+                    faults.drift_problem(plan_on(cloud), resource.name, place),
+                )
+
+    return tally("deleted behind its back", problems())
+
+
+def nonsense(cloud: str) -> Figure:
+    def problems() -> Iterator[tuple[str, str | None]]:
+        for mistake in graphs.mistakes(plan_on(cloud)):
+            with folder() as place:
+                refusal = graphs.refusal_of(
+                    mistake, plan_on(cloud), world.default_world(), place
+                )
+                yield (
+                    f"{cloud} {mistake.resource.name} {mistake.kind}",
+                    None if refusal else "it was taken",
+                )
+
+    return tally("nonsense in a graph", problems())
+
+
+def flips(cloud: str) -> Figure:
+    return tally(
+        "a bit of a plan flipped",
+        (
+            (
+                f"{cloud} {seed}",
+                None
+                if tampering.flipped_is_refused(plan_on(cloud), seed)
+                else "it was taken",
+            )
+            for seed in range(FLIPS // len(MOVES) + 1)
+        ),
+    )
+
+
+def forgeries(cloud: str) -> Figure:
+    catalog = load_catalog()
+    return tally(
+        "a plan forged, with a right digest",
+        (
+            (
+                f"{cloud} {seed}",
+                None
+                if tampering.forged_is_refused(
+                    plan_on(cloud), text_of(cloud), catalog, seed
+                )
+                else "it was taken",
+            )
+            for seed in range(FORGERIES // len(MOVES) + 1)
+        ),
+    )
+
+
+def tasks() -> list[tuple[Callable[..., Figure], tuple[Any, ...]]]:
+    codes = (*faults.TRANSIENT_CODES, *faults.LASTING_CODES)
+    case_count = len(crash_cases("aws"))
+    found: list[tuple[Callable[..., Figure], tuple[Any, ...]]] = []
+    for cloud in MOVES:
+        found += [(crashes, (cloud, number)) for number in range(case_count)]
+        found += [(refusals, (cloud, code)) for code in codes]
+        found += [
+            (measure, (cloud,))
+            for measure in (
+                stops,
+                endless_refusals,
+                drifts,
+                nonsense,
+                flips,
+                forgeries,
+            )
+        ]
+    return found
+
+
+def summed(figures: list[Figure]) -> list[Figure]:
+    names = list(dict.fromkeys(figure.name for figure in figures))
+    return [
+        Figure(
+            name,
+            sum(f.right for f in figures if f.name == name),
+            sum(f.tried for f in figures if f.name == name),
+            tuple(
+                failure
+                for f in figures
+                if f.name == name
+                for failure in f.failures
+            ),
+        )
+        for name in names
+    ]
+
+
+def table_of(figures: list[Figure]) -> str:
+    rows = "".join(
+        f"| {figure.name} | {figure.right:,} | {figure.tried:,} | {figure.share} |\n"
+        for figure in figures
+    )
+    return f"| what is tried | as promised | tried | share |\n|---|--:|--:|--:|\n{rows}"
+
+
+def write_page(table: str) -> None:
+    page = PAGE.read_text()
+    start = page.index(FIGURES_START) + len(FIGURES_START)
+    PAGE.write_text(page[:start] + table + page[page.index(FIGURES_END) :])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the page")
+    options = parser.parse_args()
+    started = time.monotonic()
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        running = [pool.submit(work, *inputs) for work, inputs in tasks()]
+        figures = summed([task.result() for task in running])
+    real_engine = engine.figures()
+    figures += [Figure(*row) for row in real_engine]
+    table = table_of(figures)
+    sys.stdout.write(table)
+    for figure in figures:
+        for failure in figure.failures[:10]:
+            sys.stdout.write(f"! {figure.name}: {failure}\n")
+    sys.stdout.write(f"{time.monotonic() - started:.0f} s\n")
+    if options.write:
+        write_page(table)
+    if any(figure.right < 0.98 * figure.tried for figure in figures):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Faults, signals and drift: what a stack goes through, and whether it stands afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from planner.errors import CancelledError, TonnageError
+from providers.simulated import world
+from stacks.engine.failure import MAX_ATTEMPTS
+from stacks.engine.protocol import ProgressEvent, RunControl
+from stacks.engine.simulated import SimulatedEngine
+from stacks.engine.stop import StopRequest
+from tests.reliability.crash import EVERYTHING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner.plan.types import Plan
+
+# One answer of each kind; the first two pass by themselves.
+TRANSIENT_CODES: Final = ("Throttling", "ServiceUnavailable")
+LASTING_CODES: Final = (
+    "InsufficientInstanceCapacity",
+    "VcpuLimitExceeded",
+    "UnauthorizedOperation",
+    "ExpiredToken",
+    "InvalidParameterValue",
+)
+
+
+def fault_problem(
+    plan: Plan, resource_name: str, code: str, folder: Path
+) -> str | None:
+    """Let the creation of a resource fail once; say what is wrong afterwards, or nothing.
+
+    What passes by itself is tried again within the run. Everything else ends the run, is told, and
+    is put right by the next one. In the end nothing is left.
+    """
+    engine = _engine(
+        f"faults: [{{on: create, name: {resource_name}, code: {code}}}]", folder
+    )
+    is_transient = code in TRANSIENT_CODES
+    try:
+        engine.apply(plan, _unheard)
+    except TonnageError as error:
+        if is_transient:
+            return "it was not tried again"
+        if resource_name not in str(error) or not error.problems[0].next_step:
+            return "the error names neither the resource nor a next step"
+        engine.apply(plan, _unheard)
+    else:
+        if not is_transient:
+            return "nobody was told"
+    return _wrong_with(engine, plan)
+
+
+def endless_fault_problem(
+    plan: Plan, resource_name: str, folder: Path
+) -> str | None:
+    """Let a cloud be busy for ever: the run ends, and what it made can be taken away."""
+    engine = _engine(
+        f"faults: [{{on: create, name: {resource_name}, code: Throttling, times: 999}}]",
+        folder,
+    )
+    retries: list[ProgressEvent] = []
+
+    def listen(event: ProgressEvent) -> None:
+        if event.phase == "retry":
+            retries.append(event)
+
+    try:
+        engine.apply(plan, listen)
+    except TonnageError:
+        pass
+    else:
+        return "it succeeded"
+    if len(retries) != MAX_ATTEMPTS - 1:
+        return f"it was tried {len(retries) + 1} times"
+    engine.destroy(plan.stack.name, _unheard, EVERYTHING)
+    return "something is left" if _object_count(engine) else None
+
+
+def stop_problem(plan: Plan, stop_after: int, folder: Path) -> str | None:
+    """Ask a run to end after some events; say what is wrong afterwards, or nothing."""
+    engine = _engine("", folder)
+    stop = StopRequest()
+    heard: list[ProgressEvent] = []
+
+    def listen(event: ProgressEvent) -> None:
+        heard.append(event)
+        if len(heard) == stop_after:
+            stop.make()
+
+    try:
+        engine.apply(plan, listen, RunControl(stop=stop))
+    except CancelledError:
+        status = engine.stack_status(plan.stack.name)
+        if status is None or status.pending:
+            return "something is still in flight"
+        engine.apply(plan, _unheard)
+    return _wrong_with(engine, plan)
+
+
+def drift_problem(plan: Plan, resource_name: str, folder: Path) -> str | None:
+    """Delete an object behind the back of a stack; say what is wrong afterwards, or nothing."""
+    engine = _engine("", folder)
+    engine.apply(plan, _unheard)
+    with engine.shared_world.call(plan.graph.region) as clouds:
+        for object_id, found in list(clouds.memory.objects.items()):
+            if found["name"] == resource_name:
+                del clouds.memory.objects[object_id]
+    if resource_name not in {
+        drifted.name for drifted in engine.drift(plan.stack.name)
+    }:
+        return "it was not found"
+    engine.apply(plan, _unheard, EVERYTHING)
+    if engine.drift(plan.stack.name):
+        return "it was not repaired"
+    return _wrong_with(engine, plan)
+
+
+def _wrong_with(engine: SimulatedEngine, plan: Plan) -> str | None:
+    status = engine.stack_status(plan.stack.name)
+    if status is None or not status.complete or status.pending:
+        return "the stack is not complete"
+    wanted_count = len(plan.graph.resources) + len(status.retained)
+    if _object_count(engine) != wanted_count:
+        return "the clouds have more or less than the plan"
+    engine.destroy(plan.stack.name, _unheard, EVERYTHING)
+    return "something is left" if _object_count(engine) else None
+
+
+def _engine(rules: str, folder: Path) -> SimulatedEngine:
+    rules_of_world = (
+        world.read_world(rules.encode(), "world.yaml")
+        if rules
+        else world.default_world()
+    )
+    return SimulatedEngine(rules_of_world, folder)
+
+
+def _object_count(engine: SimulatedEngine) -> int:
+    return len(engine.shared_world.view().memory.objects)
+
+
+def _unheard(_event: object) -> None:
+    """Listen to nothing."""
