@@ -233,4 +233,4 @@ def _files(count: int) -> str:
 
 
 def _flags(option_values: dict[str, Any]) -> str:
-    return progress.engine_flags(option.planning_options(option_values))
+    return option.planning_options(option_values).flags

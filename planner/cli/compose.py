@@ -272,6 +272,21 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     backend: str | None = None
 
     @property
+    def flags(self) -> str:
+        """The flags with which a suggested command addresses the same clouds and engine."""
+        texts = []
+        if self.simulate is not None:
+            is_default = self.simulate == DEFAULT_WORLD
+            texts.append(
+                "--simulate" if is_default else f"--simulate {self.simulate}"
+            )
+        if self.engine:
+            texts.append(f"--engine {self.engine}")
+        if self.backend:
+            texts.append(f"--backend {self.backend}")
+        return "".join(f" {text}" for text in texts)
+
+    @property
     def uses_stack_state(self) -> bool:
         """Whether the plan starts from the state of a stack."""
         return self.simulate is not None or self.stack is not None
@@ -393,14 +408,11 @@ def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
     """Return a stack as its state has it. Raises MissingError without one of the name."""
     stack_status = open_engine(options).stack_status(stack_name)
     if stack_status is None:
-        next_step = "see all stacks: tonnage status" + (
-            "" if options.simulate is None else " --simulate"
-        )
         raise MissingError(
             Problem(
                 code="stack",
                 message=f"no stack is named {stack_name}",
-                next_step=next_step,
+                next_step=f"see all stacks: tonnage list{options.flags}",
             )
         )
     return stack_status

@@ -9,7 +9,6 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import open_engine
-from planner.cli.progress import engine_flags
 
 
 @click.command("drift")
@@ -42,6 +41,6 @@ def command(stack: str, **option_values: Any) -> int:
         )
         if any(resource.kind == "gone" for resource in drifted):
             click.echo(
-                f"next: make again what is gone: tonnage apply PLAN{engine_flags(options)}"
+                f"next: make again what is gone: tonnage apply PLAN{options.flags}"
             )
     return option.CHANGED_EXIT_CODE if drifted else 0

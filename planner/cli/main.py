@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "apply": "create or change what a plan says",
     "approve": "sign a reviewed plan",
     "destroy": "delete everything of a stack but its data",
+    "list": "all stacks of a backend",
     "status": "what a stack has and costs now",
     "drift": "what in the cloud is not as the last apply left it",
     "recover": "look up what a run that was cut off had begun",

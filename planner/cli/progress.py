@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner import figures
-from planner.cli.compose import DEFAULT_WORLD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +82,7 @@ def _print_outcome(
     options: PlanningOptions,
     usd_hour: Decimal | None,
 ) -> None:
-    flags_text = engine_flags(options)
+    flags_text = options.flags
     # A second apply of the same plan has no steps.
     if not outcome.steps:
         click.echo(f"{stack_name}: up to date, nothing was changed")
@@ -223,18 +222,3 @@ def _show_live(
 
 def _clock_text(seconds: float) -> str:
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
-
-
-def engine_flags(options: PlanningOptions) -> str:
-    """Return the flags with which a suggested command addresses the same clouds and engine."""
-    flags_text = ""
-    if options.simulate is not None:
-        flags_text = (
-            " --simulate"
-            if options.simulate == DEFAULT_WORLD
-            else f" --simulate {options.simulate}"
-        )
-    flags_text += f" --engine {options.engine}" if options.engine else ""
-    return flags_text + (
-        f" --backend {options.backend}" if options.backend else ""
-    )

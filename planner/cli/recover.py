@@ -8,7 +8,7 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import open_engine
-from planner.cli.progress import engine_flags, event_line
+from planner.cli.progress import event_line
 
 
 @click.command("recover")
@@ -33,5 +33,5 @@ def command(stack: str, **option_values: Any) -> int:
         if count
         else f"{stack}: nothing was left open"
     )
-    click.echo(f"next: tonnage status {stack}{engine_flags(options)}")
+    click.echo(f"next: tonnage status {stack}{options.flags}")
     return 0

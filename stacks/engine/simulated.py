@@ -237,6 +237,6 @@ def _missing_error(stack_name: str) -> MissingError:
         Problem(
             code="stack",
             message=f"no stack is named {stack_name}",
-            next_step="run: tonnage status --simulate",
+            next_step="see all stacks: tonnage list --simulate",
         )
     )

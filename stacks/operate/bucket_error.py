@@ -53,7 +53,7 @@ def _translated(error: Exception, provider: str, name: str) -> TonnageError:
         return UsageError(_problem("package", error, name, next_step))
     if isinstance(error, FileNotFoundError):
         return MissingError(
-            _problem("bucket", error, name, "see: tonnage status")
+            _problem("bucket", error, name, "see all stacks: tonnage list")
         )
     if isinstance(error, REFUSALS):
         next_step = "sign in to the account of the bucket, then do it again"

@@ -57,7 +57,7 @@ def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
         or "ScaleSet serve-nodes" in err
     )
     assert "complete" in tonnage("status", "chat", "--simulate")[1]
-    assert tonnage("status", "--simulate")[1] == "chat\n"
+    assert tonnage("list", "--simulate")[1] == "chat\n"
     spec.write_text(spec.read_text().replace("peak_rps: 2", "peak_rps: 9"))
     assert tonnage("plan", "chat.yaml", "--simulate", "-o", "two.json")[0] == 0
     code, out, _ = tonnage("diff", "one.json", "two.json")
@@ -386,7 +386,7 @@ def test_two_stacks_of_one_spec_live_side_by_side(tonnage, spec) -> None:
             == 0
         )
         assert tonnage("apply", f"{name}.json", "--simulate")[0] == 0
-    assert tonnage("status", "--simulate")[1] == "blue\ngreen\n"
+    assert tonnage("list", "--simulate")[1] == "blue\ngreen\n"
     for name in ("blue", "green"):
         assert tonnage("destroy", name, "--simulate", "--yes")[0] == 0
 
@@ -567,7 +567,7 @@ def test_a_plan_says_with_which_confidence_and_how_it_was_verified(
 
 
 def test_stacks_are_listed_as_json_although_there_is_none(tonnage) -> None:
-    assert tonnage("status", "--simulate", "-f", "json") == (0, "[]\n", "")
+    assert tonnage("list", "--simulate", "-f", "json") == (0, "[]\n", "")
 
 
 def test_what_is_suggested_after_an_apply_names_the_same_backend(

@@ -374,7 +374,7 @@ class PulumiEngine:
                 Problem(
                     code="stack",
                     message=f"no stack is named {stack_name}",
-                    next_step="run: tonnage status",
+                    next_step="see all stacks: tonnage list",
                 )
             )
         return pulumi_stack

@@ -48,7 +48,7 @@ def test_what_cannot_be_uploaded_is_refused_with_a_next_step(
     (here / "empty").mkdir()
     code, _, err = tonnage("upload", "nobody", "empty", "--simulate")
     assert code == 6
-    assert "tonnage status --simulate" in err
+    assert "tonnage list --simulate" in err
     applied(tonnage, "chat-8b")
     code, _, err = tonnage("upload", "chat-8b", "empty", "--simulate")
     assert code == 2
