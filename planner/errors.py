@@ -70,6 +70,10 @@ class TonnageError(Exception):
         super().__init__("; ".join(problem.message for problem in problems))
         self.problems = problems
 
+    def __reduce__(self) -> tuple[type[TonnageError], tuple[Problem, ...]]:
+        """Let an error leave the process that it was raised in, with its problems."""
+        return type(self), self.problems
+
 
 class UsageError(TonnageError):
     """The command line, or a file named on it, is wrong."""

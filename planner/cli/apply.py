@@ -23,6 +23,7 @@ from planner.cli.compose import (
     read_file,
 )
 from planner.errors import (
+    CatalogError,
     InfeasibleError,
     PolicyError,
     Problem,
@@ -63,6 +64,12 @@ PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
     type=click.IntRange(min=0),
     help="Refuse what changes more resources of a standing stack (exit 5).",
 )
+@click.option(
+    "--max-price-age",
+    metavar="DAYS",
+    type=click.IntRange(min=0),
+    help="Refuse a plan with a price of machines that is older (exit 13).",
+)
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")
@@ -100,6 +107,8 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
     if option_values["require_approval"]:
         _check_approval(path, file_bytes, option_values["require_approval"])
     _refuse_beyond_limits(plan, option_values)
+    if option_values["max_price_age"] is not None:
+        _refuse_old_prices(plan, option_values["max_price_age"])
     return _carry_out(
         plan, spec_file, catalog, options, option_values, is_saved=is_saved
     )
@@ -219,6 +228,23 @@ def _refuse_beyond_limits(plan: Plan, option_values: OptionValues) -> None:
                 next_step="review them: tonnage show PLAN --full",
             )
         )
+
+
+def _refuse_old_prices(plan: Plan, most_days: int) -> None:
+    """Raise CatalogError for a plan that rests on a price of machines older than some days."""
+    from planner.market.price_age import age_days
+
+    for line in plan.cost.lines:
+        age = age_days(line.price_as_of or "", option.today())
+        if line.pool is not None and age is not None and age > most_days:
+            raise CatalogError(
+                Problem(
+                    code="price-age",
+                    message=f"the price of {line.name} is {age} days old, "
+                    f"and --max-price-age is {most_days}",
+                    next_step="plan again with a newer catalog: --catalog FILE",
+                )
+            )
 
 
 def _confirm_outage(plan: Plan, option_values: OptionValues) -> None:

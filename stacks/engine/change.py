@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from providers.resource_type import name_properties
+from stacks.engine.fill import TEXT_OUTPUTS
 from stacks.engine.protocol import ResourceStep
-from stacks.graph import creation_order, referenced_names
+from stacks.graph import creation_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,10 +72,7 @@ def _follow_references(
             property_name
             for property_name, value in resource.inputs.items()
             if property_name not in ignored
-            and any(
-                planned_steps[name].action in ("create", "replace")
-                for name in referenced_names(value)
-            )
+            and _refers_to_change(value, planned_steps)
         ]
         if not changed_keys:
             continue
@@ -90,6 +88,25 @@ def _follow_references(
             deletes_first=bool(replacing_keys)
             and _keeps_name(resource, prior_record),
         )
+
+
+def _refers_to_change(
+    value: Any, planned_steps: Mapping[str, ResourceStep]
+) -> bool:
+    """Whether a value has an output that will be another one."""
+    if isinstance(value, list):
+        return any(_refers_to_change(item, planned_steps) for item in value)
+    if not isinstance(value, dict):
+        return False
+    if "$ref" not in value:
+        return any(
+            _refers_to_change(item, planned_steps) for item in value.values()
+        )
+    action = planned_steps[value["$ref"]].action
+    # A change in place leaves all outputs as they are but the number of its version.
+    return action in ("create", "replace") or (
+        action == "update" and value["output"] in TEXT_OUTPUTS
+    )
 
 
 def _cascade_replaces(

@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from planner.errors import TonnageError
 from planner.plan.types import Plan
 from providers.catalog.load import load_catalog
 from providers.simulated import world
@@ -88,7 +89,10 @@ def crashes(cloud: str, number: int) -> Figure:
     with folder() as place:
         moments = crash.crash_moments(case, place)
         for cut in range(moments):
-            found = crash.differences_after(case, place, cut)
+            try:
+                found = crash.differences_after(case, place, cut)
+            except TonnageError as error:
+                found = [str(error)]
             failures += [f"{cloud} {case.name} {cut}: {found}"] if found else []
     return Figure(
         f"crash, {case.name}",
@@ -110,7 +114,14 @@ def stops(cloud: str) -> Figure:
             with folder() as place:
                 yield (
                     f"{cloud} after {stop_after} events",
-                    faults.stop_problem(plan_on(cloud), stop_after, place),
+                    faults.told(
+                        partial(
+                            faults.stop_problem,
+                            plan_on(cloud),
+                            stop_after,
+                            place,
+                        )
+                    ),
                 )
 
     return tally("asked to end", problems())
@@ -122,8 +133,14 @@ def refusals(cloud: str, code: str) -> Figure:
             with folder() as place:
                 yield (
                     f"{cloud} {code} of {resource.name}",
-                    faults.fault_problem(
-                        plan_on(cloud), resource.name, code, place
+                    faults.told(
+                        partial(
+                            faults.fault_problem,
+                            plan_on(cloud),
+                            resource.name,
+                            code,
+                            place,
+                        )
                     ),
                 )
 
@@ -136,8 +153,13 @@ def endless_refusals(cloud: str) -> Figure:
             with folder() as place:
                 yield (
                     f"{cloud} {resource.name}",
-                    faults.endless_fault_problem(
-                        plan_on(cloud), resource.name, place
+                    faults.told(
+                        partial(
+                            faults.endless_fault_problem,
+                            plan_on(cloud),
+                            resource.name,
+                            place,
+                        )
                     ),
                 )
 
@@ -150,7 +172,14 @@ def drifts(cloud: str) -> Figure:
             with folder() as place:
                 yield (
                     f"{cloud} {resource.name}",
-                    faults.drift_problem(plan_on(cloud), resource.name, place),
+                    faults.told(
+                        partial(
+                            faults.drift_problem,
+                            plan_on(cloud),
+                            resource.name,
+                            place,
+                        )
+                    ),
                 )
 
     return tally("deleted behind its back", problems())

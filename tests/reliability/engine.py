@@ -19,7 +19,7 @@ from providers.simulated.world import load_memory
 
 TONNAGE = (sys.executable, "-m", "planner.cli.main")
 FLAGS = ("--simulate", "--engine", "pulumi")
-KILLS_OF_EACH = 5
+KILLS_OF_EACH = 3
 PATIENCE_S = 120
 LOCKED_EXIT_CODE = 12
 # Name, how often it was right, how often it was tried, what went wrong.

@@ -13,6 +13,7 @@ from stacks.engine.stop import StopRequest
 from tests.reliability.crash import EVERYTHING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from planner.plan.types import Plan
@@ -117,6 +118,14 @@ def drift_problem(plan: Plan, resource_name: str, folder: Path) -> str | None:
     if engine.drift(plan.stack.name):
         return "it was not repaired"
     return _wrong_with(engine, plan)
+
+
+def told(try_it: Callable[[], str | None]) -> str | None:
+    """Try something; an error that nobody expects is what is wrong."""
+    try:
+        return try_it()
+    except TonnageError as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def _wrong_with(engine: SimulatedEngine, plan: Plan) -> str | None:

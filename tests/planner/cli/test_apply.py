@@ -150,6 +150,20 @@ def test_limits_of_cost_and_changes_are_kept(
     ] in (0, 5)
 
 
+def test_a_plan_expires_with_its_prices(
+    tonnage: Command, here: Path, plan_path: Path
+) -> None:
+    code, _, err = tonnage(
+        "apply", "p.json", "--simulate", "--max-price-age", "1"
+    )
+    assert (code, "days old, and --max-price-age is 1" in err) == (13, True)
+    assert nothing_was_done(here)
+    code, _, err = tonnage(
+        "apply", "p.json", "--simulate", "--max-price-age", "3650"
+    )
+    assert code == 0, err
+
+
 @pytest.mark.skipif(
     shutil.which("ssh-keygen") is None, reason="no ssh-keygen on PATH"
 )
