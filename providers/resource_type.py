@@ -60,6 +60,14 @@ def name_properties() -> dict[str, str]:
     }
 
 
+def has_same_name(
+    resource_type: str, inputs: Properties, other_inputs: Properties
+) -> bool:
+    """Whether two objects of a type have one name, or no name that is for good."""
+    name_property = name_properties().get(resource_type, "")
+    return inputs.get(name_property) == other_inputs.get(name_property)
+
+
 @cache
 def name_rules() -> dict[str, tuple[NameRule, ...]]:
     """Return by type how its names are written, and in what they are unique."""

@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from providers.resource_type import name_properties
+from providers.resource_type import (
+    has_same_name,
+    name_properties,
+    name_rules,
+)
 from stacks.engine.fill import TEXT_OUTPUTS
 from stacks.engine.protocol import ResourceStep
 from stacks.graph import creation_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Mapping,
+    )
 
     from planner.plan.types import Properties
     from stacks.engine.protocol import Action
@@ -24,13 +33,14 @@ def diff_steps(
     resource_graph: Graph,
     prior_resources: Mapping[str, ResourceRecord],
     immutable_changes: Callable[[str, Properties, Properties], list[str]],
+    swapped_names: Collection[str] = (),
 ) -> tuple[ResourceStep, ...]:
     """Return a step for every resource of graph and state, in the order of names.
 
     Compares the inputs of the graph, references unfilled, with those the state was made from. In
     another region or cloud everything is another thing, so all of it is replaced. The new comes
     before the old goes, except where both would have one name: such a resource is deleted first,
-    and takes along everything that needs it.
+    and takes along everything that needs it. Behind `swapped_names` are other objects than before.
     """
     planned_steps = {
         resource.name: _resource_step(
@@ -42,7 +52,11 @@ def diff_steps(
         for resource in resource_graph.resources
     }
     _follow_references(
-        resource_graph, prior_resources, planned_steps, immutable_changes
+        resource_graph,
+        prior_resources,
+        planned_steps,
+        immutable_changes,
+        swapped_names,
     )
     _cascade_replaces(resource_graph, prior_resources, planned_steps)
     for resource_name, prior_record in prior_resources.items():
@@ -60,6 +74,7 @@ def _follow_references(
     prior_resources: Mapping[str, ResourceRecord],
     planned_steps: dict[str, ResourceStep],
     immutable_changes: Callable[[str, Properties, Properties], list[str]],
+    swapped_names: Collection[str],
 ) -> None:
     """Mark what refers to objects that are made anew: those have other ids and outputs."""
     for resource in creation_order(resource_graph):
@@ -72,7 +87,7 @@ def _follow_references(
             property_name
             for property_name, value in resource.inputs.items()
             if property_name not in ignored
-            and _refers_to_change(value, planned_steps)
+            and _refers_to_change(value, planned_steps, swapped_names)
         ]
         if not changed_keys:
             continue
@@ -86,26 +101,34 @@ def _follow_references(
             action="replace" if replacing_keys else "update",
             reasons=tuple(sorted({*step.reasons, *changed_keys})),
             deletes_first=bool(replacing_keys)
-            and _keeps_name(resource, prior_record),
+            and _keeps_name(resource, prior_record, changed_keys),
         )
 
 
 def _refers_to_change(
-    value: Any, planned_steps: Mapping[str, ResourceStep]
+    value: Any,
+    planned_steps: Mapping[str, ResourceStep],
+    swapped_names: Collection[str],
 ) -> bool:
     """Whether a value has an output that will be another one."""
     if isinstance(value, list):
-        return any(_refers_to_change(item, planned_steps) for item in value)
+        return any(
+            _refers_to_change(item, planned_steps, swapped_names)
+            for item in value
+        )
     if not isinstance(value, dict):
         return False
     if "$ref" not in value:
         return any(
-            _refers_to_change(item, planned_steps) for item in value.values()
+            _refers_to_change(item, planned_steps, swapped_names)
+            for item in value.values()
         )
     action = planned_steps[value["$ref"]].action
     # A change in place leaves all outputs as they are but the number of its version.
-    return action in ("create", "replace") or (
-        action == "update" and value["output"] in TEXT_OUTPUTS
+    return (
+        action in ("create", "replace")
+        or value["$ref"] in swapped_names
+        or (action == "update" and value["output"] in TEXT_OUTPUTS)
     )
 
 
@@ -191,11 +214,26 @@ def _resource_step(
     )
 
 
-def _keeps_name(resource: Resource, prior_record: ResourceRecord) -> bool:
-    """Whether the old object has the name that the new one needs."""
+def _keeps_name(
+    resource: Resource,
+    prior_record: ResourceRecord,
+    changed_keys: Iterable[str] = (),
+) -> bool:
+    """Whether the old object has the name that the new one needs.
+
+    In another parent, one of the properties that change, a name is another one.
+    """
     name_property = name_properties().get(resource.type, "")
-    name = resource.inputs.get(name_property)
-    return name is not None and name == prior_record.inputs.get(name_property)
+    has_moved = any(
+        rule.property == name_property
+        and not set(rule.parent).isdisjoint(changed_keys)
+        for rule in name_rules().get(resource.type, ())
+    )
+    return (
+        not has_moved
+        and resource.inputs.get(name_property) is not None
+        and has_same_name(resource.type, resource.inputs, prior_record.inputs)
+    )
 
 
 def _changed_properties(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from providers.resource_type import has_same_name
 from providers.simulated.cloud import CloudError, durations_s
 from stacks.engine.failure import (
     MAX_ATTEMPTS,
@@ -26,6 +27,7 @@ from stacks.engine.keep import kept_keys
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.recovery import inputs_digest
 from stacks.engine.state import (
+    REPLACED_PREFIX,
     PendingCall,
     ResourceRecord,
     resource_name,
@@ -40,9 +42,11 @@ if TYPE_CHECKING:
     from providers.simulated.shared import SharedWorld
     from stacks.engine.protocol import Listener, RunControl
     from stacks.engine.state_file import StateFile
-    from stacks.graph import Graph
+    from stacks.graph import Graph, Resource
 
 MAX_PARALLEL: Final = 10
+# Of the key of a retained object, PROVIDER/REGION/NAME/ID.
+NAME_PART: Final = 2
 CHANGE_ACTIONS: Final = ("create", "update", "replace")
 
 
@@ -60,6 +64,7 @@ class StackRun(Struct, kw_only=True):
     elapsed_s     simulated time since the run began
     unsaved_s     the part of it that the world does not know yet
     attempts      how often a step was refused so far
+    swapped_names  resources whose object is another one now, that was left earlier
     """
 
     resource_graph: Graph
@@ -72,6 +77,7 @@ class StackRun(Struct, kw_only=True):
     unsaved_s: float = 0.0
     failures: list[StepFailure] = field(default_factory=list)
     attempts: dict[str, int] = field(default_factory=dict)
+    swapped_names: set[str] = field(default_factory=set)
 
     @property
     def records(self) -> dict[str, ResourceRecord]:
@@ -97,20 +103,53 @@ class StackRun(Struct, kw_only=True):
                 self._tell(step, "done", "somebody has deleted it")
 
     def adopt_retained(self) -> None:
-        """Take back what was left in the cloud for its data, where the graph has it again."""
+        """Take back what was left in the cloud for its data, where the graph has it again.
+
+        What stands in its place under another name is replaced by it.
+        """
         state = self.state_file.state
         for resource in self.resource_graph.resources:
-            retained_key = _retained_key(resource.name, self.place)
-            record = state.retained.get(retained_key)
-            if (
-                record is not None
-                and record.type == resource.type
-                and resource.name not in state.resources
+            present = state.resources.get(resource.name)
+            retained_key = self._retained_key_of(resource)
+            if retained_key is None or (
+                present is not None
+                and has_same_name(
+                    resource.type, present.inputs, resource.inputs
+                )
             ):
-                state.resources[resource.name] = record
-                del state.retained[retained_key]
-                step = ResourceStep("adopt", resource.type, resource.name)
-                self._tell(step, "done")
+                continue
+            if present is not None:
+                replaced_key = (
+                    f"{REPLACED_PREFIX}{state.serial}:{resource.name}"
+                )
+                state.resources[replaced_key] = present
+                self.swapped_names.add(resource.name)
+            state.resources[resource.name] = state.retained.pop(retained_key)
+            step = ResourceStep("adopt", resource.type, resource.name)
+            self._tell(step, "done")
+
+    def _retained_key_of(self, resource: Resource) -> str | None:
+        """Return the key of the retained object that a resource describes."""
+        prefix = _retained_key(resource.name, self.place, "")
+        retained = self.state_file.state.retained
+        return next(
+            (
+                key
+                for key, record in sorted(retained.items())
+                if key.startswith(prefix)
+                and record.type == resource.type
+                and has_same_name(record.type, record.inputs, resource.inputs)
+            ),
+            None,
+        )
+
+    def take_back_retained(self) -> None:
+        """Take everything back that was left for its data, so that it is deleted."""
+        state = self.state_file.state
+        for retained_key, record in state.retained.items():
+            name = retained_key.split("/")[NAME_PART]
+            state.resources[f"{REPLACED_PREFIX}{record.id}:{name}"] = record
+        state.retained = {}
 
     def keep_data(
         self, planned_steps: tuple[ResourceStep, ...]
@@ -284,7 +323,9 @@ class StackRun(Struct, kw_only=True):
     def _execute_step(self, step: ResourceStep) -> None:
         if step.action == "keep":
             record = self.records.pop(step.name)
-            retained_key = _retained_key(resource_name(step.name), record.place)
+            retained_key = _retained_key(
+                resource_name(step.name), record.place, record.id
+            )
             self.state_file.state.retained[retained_key] = record
             return
         call, filled_inputs = self._planned_call(step)
@@ -377,5 +418,6 @@ class StackRun(Struct, kw_only=True):
         self.listener(ProgressEvent(self.elapsed_s, step, phase, detail))
 
 
-def _retained_key(name: str, place: tuple[str, str]) -> str:
-    return "/".join((*place, name))
+def _retained_key(name: str, place: tuple[str, str], object_id: str) -> str:
+    """Return the key of a retained object: a resource may have left several."""
+    return "/".join((*place, name, object_id))

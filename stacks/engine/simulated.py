@@ -120,8 +120,7 @@ class SimulatedEngine:
             recover(state_file, self.shared_world, listener)
             state.operation = "destroying"
             if "delete-data" in control.allow:
-                state.resources |= state.retained
-                state.retained = {}
+                run.take_back_retained()
             state_file.save()
             planned_steps = run.delete_all()
             if state.retained:
@@ -170,7 +169,12 @@ class SimulatedEngine:
         return self.store.unlock(stack_name)
 
     def _planned_steps(self, run: StackRun) -> tuple[ResourceStep, ...]:
-        steps = diff_steps(run.resource_graph, run.records, immutable_changes)
+        steps = diff_steps(
+            run.resource_graph,
+            run.records,
+            immutable_changes,
+            run.swapped_names,
+        )
         return run.keep_data(steps)
 
     @contextmanager

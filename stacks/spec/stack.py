@@ -58,8 +58,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     """Fleets in one region of one cloud. Seconds; `idle_s` and `ttl_s` are None when absent.
 
     `planned_usd` is the bill of a month or of the run, rounded up. `receivers` are told of trouble
-    and of a higher cost. Weights
-    are in the bucket of the stack, on the hub, or in a place that there is already.
+    and of a higher cost. Weights are in the bucket of the stack, on the hub, or in a place that
+    there is already.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
     parallel file system, in `file_system`.

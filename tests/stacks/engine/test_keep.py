@@ -1,0 +1,160 @@
+"""What holds data stays, is remembered, and is taken back."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from planner.errors import PolicyError
+from planner.plan.types import Plan
+from providers.simulated import world
+from stacks.engine.keep import held_data
+from stacks.engine.simulated import SimulatedEngine
+from tests.conftest import present
+from tests.stacks.engine.test_simulated import (
+    EVERYTHING,
+    TEXT,
+    TRAINED,
+    objects,
+    plan_of,
+    quiet,
+)
+
+CLOUDS = ("aws", "gcp", "azure")
+SCHEMES = {"aws": "s3", "gcp": "gs", "azure": "abfss"}
+BUCKETS = {
+    "aws:s3/bucket:Bucket",
+    "gcp:storage/bucket:Bucket",
+    "azure-native:storage:StorageAccount",
+}
+NAMES = ("bucket", "name", "accountName")
+
+
+@pytest.fixture
+def engine(here) -> SimulatedEngine:
+    return SimulatedEngine(world.default_world(), here / "clouds")
+
+
+def buckets(engine: SimulatedEngine) -> dict[str, str]:
+    """The buckets that there are, by id: their names."""
+    return {
+        object_id: next(
+            found["inputs"][name] for name in NAMES if name in found["inputs"]
+        )
+        for object_id, found in objects(engine).items()
+        if found["type"] in BUCKETS
+    }
+
+
+def renamed(plan: Plan, name: str) -> Plan:
+    """The same plan with another name of its bucket."""
+    return replace(
+        plan,
+        digest=name,
+        graph=replace(
+            plan.graph,
+            resources=tuple(
+                replace(
+                    resource,
+                    inputs={
+                        key: name if key in NAMES else value
+                        for key, value in resource.inputs.items()
+                    },
+                )
+                if resource.type in BUCKETS
+                else resource
+                for resource in plan.graph.resources
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_a_destroy_leaves_data_and_an_apply_takes_them_back(
+    engine, catalog, cloud: str
+) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    engine.apply(plan, quiet)
+    before = buckets(engine)
+    assert len(before) == 1
+    engine.destroy("chat", quiet)
+    assert buckets(engine) == before
+    status = present(engine.stack_status("chat"))
+    assert status.operation == "destroyed"
+    assert status.resources == ()
+    assert len(status.retained) == len(objects(engine))
+    # A second one has nothing to do, and forgets nothing.
+    engine.destroy("chat", quiet)
+    assert buckets(engine) == before
+    engine.apply(plan, quiet)
+    assert buckets(engine) == before
+    assert present(engine.stack_status("chat")).retained == ()
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+    assert engine.stack_status("chat") is None
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_what_stays_keeps_what_protects_it_and_what_it_lives_in(
+    engine, catalog, cloud: str
+) -> None:
+    text = TRAINED.replace("CLOUD", cloud).replace("SCHEME", SCHEMES[cloud])
+    plan = plan_of(catalog, text)
+    engine.apply(plan, quiet)
+    engine.destroy("chat", quiet)
+    left = {found["type"] for found in objects(engine).values()}
+    held = {held_data(resource_type) for resource_type in left}
+    assert {"bucket", "file system"} <= held
+    if cloud == "aws":
+        assert "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock" in left
+        assert "aws:ec2/subnet:Subnet" in left
+    if cloud == "azure":
+        assert "azure-native:resources:ResourceGroup" in left
+    assert not any("group:Group" in name for name in left)
+    engine.apply(plan, quiet)
+    assert present(engine.stack_status("chat")).complete
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+# Containers of an account of Azure have one name in every account.
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_every_bucket_that_was_left_is_remembered(
+    engine, catalog, cloud: str
+) -> None:
+    """A new name makes a new bucket; the old ones stay, and are found again by their names."""
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    names = ["first0000", "second000", "third0000"]
+    for name in names:
+        engine.apply(renamed(plan, name), quiet)
+    assert sorted(buckets(engine).values()) == sorted(names)
+    before = buckets(engine)
+    engine.apply(renamed(plan, "first0000"), quiet)
+    assert buckets(engine) == before
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+def test_data_that_must_go_first_are_asked_for(engine, catalog) -> None:
+    """A property that cannot change, under the same name: the old bucket would have to go."""
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
+    engine.apply(plan, quiet)
+    moved = replace(
+        plan,
+        digest="moved",
+        graph=replace(
+            plan.graph,
+            resources=tuple(
+                replace(resource, inputs={**resource.inputs, "location": "EU"})
+                if resource.type in BUCKETS
+                else resource
+                for resource in plan.graph.resources
+            ),
+        ),
+    )
+    before = buckets(engine)
+    with pytest.raises(PolicyError, match="deleted with its data"):
+        engine.apply(moved, quiet)
+    assert buckets(engine) == before
+    engine.apply(moved, quiet, EVERYTHING)
+    assert buckets(engine) != before
