@@ -13,7 +13,7 @@ from providers.resource_type import (
 )
 from stacks.engine.fill import TEXT_OUTPUTS
 from stacks.engine.protocol import ResourceStep
-from stacks.graph import creation_order
+from stacks.graph import creation_order, referenced_names
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -77,6 +77,9 @@ def _follow_references(
     swapped_names: Collection[str],
 ) -> None:
     """Mark what refers to objects that are made anew: those have other ids and outputs."""
+    renamed_names = _renamed_names(resource_graph, prior_resources) | {
+        *swapped_names
+    }
     for resource in creation_order(resource_graph):
         step = planned_steps[resource.name]
         prior_record = prior_resources.get(resource.name)
@@ -91,6 +94,13 @@ def _follow_references(
         ]
         if not changed_keys:
             continue
+        moved_keys = [
+            property_name
+            for property_name in changed_keys
+            if not renamed_names.isdisjoint(
+                referenced_names(resource.inputs[property_name])
+            )
+        ]
         replacing_keys = immutable_changes(
             resource.type,
             dict.fromkeys(changed_keys, "before"),
@@ -101,8 +111,24 @@ def _follow_references(
             action="replace" if replacing_keys else "update",
             reasons=tuple(sorted({*step.reasons, *changed_keys})),
             deletes_first=bool(replacing_keys)
-            and _keeps_name(resource, prior_record, changed_keys),
+            and _keeps_name(resource, prior_record, moved_keys),
         )
+
+
+def _renamed_names(
+    resource_graph: Graph, prior_resources: Mapping[str, ResourceRecord]
+) -> set[str]:
+    """Return the resources that will have another name in the cloud."""
+    return {
+        resource.name
+        for resource in resource_graph.resources
+        if resource.name in prior_resources
+        and not has_same_name(
+            resource.type,
+            resource.inputs,
+            prior_resources[resource.name].inputs,
+        )
+    }
 
 
 def _refers_to_change(
@@ -217,16 +243,16 @@ def _resource_step(
 def _keeps_name(
     resource: Resource,
     prior_record: ResourceRecord,
-    changed_keys: Iterable[str] = (),
+    moved_keys: Iterable[str] = (),
 ) -> bool:
     """Whether the old object has the name that the new one needs.
 
-    In another parent, one of the properties that change, a name is another one.
+    In another parent, which one of `moved_keys` names, a name is another one.
     """
     name_property = name_properties().get(resource.type, "")
     has_moved = any(
         rule.property == name_property
-        and not set(rule.parent).isdisjoint(changed_keys)
+        and not set(rule.parent).isdisjoint(moved_keys)
         for rule in name_rules().get(resource.type, ())
     )
     return (
