@@ -58,7 +58,7 @@ class SimulatedCloud:
         `origin` identifies the call, so that its object is found when the answer was lost.
         """
         self._inject_fault("create", resource_type, resource_name)
-        self._check_inputs(resource_type, inputs)
+        self._check_inputs(resource_type, inputs, None)
         self._check_unique(resource_type, inputs)
         self._check_limits(resource_type, inputs, None)
         self.memory.serial += 1
@@ -87,7 +87,7 @@ class SimulatedCloud:
         cloud_object = self._find_object(object_id)
         self._inject_fault("update", cloud_object["type"], cloud_object["name"])
         self._check_immutable(cloud_object, inputs)
-        self._check_inputs(cloud_object["type"], inputs)
+        self._check_inputs(cloud_object["type"], inputs, object_id)
         self._check_limits(cloud_object["type"], inputs, object_id)
         fixed_name = inputs.get(name_properties().get(cloud_object["type"], ""))
         outputs = self._object_outputs(
@@ -161,10 +161,16 @@ class SimulatedCloud:
             if fault.after <= call_count < fault.after + fault.times:
                 raise CloudError(fault.code, "injected by the world file")
 
-    def _check_inputs(self, resource_type: str, inputs: Properties) -> None:
-        problems = input_problems(
-            resource_type, inputs, self.memory.objects, self.region
-        )
+    def _check_inputs(
+        self, resource_type: str, inputs: Properties, own_id: str | None
+    ) -> None:
+        # An object never stands in its own way.
+        others = {
+            object_id: cloud_object
+            for object_id, cloud_object in self.memory.objects.items()
+            if object_id != own_id
+        }
+        problems = input_problems(resource_type, inputs, others, self.region)
         if problems:
             raise CloudError(INVALID_CODE, "; ".join(problems))
 
