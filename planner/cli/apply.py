@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from planner.cli.option import OptionValues
     from planner.market.offer import Catalog
     from planner.plan.status import StackStatus
-    from planner.plan.types import Plan
+    from planner.plan.types import Changes, Plan
 
 # What a saved plan has already settled.
 PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
@@ -106,7 +106,7 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
     _refuse_infeasible(plan)
     if option_values["require_approval"]:
         _check_approval(path, file_bytes, option_values["require_approval"])
-    _refuse_beyond_limits(plan, option_values)
+    _refuse_high_cost(plan, option_values["max_cost_per_hour"])
     if option_values["max_price_age"] is not None:
         _refuse_old_prices(plan, option_values["max_price_age"])
     return _carry_out(
@@ -124,17 +124,23 @@ def _carry_out(
     is_saved: bool,
 ) -> int:
     """Check a plan against all that it was made from, and apply it."""
+    from stacks.engine.impact import changes_of
     from stacks.engine.protocol import RunControl
 
     if is_saved and spec_file is None and not option_values["require_approval"]:
         raise _underivable(plan)
     present = present_inputs(plan, spec_file, catalog)
     engine = open_engine(options)
-    check_staleness(plan, present, engine.stack_status(plan.stack.name))
+    stack_status = engine.stack_status(plan.stack.name)
+    check_staleness(plan, present, stack_status)
     # A spec was planned this moment; a document may say anything.
     if is_saved and spec_file is not None:
         refuse_underived(plan, spec_file, catalog, options)
-    _confirm_outage(plan, option_values)
+    if stack_status is not None:
+        # What the document says of changes was true when it was made, if ever.
+        changes = changes_of(plan, engine.preview(plan), stack_status)
+        _refuse_many_changes(plan, changes, option_values["max_changes"])
+        _confirm_outage(plan, changes, option_values)
 
     def check(stack_status: StackStatus | None) -> None:
         check_staleness(plan, present, stack_status)
@@ -204,9 +210,8 @@ def _check_approval(path: str, file_bytes: bytes, signers_path: str) -> None:
     click.echo(f"approved by {signer}", err=True)
 
 
-def _refuse_beyond_limits(plan: Plan, option_values: OptionValues) -> None:
-    """Raise PolicyError for a plan that costs or changes more than a caller allows."""
-    most_usd = option_values["max_cost_per_hour"]
+def _refuse_high_cost(plan: Plan, most_usd: float | None) -> None:
+    """Raise PolicyError for a plan that costs more an hour than a caller allows."""
     if most_usd is not None and plan.cost.usd_hour > Decimal(str(most_usd)):
         cost_text = figures.dollars(plan.cost.usd_hour, cents=True)
         raise PolicyError(
@@ -217,13 +222,17 @@ def _refuse_beyond_limits(plan: Plan, option_values: OptionValues) -> None:
                 next_step="ask for less, or raise the limit",
             )
         )
-    most_changes = option_values["max_changes"]
-    change_count = plan.changes.count if plan.changes else 0
-    if most_changes is not None and change_count > most_changes:
+
+
+def _refuse_many_changes(
+    plan: Plan, changes: Changes, most_changes: int | None
+) -> None:
+    """Raise PolicyError when more of a standing stack changes than a caller allows."""
+    if most_changes is not None and changes.count > most_changes:
         raise PolicyError(
             Problem(
                 code="max-changes",
-                message=f"{change_count} resources of {plan.stack.name} change, "
+                message=f"{changes.count} resources of {plan.stack.name} change, "
                 f"and --max-changes is {most_changes}",
                 next_step="review them: tonnage show PLAN --full",
             )
@@ -247,14 +256,11 @@ def _refuse_old_prices(plan: Plan, most_days: int) -> None:
             )
 
 
-def _confirm_outage(plan: Plan, option_values: OptionValues) -> None:
+def _confirm_outage(
+    plan: Plan, changes: Changes, option_values: OptionValues
+) -> None:
     """Ask before nothing answers for a while. Raises PolicyError where nobody can be asked."""
-    changes = plan.changes
-    if (
-        changes is None
-        or not changes.outage_s
-        or "outage" in option_values["allow"]
-    ):
+    if not changes.outage_s or "outage" in option_values["allow"]:
         return
     outage_text = (
         f"nothing answers for about {figures.duration(changes.outage_s)}"

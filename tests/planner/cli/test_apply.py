@@ -221,6 +221,20 @@ def test_an_outage_is_asked_for(
     assert code == 0, err
 
 
+def test_changes_are_those_of_the_moment_and_not_of_the_document(
+    tonnage: Command, here: Path, plan_path: Path
+) -> None:
+    assert tonnage("apply", "p.json", "--simulate")[0] == 0
+    spec = here / "chat.yaml"
+    spec.write_text(spec.read_text().replace("peak_rps: 2", "peak_rps: 40"))
+    assert tonnage("plan", "chat.yaml", "--simulate", "-o", "q.json")[0] == 0
+    reseal(here / "q.json", lambda document: document.update(changes=None))
+    code, _, err = tonnage(
+        "apply", "q.json", "--simulate", "--max-changes", "0"
+    )
+    assert (code, "--max-changes is 0" in err) == (5, True)
+
+
 def test_what_is_not_to_be_allowed_is_said(
     tonnage: Command, plan_path: Path
 ) -> None:
