@@ -96,7 +96,14 @@ def test_the_installed_command_plans_applies_and_destroys(
         ("status", "chat-8b", "--simulate"),
         ("apply", "p.json", "--simulate"),
         ("show", "p.json"),
-        ("destroy", "chat-8b", "--simulate", "--yes"),
+        (
+            "destroy",
+            "chat-8b",
+            "--simulate",
+            "--yes",
+            "--allow",
+            "delete-data",
+        ),
     ):
         found = run(*tonnage, *argv, cwd=tmp_path)
         assert found.returncode == 0, (argv, found.stderr)

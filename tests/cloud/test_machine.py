@@ -72,7 +72,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             time.sleep(LOOK_S)
         yield
     finally:
-        destroyed = tonnage("destroy", STACK, "--yes")
+        destroyed = tonnage("destroy", STACK, "--yes", "--allow", "delete-data")
     # Otherwise somebody has to: it is paid for.
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
 
