@@ -21,6 +21,7 @@ from planner.cli.compose import (
     open_engine,
     open_world,
     read_file,
+    read_spec,
 )
 from planner.errors import (
     CatalogError,
@@ -143,7 +144,15 @@ def _carry_out(
         _confirm_outage(plan, changes, option_values)
 
     def check(stack_status: StackStatus | None) -> None:
-        check_staleness(plan, present, stack_status)
+        # Files may have changed while somebody was asked, or while a lock was waited for.
+        fresh_spec = (
+            read_spec(spec_file.path)
+            if spec_file is not None and spec_file.path != "-"
+            else spec_file
+        )
+        check_staleness(
+            plan, present_inputs(plan, fresh_spec, catalog), stack_status
+        )
 
     return progress.run_engine(
         lambda listener, stop: engine.apply(
