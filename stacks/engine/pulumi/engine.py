@@ -169,7 +169,9 @@ class PulumiEngine:
             clear_flags(pulumi_stack)
         else:
             retained.remember(_deployment(pulumi_stack))
-        import_ids = retained.import_ids(parse_graph(plan.graph))
+        import_ids = retained.import_ids(
+            parse_graph(plan.graph), _deployment(pulumi_stack)
+        )
         # What is imported is as it was, so a second round changes what differs.
         for round_ids in [import_ids, {}] if import_ids else [{}]:
             with closing(
@@ -272,19 +274,19 @@ class PulumiEngine:
         """Import what earlier runs have left for its data, and delete it."""
         from stacks.engine.pulumi.program import Program
 
-        for graph in retained.graphs():
+        for graph, import_ids in retained.left_graphs():
             program = Program(
                 graph,
                 lambda text: text,
                 _plugin_version(graph),
                 {},
-                retained.import_ids(graph),
+                import_ids,
             )
             with closing(program):
                 self._call_up(pulumi_stack, program, event_recorder, control)
             clear_flags(pulumi_stack)
             self._call_destroy(pulumi_stack, event_recorder, control)
-            retained.forget(graph)
+            retained.forget(import_ids.values())
 
     def recover(self, stack_name: str, listener: Listener) -> EngineOutcome:
         """Look up every call whose end is not known."""

@@ -6,8 +6,9 @@ leave, and afterwards those that it did leave; a later apply imports them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from providers.resource_type import has_same_name
 from stacks.engine.keep import kept_keys
 from stacks.engine.pulumi.checkpoint import place_of
 from stacks.engine.state import ResourceRecord
@@ -15,6 +16,8 @@ from stacks.engine.state_file import StateFile
 from stacks.graph import Graph, Resource
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.plan.status import Operation
     from planner.plan.types import Properties
     from stacks.engine.store import StateStore
@@ -38,6 +41,13 @@ def retained_names(resource_graph: Graph) -> set[str]:
     return kept_keys(records, records)
 
 
+class LeftGraph(NamedTuple):
+    """Retained objects of one place as resources, and the id of each."""
+
+    graph: Graph
+    import_ids: dict[str, str]
+
+
 class RetainedObjects:
     """The objects of a stack that Pulumi has left, or may leave, by their ids."""
 
@@ -54,42 +64,53 @@ class RetainedObjects:
         is_settled = self.file.state.operation in ("applied", "destroyed")
         return list(self.records.values()) if is_settled else []
 
-    def graphs(self) -> list[Graph]:
-        """Return the retained objects as graphs, one for each place."""
-        return [
-            Graph(
+    def left_graphs(self) -> list[LeftGraph]:
+        """Return the retained objects as graphs, one for each place.
+
+        Several may come from one resource, so each is named after its resource and a number.
+        """
+        left_graphs = []
+        for place in sorted({record.place for record in self.records.values()}):
+            records = [
+                record
+                for record in self.records.values()
+                if record.place == place
+            ]
+            names = [
+                f"{record.options['name']}-{number}"
+                for number, record in enumerate(records)
+            ]
+            graph = Graph(
                 provider=place[0],
                 region=place[1],
                 resources=tuple(
-                    self._resource(record)
-                    for record in self.records.values()
-                    if record.place == place
+                    Resource(
+                        type=record.type,
+                        name=name,
+                        inputs=record.inputs,
+                        # What was needed by name may be left several times.
+                        depends_on=tuple(
+                            other_name
+                            for other_name, other in zip(
+                                names, records, strict=True
+                            )
+                            if other.options["name"] in record.needs
+                        ),
+                    )
+                    for name, record in zip(names, records, strict=True)
                 ),
             )
-            for place in sorted(
-                {record.place for record in self.records.values()}
+            ids = [record.id for record in records]
+            left_graphs.append(
+                LeftGraph(graph, dict(zip(names, ids, strict=True)))
             )
-        ]
+        return left_graphs
 
-    def forget(self, resource_graph: Graph) -> None:
+    def forget(self, object_ids: Iterable[str]) -> None:
         """Forget what was deleted."""
-        for object_id in self.import_ids(resource_graph).values():
+        for object_id in object_ids:
             del self.records[object_id]
         self._write("destroyed")
-
-    def _resource(self, record: ResourceRecord) -> Resource:
-        """Return a retained object as a resource that needs what it needed, if that is left."""
-        left_names = {
-            left.options["name"]
-            for left in self.records.values()
-            if left.place == record.place
-        }
-        return Resource(
-            type=record.type,
-            name=str(record.options["name"]),
-            inputs=record.inputs,
-            depends_on=tuple(sorted(left_names.intersection(record.needs))),
-        )
 
     def remember(self, deployment: Properties) -> list[str]:
         """Write down every object that the next run may leave, and return their names."""
@@ -121,19 +142,35 @@ class RetainedObjects:
             self.file.exists = False
             self.file.version = None
 
-    def import_ids(self, resource_graph: Graph) -> dict[str, str]:
-        """Return the ids of retained objects that a graph has again, by resource."""
+    def import_ids(
+        self, resource_graph: Graph, deployment: Properties
+    ) -> dict[str, str]:
+        """Return the ids of retained objects that a graph has again, by resource.
+
+        What the state has already is not imported; an object of another name is another one.
+        """
         place = (resource_graph.provider, resource_graph.region)
-        types = {
-            resource.name: resource.type
+        standing_names = {
+            _resource_name(state_record["urn"])
+            for state_record in deployment.get("resources") or ()
+        }
+        resources = {
+            resource.name: resource
             for resource in resource_graph.resources
+            if resource.name not in standing_names
         }
-        return {
-            name: object_id
-            for object_id, record in self.records.items()
-            if record.place == place
-            and types.get(name := str(record.options["name"])) == record.type
-        }
+        found_ids = {}
+        for object_id, record in self.records.items():
+            name = str(record.options["name"])
+            resource = resources.get(name)
+            if (
+                resource is not None
+                and record.place == place
+                and record.type == resource.type
+                and has_same_name(record.type, record.inputs, resource.inputs)
+            ):
+                found_ids[name] = object_id
+        return found_ids
 
 
 def clear_flags(pulumi_stack: Any) -> None:

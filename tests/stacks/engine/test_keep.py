@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from planner.errors import PolicyError
-from planner.plan.types import Plan
+from planner.plan.types import Plan, Properties
 from providers.simulated import world
 from stacks.engine.keep import held_data
 from stacks.engine.simulated import SimulatedEngine
@@ -35,15 +35,19 @@ def engine(here) -> SimulatedEngine:
     return SimulatedEngine(world.default_world(), here / "clouds")
 
 
-def buckets(engine: SimulatedEngine) -> dict[str, str]:
-    """The buckets that there are, by id: their names."""
+def buckets_among(found_objects: dict[str, Properties]) -> dict[str, str]:
+    """The buckets among objects, by id: their names."""
     return {
         object_id: next(
             found["inputs"][name] for name in NAMES if name in found["inputs"]
         )
-        for object_id, found in objects(engine).items()
+        for object_id, found in found_objects.items()
         if found["type"] in BUCKETS
     }
+
+
+def buckets(engine: SimulatedEngine) -> dict[str, str]:
+    return buckets_among(objects(engine))
 
 
 def renamed(plan: Plan, name: str) -> Plan:

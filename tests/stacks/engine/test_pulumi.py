@@ -12,6 +12,7 @@ from planner.errors import CapacityError, MissingError
 from providers.simulated import world
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import present
+from tests.stacks.engine.test_keep import buckets_among, renamed
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
     TEXT,
@@ -196,3 +197,25 @@ def test_calls_that_were_cut_off_are_looked_up(
         found["name"] for found in before.values()
     )
     assert present(engine.stack_status("chat")).complete
+
+
+def test_every_bucket_that_was_left_is_remembered_by_the_real_engine(
+    here: Path, catalog
+) -> None:
+    """A new name makes a new bucket; nothing imports the old one in its place."""
+    engine = engine_in(here)
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
+    for name in ("first0000", "second000", "third0000"):
+        engine.apply(renamed(plan, name), quiet)
+        # What was left stays out of the next runs.
+        assert engine.apply(renamed(plan, name), quiet).steps == ()
+    assert sorted(buckets_among(objects(engine)).values()) == [
+        "first0000",
+        "second000",
+        "third0000",
+    ]
+    engine.destroy("chat", quiet)
+    assert len(present(engine.stack_status("chat")).retained) == 3
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+    assert engine.stack_status("chat") is None
