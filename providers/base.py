@@ -7,7 +7,7 @@ snapshot answers that of prices, a simulated world all of them.
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.types import Properties
 
+LimitUnit: TypeAlias = Literal["nodes", "vcpus", "accelerators"]
 # Cloud, region, machine type and purchase option of an offer.
 OfferKey: TypeAlias = tuple[str, str, str, str]
 
@@ -35,14 +36,16 @@ class NodeGroup(Struct, frozen=True):
 class NodeLimit(Struct, frozen=True):
     """A limit on the nodes of all matching offers together.
 
-    The first four fields are patterns, in which * and ? stand for others; `nodes` is the limit.
+    The first four fields are patterns, in which * and ? stand for others. Clouds count capacity in
+    nodes, and quota in nodes, vCPUs or accelerators.
     """
 
     provider: str
     region: str
     instance_type: str
     purchase: str
-    nodes: int
+    amount: int
+    unit: LimitUnit = "nodes"
 
     def applies(self, offer_key: OfferKey) -> bool:
         """Whether nodes of an offer count against the limit."""

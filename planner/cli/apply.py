@@ -24,6 +24,7 @@ from planner.cli.compose import (
     read_spec,
 )
 from planner.errors import (
+    CapacityError,
     CatalogError,
     InfeasibleError,
     PolicyError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.status import StackStatus
     from planner.plan.types import Changes, Plan
+    from stacks.engine.protocol import StackEngine
 
 # What a saved plan has already settled.
 PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
@@ -107,7 +109,7 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
     _refuse_infeasible(plan)
     if option_values["require_approval"]:
         _check_approval(path, file_bytes, option_values["require_approval"])
-    _refuse_high_cost(plan, option_values["max_cost_per_hour"])
+    _refuse_high_cost(plan, _most_usd(option_values))
     if option_values["max_price_age"] is not None:
         _refuse_old_prices(plan, option_values["max_price_age"])
     return _carry_out(
@@ -143,6 +145,8 @@ def _carry_out(
         _refuse_many_changes(plan, changes, option_values["max_changes"])
         _confirm_outage(plan, changes, option_values)
 
+    preflight(engine, plan)
+
     def check(stack_status: StackStatus | None) -> None:
         # Files may have changed while somebody was asked, or while a lock was waited for.
         fresh_spec = (
@@ -158,13 +162,38 @@ def _carry_out(
         lambda listener, stop: engine.apply(
             plan,
             listener,
-            RunControl(stop=stop, check=check, allow=option_values["allow"]),
+            RunControl(
+                stop=stop,
+                check=check,
+                allow=option_values["allow"],
+                most_usd_hour=_most_usd(option_values),
+            ),
         ),
         "applied",
         plan.stack.name,
         options,
         usd_hour=plan.cost.usd_hour,
     )
+
+
+def preflight(engine: StackEngine, plan: Plan) -> None:
+    """Raise everything that the clouds would refuse, before anything is made.
+
+    Where only machines are lacking, a fallback that nothing is lacking for is enough.
+    """
+    from planner.plan.fallback import with_fallback
+    from stacks.engine.failure import combined_error
+
+    refusals = engine.preflight(plan)
+    if not refusals:
+        return
+    error = combined_error(refusals, "would be refused", "nothing was made yet")
+    if isinstance(error, CapacityError) and not all(
+        engine.preflight(with_fallback(plan, rung))
+        for rung in range(1, len(plan.fallbacks) + 1)
+    ):
+        return
+    raise error
 
 
 def _underivable(plan: Plan) -> StaleError:
@@ -219,9 +248,15 @@ def _check_approval(path: str, file_bytes: bytes, signers_path: str) -> None:
     click.echo(f"approved by {signer}", err=True)
 
 
-def _refuse_high_cost(plan: Plan, most_usd: float | None) -> None:
+def _most_usd(option_values: OptionValues) -> Decimal | None:
+    """Return what a caller allows to spend in an hour; none: any amount."""
+    most_usd = option_values["max_cost_per_hour"]
+    return None if most_usd is None else Decimal(str(most_usd))
+
+
+def _refuse_high_cost(plan: Plan, most_usd: Decimal | None) -> None:
     """Raise PolicyError for a plan that costs more an hour than a caller allows."""
-    if most_usd is not None and plan.cost.usd_hour > Decimal(str(most_usd)):
+    if most_usd is not None and plan.cost.usd_hour > most_usd:
         cost_text = figures.dollars(plan.cost.usd_hour, cents=True)
         raise PolicyError(
             Problem(

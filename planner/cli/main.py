@@ -211,10 +211,11 @@ def _report_error(error: Exception) -> int:
 def print_problems(error: TonnageError) -> None:
     """Write every problem of an error to standard error."""
     for problem in error.problems:
-        click.echo(_problem_text(problem), err=True)
+        click.echo(problem_text(problem), err=True)
 
 
-def _problem_text(problem: Problem) -> str:
+def problem_text(problem: Problem) -> str:
+    """Return a problem as a user sees it: place, code, cause and next step."""
     place_prefix = f"{problem.place}  " if problem.place else ""
     problem_lines = [f"{place_prefix}error[{problem.code}]: {problem.message}"]
     if problem.cause:

@@ -16,7 +16,7 @@ from planner.cli.parallel import results_in_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from planner.cli.compose import FoundPlan
+    from planner.cli.compose import FoundPlan, PlanningOptions
     from planner.cli.option import OptionValues
     from planner.plan.types import Plan
     from planner.render.page import Page
@@ -68,6 +68,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         else [_write_one(_search_one(searches[0]), option_values)]
     ):
         plans.append(plan)
+        _say_refusals(plan, options)
         is_infeasible = plan.solution.status == "infeasible"
         # One infeasible spec decides the exit code of the command.
         worst_exit_code = (
@@ -89,6 +90,21 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             + "\n"
         )
     return _exit_code(worst_exit_code, option_values, changed=any_changed)
+
+
+def _say_refusals(plan: Plan, options: PlanningOptions) -> None:
+    """Say what the simulated clouds would refuse of a plan; nothing is known of real ones."""
+    if options.simulate is None or not plan.is_feasible:
+        return
+    from planner.cli.compose import open_engine
+    from planner.cli.main import problem_text
+    from stacks.engine.failure import combined_error
+
+    refusals = open_engine(options).preflight(plan)
+    if refusals:
+        error = combined_error(refusals, "would be refused", "")
+        for problem in error.problems:
+            click.echo(problem_text(problem), err=True)
 
 
 def _refuse_overwrite(spec_path: str, output_path: str | None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +20,7 @@ from providers.simulated.check import input_problems
 from providers.simulated.relation import blocking_objects
 
 if TYPE_CHECKING:
+    from planner.market.offer import Instance
     from planner.plan.types import Properties
     from providers.base import CapacitySource, NodeGroup, NodeLimit, QuotaSource
     from providers.simulated.world import World, WorldMemory
@@ -57,10 +57,20 @@ class SimulatedCloud:
 
         `origin` identifies the call, so that its object is found when the answer was lost.
         """
-        self._inject_fault("create", resource_type, resource_name)
+        self._refuse_call("create", resource_type, resource_name)
         self._check_inputs(resource_type, inputs, None)
         self._check_unique(resource_type, inputs)
         self._check_limits(resource_type, inputs, None)
+        return self.place(resource_type, resource_name, inputs, origin)
+
+    def place(
+        self,
+        resource_type: str,
+        resource_name: str,
+        inputs: Properties,
+        origin: str = "",
+    ) -> tuple[str, Properties]:
+        """Create an object whatever it is; return its id and outputs."""
         self.memory.serial += 1
         # A digest of the history: the same calls give the same ids.
         id_seed = f"{resource_type}/{resource_name}/{self.memory.serial}"
@@ -85,7 +95,7 @@ class SimulatedCloud:
     def update(self, object_id: str, inputs: Properties) -> Properties:
         """Change an object in place and return its outputs. Raises CloudError."""
         cloud_object = self._find_object(object_id)
-        self._inject_fault("update", cloud_object["type"], cloud_object["name"])
+        self._refuse_call("update", cloud_object["type"], cloud_object["name"])
         self._check_immutable(cloud_object, inputs)
         self._check_inputs(cloud_object["type"], inputs, object_id)
         self._check_limits(cloud_object["type"], inputs, object_id)
@@ -116,7 +126,7 @@ class SimulatedCloud:
         target_object = self.memory.objects.get(object_id)
         if target_object is None:
             return
-        self._inject_fault(
+        self._refuse_call(
             "delete", target_object["type"], target_object["name"]
         )
         blocked = blocking_objects(object_id, self.memory.objects)
@@ -145,15 +155,15 @@ class SimulatedCloud:
             raise CloudError("NotFound", f"{object_id} does not exist")
         return cloud_object
 
-    def _inject_fault(
+    def _refuse_call(
         self, operation: str, resource_type: str, resource_name: str
     ) -> None:
+        """Raise what the world file says of a call."""
+        for rule in self.world.refuses:
+            if rule.applies(operation, resource_type, resource_name):
+                raise CloudError(rule.code, "always refused by the world file")
         for fault_index, fault in enumerate(self.world.faults):
-            if fault.on != operation or not fnmatchcase(
-                resource_type, fault.type
-            ):
-                continue
-            if not fnmatchcase(resource_name, fault.name):
+            if not fault.applies(operation, resource_type, resource_name):
                 continue
             call_count = self.memory.fired.get(str(fault_index), 0)
             self.memory.fired[str(fault_index)] = call_count + 1
@@ -275,22 +285,19 @@ class SimulatedCloud:
     ) -> None:
         if not node_limit.applies(node_group.offer_key):
             return
-        used_nodes = sum(
-            other_group.node_count
+        used = sum(
+            _amount(other_group, node_limit)
             for other_group in other_groups
             if node_limit.applies(other_group.offer_key)
         )
-        if used_nodes + node_group.node_count > node_limit.nodes:
-            description = (
-                f"{node_group.offer_key[2]} in {node_group.offer_key[1]}"
-            )
+        wanted = _amount(node_group, node_limit)
+        if used + wanted > node_limit.amount:
+            _, region, machine_type, _ = node_group.offer_key
             message = (
-                f"{refusal[1]} for {node_limit.nodes} nodes of {description}, "
-                f"{used_nodes} used"
+                f"{refusal[1]} for {node_limit.amount} {node_limit.unit} of "
+                f"{machine_type} in {region}, {used} used, {wanted} wanted"
             )
-            raise CloudError(
-                refusal[0], f"{message}, {node_group.node_count} wanted"
-            )
+            raise CloudError(refusal[0], message)
 
     def _object_outputs(
         self,
@@ -333,6 +340,32 @@ def immutable_changes(
         if property_name in immutable_names
         and prior_inputs.get(property_name) != target_inputs.get(property_name)
     ]
+
+
+def _amount(node_group: NodeGroup, node_limit: NodeLimit) -> int:
+    """Return how much of a limit a group takes up, in the unit of the limit.
+
+    A machine type that the catalog does not have counts as one.
+    """
+    if node_limit.unit == "nodes":
+        return node_group.node_count
+    provider, _, machine_type, _ = node_group.offer_key
+    instance = _instances().get((provider, machine_type))
+    if instance is None:
+        return node_group.node_count
+    each = (
+        instance.vcpu if node_limit.unit == "vcpus" else instance.accelerators
+    )
+    return node_group.node_count * each
+
+
+@cache
+def _instances() -> dict[tuple[str, str], Instance]:
+    """Return the machine types of the catalog, by cloud and name."""
+    return {
+        (offer.provider, offer.instance.instance_type): offer.instance
+        for offer in SnapshotPrices().catalog().offers
+    }
 
 
 @cache

@@ -31,6 +31,7 @@ from providers.simulated.shared import (
     WORLD_VARIABLE,
     SharedWorld,
 )
+from providers.simulated.world_file import read_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -243,7 +244,7 @@ def main(plugin_version: str) -> None:
     """
     world_path = os.environ.get(WORLD_VARIABLE, "")
     world_rules = (
-        world.read_world(Path(world_path).read_bytes(), world_path)
+        read_world(Path(world_path).read_bytes(), world_path)
         if world_path
         else world.default_world()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from filelock import FileLock
@@ -13,6 +14,7 @@ from providers.simulated.world import WorldMemory, load_memory, save_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from os import stat_result
     from pathlib import Path
 
@@ -55,6 +57,11 @@ class SharedWorld:
         """Return the clouds as they are, for calls that change nothing."""
         self._load()
         return SimulatedCloud(self.rules, self.memory, region)
+
+    def now(self) -> datetime:
+        """Return the time in the world."""
+        self._load()
+        return self.rules.clock + timedelta(seconds=self.memory.seconds)
 
     def _load(self) -> None:
         """Read the file, unless it is the one that was read or written last."""

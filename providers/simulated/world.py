@@ -1,22 +1,11 @@
-"""The rules of a simulated world, and the file with its objects.
-
-A world file is YAML (all keys optional):
-
-    clock: 2026-11-21T08:00:00Z
-    project: my-project
-    capacity: [{provider: aws, region: us-east-1, instance_type: p5.48xlarge, nodes: 2}]
-    quota:    [{provider: aws, region: us-east-1, purchase: spot, nodes: 4}]
-    prices:   [{provider: gcp, region: "*", instance_type: a3-*, purchase: spot, usd_hour: 30}]
-    faults:   [{on: create, type: "*:Group", code: InsufficientInstanceCapacity, times: 1}]
-
-Patterns take * and ?. Offers that match no row are unlimited and have the catalog price.
-"""
+"""The rules of a simulated world, and the state of its clouds."""
 
 from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct, field
@@ -26,18 +15,6 @@ from planner.errors import Problem, SpecError
 from planner.plan.part import (
     Properties,  # noqa: TC001 - msgspec reads the annotations
 )
-from planner.spec import unit
-from planner.spec.field import (
-    MISSING,
-    Block,
-    Choice,
-    Field,
-    ListOf,
-    ProblemReport,
-    Quantity,
-    TextPattern,
-)
-from planner.spec.source import parse_yaml
 from providers.base import NodeLimit, matches_patterns
 from providers.files import write_atomically
 
@@ -48,10 +25,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog, Offer
     from providers.base import PriceSource
 
-DEFAULT_CLOCK: Final = "2026-01-01T00:00:00Z"
-NAME_PATTERN: Final = TextPattern(
-    r"[A-Za-z0-9*?._:/-]+", "a name or a pattern with *"
-)
+DEFAULT_CLOCK: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class PriceOverride(Struct, frozen=True):
@@ -83,21 +57,38 @@ class PriceOverride(Struct, frozen=True):
         return matches_patterns(offer_key, patterns)
 
 
-class FaultRule(Struct, frozen=True):
-    """A call that fails.
+class CallRule(Struct, frozen=True):
+    """A call that the clouds refuse, whenever it is made.
 
     on     operation: create, update or delete
     type   pattern of the resource type
     name   pattern of the resource name
     code   error code of the cloud
-    times  matching calls that fail
-    after  matching calls that succeed before
     """
 
     on: str
     type: str
     name: str
     code: str
+
+    def applies(
+        self, operation: str, resource_type: str, resource_name: str
+    ) -> bool:
+        """Whether a call is meant."""
+        return (
+            self.on == operation
+            and fnmatchcase(resource_type, self.type)
+            and fnmatchcase(resource_name, self.name)
+        )
+
+
+class FaultRule(CallRule, frozen=True):
+    """A call that fails for a while.
+
+    times  matching calls that fail
+    after  matching calls that succeed before
+    """
+
     times: int
     after: int
 
@@ -110,7 +101,8 @@ class World(Struct, frozen=True, kw_only=True):
     capacity  nodes that the clouds have
     quota     nodes that the account may have
     prices    prices that replace those of the catalog
-    faults    calls that fail
+    refuses   calls that always fail: a permission that is missing, a service that is off
+    faults    calls that fail for a while
     """
 
     clock: datetime
@@ -118,142 +110,13 @@ class World(Struct, frozen=True, kw_only=True):
     capacity: tuple[NodeLimit, ...] = ()
     quota: tuple[NodeLimit, ...] = ()
     prices: tuple[PriceOverride, ...] = ()
+    refuses: tuple[CallRule, ...] = ()
     faults: tuple[FaultRule, ...] = ()
-
-
-def _parse_time(time_text: str) -> datetime:
-    try:
-        parsed_time = datetime.fromisoformat(time_text)
-    except ValueError as parse_error:
-        raise ValueError(
-            "write a time such as 2026-11-21T08:00:00Z"
-        ) from parse_error
-    return (
-        # A time without a zone is UTC.
-        parsed_time if parsed_time.tzinfo else parsed_time.replace(tzinfo=UTC)
-    )
-
-
-def _without_place(build_class: Any) -> Any:
-    return lambda place, **values: build_class(**values)  # noqa: ARG005 - positions are not kept
-
-
-_OFFER_FIELDS: Final = (
-    Field("provider", NAME_PATTERN, "cloud", default="*"),
-    Field("region", NAME_PATTERN, "region", default="*"),
-    Field("instance_type", NAME_PATTERN, "machine type", default="*"),
-    Field("purchase", NAME_PATTERN, "purchase option", default="*"),
-)
-_NODES_FIELD: Final = Field(
-    "nodes", Quantity(unit.parse_count, "2"), "how many nodes", required=True
-)
-_PRICE_FIELD: Final = Field(
-    "usd_hour", Quantity(unit.parse_number, "30"), "USD an hour", required=True
-)
-_CALL_COUNT: Final = Quantity(unit.parse_count, "1", maximum="1M")
-_LIMIT_BLOCK: Final = Block(
-    "limit", _without_place(NodeLimit), (*_OFFER_FIELDS, _NODES_FIELD)
-)
-_PRICE_BLOCK: Final = Block(
-    "price", _without_place(PriceOverride), (*_OFFER_FIELDS, _PRICE_FIELD)
-)
-_ERROR_CODE: Final = TextPattern(r"[A-Za-z_.]+", "an error code")
-WORLD_BLOCK: Final = Block(
-    "world",
-    _without_place(World),
-    (
-        Field(
-            "clock",
-            Quantity(_parse_time, DEFAULT_CLOCK),
-            "the time at which the world begins",
-            default=_parse_time(DEFAULT_CLOCK),
-        ),
-        Field(
-            "project",
-            NAME_PATTERN,
-            "project or account",
-            default="simulated-project",
-        ),
-        Field(
-            "capacity",
-            ListOf(_LIMIT_BLOCK),
-            "how many nodes there are",
-            default=(),
-        ),
-        Field(
-            "quota",
-            ListOf(_LIMIT_BLOCK),
-            "how many nodes one may have",
-            default=(),
-        ),
-        Field(
-            "prices",
-            ListOf(_PRICE_BLOCK),
-            "other prices than the catalog's",
-            default=(),
-        ),
-        Field(
-            "faults",
-            ListOf(
-                Block(
-                    "faults",
-                    _without_place(FaultRule),
-                    (
-                        Field(
-                            "on",
-                            Choice(("create", "update", "delete")),
-                            "operation",
-                            required=True,
-                        ),
-                        Field(
-                            "type", NAME_PATTERN, "resource type", default="*"
-                        ),
-                        Field(
-                            "name", NAME_PATTERN, "resource name", default="*"
-                        ),
-                        Field(
-                            "code",
-                            _ERROR_CODE,
-                            "what the cloud answers",
-                            required=True,
-                        ),
-                        Field(
-                            "times",
-                            _CALL_COUNT,
-                            "how often it fails",
-                            default=1,
-                        ),
-                        Field(
-                            "after",
-                            _CALL_COUNT,
-                            "how many calls succeed first",
-                            default=0,
-                        ),
-                    ),
-                )
-            ),
-            "calls that fail",
-            default=(),
-        ),
-    ),
-)
-
-
-def read_world(file_bytes: bytes, file_path: str) -> World:
-    """Return the rules of a world file. Raises SpecError with all of its problems."""
-    report = ProblemReport()
-    parsed_block = WORLD_BLOCK.read(
-        parse_yaml(file_bytes, file_path), "", report
-    )
-    if parsed_block is MISSING:
-        raise SpecError(*report.problems)
-    parsed_world: World = parsed_block
-    return parsed_world
 
 
 def default_world() -> World:
     """Return a world without limits, price changes and faults."""
-    return World(clock=_parse_time(DEFAULT_CLOCK))
+    return World(clock=DEFAULT_CLOCK)
 
 
 class WorldPrices(Struct, frozen=True):

@@ -104,8 +104,12 @@ def retry_delay_s(attempt: int, seed: str) -> float:
     return FIRST_PAUSE_S * 2.0 ** (attempt - 1) * jitter
 
 
-def combined_error(failures: list[tuple[str, str]]) -> TonnageError:
-    """Return the error of a run whose steps (name, message) failed.
+def combined_error(
+    failures: list[tuple[str, str]],
+    verb: str = "failed",
+    cause: str = "what was done is saved; the next apply goes on from there",
+) -> TonnageError:
+    """Return the error of a run whose steps (name, message) failed, or would fail.
 
     It is about capacity or credentials only when every failure is.
     """
@@ -113,8 +117,8 @@ def combined_error(failures: list[tuple[str, str]]) -> TonnageError:
     problems = [
         Problem(
             code=failure_class,
-            message=f"{step_name} failed: {message}",
-            cause="what was done is saved; the next apply goes on from there",
+            message=f"{step_name} {verb}: {message}",
+            cause=cause,
             next_step=NEXT_STEPS[failure_class],
         )
         for (step_name, message), failure_class in zip(

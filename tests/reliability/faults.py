@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.errors import CancelledError, TonnageError
 from providers.simulated import world
+from providers.simulated.world_file import read_world
 from stacks.engine.failure import MAX_ATTEMPTS
 from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.simulated import SimulatedEngine
@@ -141,7 +142,7 @@ def _wrong_with(engine: SimulatedEngine, plan: Plan) -> str | None:
 
 def _engine(rules: str, folder: Path) -> SimulatedEngine:
     rules_of_world = (
-        world.read_world(rules.encode(), "world.yaml")
+        read_world(rules.encode(), "world.yaml")
         if rules
         else world.default_world()
     )

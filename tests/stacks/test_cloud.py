@@ -135,6 +135,7 @@ ENGINE_METHODS = {
     "apply",
     "destroy",
     "drift",
+    "preflight",
     "preview",
     "stack_names",
     "recover",

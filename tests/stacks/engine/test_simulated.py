@@ -24,6 +24,7 @@ from planner.render.plan import plan_page
 from providers.catalog.load import SnapshotPrices
 from providers.simulated import world
 from providers.simulated.cloud import CloudError, SimulatedCloud
+from providers.simulated.world_file import read_world
 from stacks.build import planned_stack
 from stacks.engine.fill import (
     PLACEHOLDER,
@@ -237,7 +238,7 @@ def test_order_follows_dependencies_and_independent_work_overlaps(
 
 
 def world_of(text: str) -> world.World:
-    return world.read_world(text.encode(), "world.yaml")
+    return read_world(text.encode(), "world.yaml")
 
 
 def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
