@@ -70,7 +70,7 @@ def plan(
 
     An infeasible spec gives a plan without pools. Raises SpecError for a spec that is wrong.
     """
-    from stacks.build import planned_stack
+    from stacks.build import planned_stack, with_planned_fallbacks
     from stacks.graph import plugin_versions
     from stacks.spec.table import unsupported_reason
 
@@ -89,7 +89,7 @@ def plan(
     stack = PlannedStack(name=parsed_spec.name)
     if solution.pools:
         stack = planned_stack(parsed_spec, solution, stack)
-    return assemble(
+    assembled_plan = assemble(
         parsed_spec,
         solution,
         catalog,
@@ -101,6 +101,9 @@ def plan(
             confidence=round(confidence * 100),
             plugins=plugin_versions(stack.graph.provider),
         ),
+    )
+    return with_planned_fallbacks(
+        assembled_plan, parsed_spec, settings, solution
     )
 
 

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from planner.errors import SpecError
+from planner.facts.cloud import clouds
+from planner.plan.document import PlannedStack, with_fallbacks
+from planner.workload.fallback import find_fallbacks
 from providers.resource_type import name_properties
 from stacks import registry
-from stacks.graph import Graph
+from stacks.graph import Graph, plugin_versions
 from stacks.spec.stack import derive_stack
 
 if TYPE_CHECKING:
-    from planner.plan.document import PlannedStack
-    from planner.plan.types import Launch
+    from planner.plan.types import Launch, Plan
+    from planner.solve.settings import SolveSettings
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from stacks.graph import Resource
@@ -67,6 +71,44 @@ def planned_stack(
         backstop=stack_build.backstop or None,
         launch=stack_build.job_launch,
     )
+
+
+def with_planned_fallbacks(
+    plan: Plan, spec: Spec, settings: SolveSettings, solution: Solution
+) -> Plan:
+    """Return a plan with what may be bought instead, where its spec asks for that.
+
+    A fleet is left out when no stack can be built of it, or when it would lie in the same zones.
+    """
+    if not solution.pools:
+        return plan
+    planned = []
+    used_zones = [_used_zones(spec, solution, plan.stack.name)]
+    for fleet in find_fallbacks(spec, settings, solution):
+        stack = PlannedStack(name=plan.stack.name)
+        try:
+            stack = planned_stack(spec, fleet.solution, stack)
+        except SpecError:
+            continue
+        zones = _used_zones(spec, fleet.solution, plan.stack.name)
+        if fleet.kind != "zone" or zones not in used_zones:
+            planned.append((fleet, stack))
+            used_zones.append(zones)
+    plugins = {
+        package: version
+        for _, stack in planned
+        for package, version in plugin_versions(stack.graph.provider).items()
+    }
+    return with_fallbacks(plan, spec, planned, plugins)
+
+
+def _used_zones(
+    spec: Spec, solution: Solution, stack_name: str
+) -> list[set[str]]:
+    """Return the zones that each fleet of a stack is spread over."""
+    stack = derive_stack(spec, solution, stack_name)
+    spread = clouds()[stack.provider].spread_zones
+    return [set(fleet.zones[:spread]) for fleet in stack.fleets]
 
 
 def _delete_before_replace(resource: Resource) -> Resource:

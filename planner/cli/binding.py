@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
 
 # Parts of a plan that follow from its inputs, whatever stands.
-DERIVED_PARTS: Final = ("solution", "cost", "graph", "shutdown", "launch")
+DERIVED_PARTS: Final = (
+    "solution",
+    "cost",
+    "graph",
+    "shutdown",
+    "launch",
+    "fallbacks",
+)
 
 
 def find_spec(plan: Plan, plan_path: str) -> SpecFile | None:
@@ -49,7 +56,11 @@ def present_inputs(
     from planner.plan.document import normalized_spec
     from stacks.graph import plugin_versions
 
-    plugins = plugin_versions(plan.graph.provider)
+    plugins = {
+        package: version
+        for graph in (plan.graph, *(rung.graph for rung in plan.fallbacks))
+        for package, version in plugin_versions(graph.provider).items()
+    }
     if spec_file is None:
         return PresentInputs(
             normalized=None, catalog_sha256=catalog.sha256, plugins=plugins

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.replica import Confidence
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, PlanInputs
-    from planner.solve.settings import Memory
+    from planner.solve.settings import Memory, SolveSettings
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from providers.base import PriceSource
@@ -197,33 +197,33 @@ def open_world(simulate: str | None) -> World | None:
     """Return the simulated world of --simulate; None without that option."""
     if simulate is None:
         return None
-    from providers.simulated import world
+    from providers.simulated.world import default_world
 
     if simulate == DEFAULT_WORLD:
-        return world.default_world()
-    return world.read_world(read_file(simulate), simulate)
+        return default_world()
+    from providers.simulated.world_file import read_world
+
+    return read_world(read_file(simulate), simulate)
 
 
-def find_solution(
+def solve_settings(
     spec_file: SpecFile,
     catalog: Catalog,
     options: PlanningOptions,
     memory: Memory | None = None,
     digests: dict[str, str] | None = None,
-) -> Solution:
-    """Return the solution of a spec, with offers that a stack can be built from.
+) -> SolveSettings:
+    """Return what solving takes besides the spec: offers that a stack can be built from.
 
-    What each wish of the spec costs may still be to plan. `memory` is what other specs have
-    left for this one. The SHA-256 of each file that it names is entered into `digests`.
+    `memory` is what other specs have left for this one. The SHA-256 of each file that the spec
+    names is entered into `digests`.
     """
     from planner.market.region import check_regions
     from planner.solve.settings import Memory, SolveSettings
-    from planner.workload.solver import find
     from stacks.spec.table import unsupported_reason
 
     check_regions(spec_file.spec.where, catalog)
-
-    settings = SolveSettings(
+    return SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
         read_file=spec_folder_reader(spec_file.path, digests),
@@ -232,7 +232,6 @@ def find_solution(
         run_all=run_in_parallel,
         memory=memory or Memory(),
     )
-    return find(spec_file.spec, settings)
 
 
 def load_confidence(options: PlanningOptions) -> Confidence:
@@ -350,10 +349,12 @@ def derive_plan(
 ) -> FoundPlan:
     """Return the plan of a spec, whatever stands; without pools where it is infeasible."""
     from planner.plan.document import PlannedStack, SpecSource, assemble
-    from stacks.build import planned_stack
+    from planner.workload.solver import find
+    from stacks.build import planned_stack, with_planned_fallbacks
 
     digests: dict[str, str] = {}
-    solution = find_solution(spec_file, catalog, options, memory, digests)
+    settings = solve_settings(spec_file, catalog, options, memory, digests)
+    solution = find(spec_file.spec, settings)
     stack = PlannedStack(
         name=options.stack or spec_file.spec.name, state_sha256=state_sha256
     )
@@ -368,6 +369,7 @@ def derive_plan(
         stack=stack,
         inputs=_plan_inputs(stack.graph.provider, options, digests),
     )
+    plan = with_planned_fallbacks(plan, spec_file.spec, settings, solution)
     return FoundPlan(plan, solution)
 
 

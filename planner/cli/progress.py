@@ -194,6 +194,7 @@ def event_line(event: ProgressEvent) -> str:
         "failed": "FAILED",
         "retry": "refused, tried again",
         "found": "an earlier run had done it",
+        "fallback": "is tried instead",
     }
     detail_text = f"  {event.detail}" if event.detail else ""
     action_mark = ACTION_MARKS[event.step.action]

@@ -27,6 +27,7 @@ from planner.workload.period import planned_period
 from planner.workload.registry import workload_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from decimal import Decimal
 
     from planner.cost.energy import Energy
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         TrainingRun,
     )
     from planner.spec.model import Spec
+    from planner.workload.fallback import FallbackFleet
 
 
 class SpecSource(Struct, frozen=True):
@@ -134,6 +136,45 @@ def assemble(
     )
     # The digest covers every field, so it comes last.
     return seal(plan)
+
+
+def with_fallbacks(
+    plan: types.Plan,
+    spec: Spec,
+    fleets: Iterable[tuple[FallbackFleet, PlannedStack]],
+    plugins: dict[str, str],
+) -> types.Plan:
+    """Return a plan with what may be bought instead, each fleet with the stack of it.
+
+    `plugins` are versions of the providers that these need.
+    """
+    period = planned_period(spec)
+    fallbacks = tuple(
+        types.Fallback(
+            kind=fleet.kind,
+            zone=(
+                fleet.solution.pools[0].zones[0]
+                if fleet.kind == "zone"
+                else None
+            ),
+            pools=tuple(
+                _pool(pool, fleet.solution.week)
+                for pool in fleet.solution.pools
+            ),
+            predicted={
+                metric: prediction(estimate)
+                for metric, estimate in fleet.solution.predictions.items()
+            },
+            verified=_verification(fleet.solution.simulation_check),
+            cost=cost_entry(fleet.solution, period, plan.catalog.as_of),
+            graph=stack.graph,
+        )
+        for fleet, stack in fleets
+    )
+    if not fallbacks:
+        return plan
+    inputs = replace(plan.inputs, plugins={**plan.inputs.plugins, **plugins})
+    return seal(replace(plan, fallbacks=fallbacks, inputs=inputs))
 
 
 def with_changes(plan: types.Plan, changes: types.Changes) -> types.Plan:

@@ -26,6 +26,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     """What a standing stack was applied with, for its status.
 
     `standing_usd_month` is paid for also while no machine runs; none for what is paid by the run.
+    `rung` is 0 for the fleet of the plan, 1 for its first fallback.
     """
 
     provider: str
@@ -37,11 +38,13 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     standing_usd_month: Decimal | None
     workload: WorkloadRef
     shutdown: Shutdown
+    rung: int = 0
 
     @classmethod
-    def of(cls, plan: Plan) -> StackFacts:
-        """Take the facts of the plan that is applied."""
+    def of(cls, plan: Plan, rung: int = 0) -> StackFacts:
+        """Take the facts of the plan that is applied, as it is on a rung."""
         return cls(
+            rung=rung,
             provider=plan.graph.provider,
             region=plan.graph.region,
             pools=plan.solution.pools,

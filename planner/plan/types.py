@@ -9,9 +9,12 @@ from __future__ import annotations
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from typing import Annotated, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from planner.plan.change import Changes, PlanInputs, ResourceChange
+from planner.plan.cost import Cost, CostLine, Life, TokenCost
+from planner.plan.fallback import Fallback
+from planner.plan.graph import PlannedGraph, PlannedResource
 from planner.plan.part import (
     Basis,
     DocumentPart,
@@ -21,6 +24,12 @@ from planner.plan.part import (
     Role,
 )
 from planner.plan.pool import FleetRef, Layout, Pool, Purchase, RivalPool
+from planner.plan.prediction import (
+    MetricLimit,
+    PercentileBand,
+    Prediction,
+    Verification,
+)
 from planner.plan.run import (
     BilledTime,
     CheckpointRule,
@@ -46,6 +55,7 @@ __all__ = [
     "CurvePoint",
     "DocumentPart",
     "EnergyUse",
+    "Fallback",
     "FleetRef",
     "FunnelStep",
     "Launch",
@@ -140,28 +150,6 @@ class FunnelStep(DocumentPart, frozen=True, kw_only=True):
     offers: Annotated[int, Meta(description="offers that are left after it")]
 
 
-class Prediction(DocumentPart, frozen=True, kw_only=True):
-    """A predicted number with its 90 % band and what it rests on."""
-
-    value: Annotated[
-        Number,
-        Meta(description="the predicted number, in the unit of its name"),
-    ]
-    low: Annotated[Number, Meta(description="lower end of the 90 % band")]
-    high: Annotated[Number, Meta(description="upper end of the 90 % band")]
-    basis: Annotated[Basis, Meta(description="what it rests on")]
-
-
-class MetricLimit(DocumentPart, frozen=True, kw_only=True):
-    """A limit of the spec on a predicted number, in its unit."""
-
-    limit: Annotated[Number, Meta(description="the predicted number at most")]
-    headroom: Annotated[
-        Number,
-        Meta(description="share of the limit that the predicted number leaves"),
-    ]
-
-
 class Reason(DocumentPart, frozen=True, kw_only=True):
     """What a sentence of the plan says, as data."""
 
@@ -221,62 +209,6 @@ class Safety(DocumentPart, frozen=True, kw_only=True):
     ]
     fleet: Annotated[
         FleetRef | None, Meta(description="the fleet at even odds, if cheaper")
-    ]
-
-
-class PercentileBand(DocumentPart, frozen=True, kw_only=True):
-    """A percentile of the simulation with its 95 % Monte Carlo interval."""
-
-    value: Annotated[Number, Meta(description="ms")]
-    low: Annotated[
-        Number,
-        Meta(
-            description="lower end of the 95 % Monte Carlo interval, 0 at least"
-        ),
-    ]
-    high: Annotated[Number, Meta(description="upper end")]
-
-
-class Verification(DocumentPart, frozen=True, kw_only=True):
-    """A simulation of the chosen fleet, request by request."""
-
-    by: Annotated[
-        Literal["simulation"], Meta(description="always simulation")
-    ] = "simulation"
-    verdict: Annotated[
-        Literal["holds", "undecided"],
-        Meta(
-            description="holds, or undecided when other requests may not confirm it"
-        ),
-    ]
-    requests: Annotated[int, Meta(description="requests counted")]
-    requests_of: Annotated[
-        Literal["trace", "drawn"], Meta(description="where requests are from")
-    ]
-    routing: Annotated[
-        str, Meta(description="how requests are spread over replicas")
-    ]
-    batches: Annotated[
-        int, Meta(description="batches of requests that were compared")
-    ]
-    decode_factor: Annotated[
-        Number,
-        Meta(
-            description="times as slow as predicted that answers were simulated"
-        ),
-    ]
-    prefill_factor: Annotated[
-        Number,
-        Meta(
-            description="times as slow as predicted that prompts were simulated"
-        ),
-    ]
-    added_groups: Annotated[
-        int, Meta(description="more than the formulas asked for")
-    ]
-    found: Annotated[
-        dict[str, PercentileBand],
-        Meta(description="p50, p90, p95 and p99 of TTFT, TPOT and E2E in ms"),
     ]
 
 
@@ -367,146 +299,6 @@ class Alternative(DocumentPart, frozen=True, kw_only=True):
     reason: Annotated[Reason, Meta(description="the same as data")]
 
 
-class CostLine(DocumentPart, frozen=True, kw_only=True):
-    """One line of the bill; without a price, `usd` is none and `price_found` false."""
-
-    name: Annotated[str, Meta(description="what is paid for")]
-    kind: Annotated[str, Meta(description="sort of line")]
-    unit: Annotated[str, Meta(description="unit of the quantity")]
-    quantity: Annotated[Decimal, Meta(description="units of the period")]
-    unit_price: Annotated[Decimal | None, Meta(description="USD of one unit")]
-    usd: Annotated[Decimal | None, Meta(description="of the period")]
-    pool: Annotated[
-        str | None, Meta(description="the pool whose machines it pays for")
-    ] = None
-    price_source: Annotated[
-        str | None, Meta(description="id of the price's source")
-    ]
-    price_as_of: Annotated[str | None, Meta(description="date of the price")]
-    price_is_old: Annotated[
-        bool,
-        Meta(description="whether the catalog is more than a year younger"),
-    ]
-    price_found: Annotated[bool, Meta(description="whether a price is known")]
-
-
-class Life(DocumentPart, frozen=True, kw_only=True):
-    """What each machine is billed for from its launch to its release, hours."""
-
-    hours: Annotated[Number, Meta(description="boot, work and tail together")]
-    boot_hours: Annotated[Number, Meta(description="until it works")]
-    work_hours: Annotated[Number, Meta(description="of work")]
-    tail_hours: Annotated[
-        Number, Meta(description="from the end of the work to the release")
-    ]
-    ended_by: Annotated[
-        Literal["done", "idle", "window", "ttl"],
-        Meta(
-            description="done: the job says so; idle: the idle limit; window: the end of its "
-            "day; ttl: the time to live"
-        ),
-    ]
-
-
-class TokenCost(DocumentPart, frozen=True, kw_only=True):
-    """What a million tokens cost: the total over the tokens of its period."""
-
-    prompt_tokens: Annotated[
-        Number, Meta(description="read in the period; 0 for training")
-    ]
-    output_tokens: Annotated[
-        Number, Meta(description="written in the period; 0 for training")
-    ]
-    trained_tokens: Annotated[
-        Number, Meta(description="trained on in the run; 0 for serving")
-    ]
-    usd_per_million_output: Annotated[
-        Decimal | None,
-        Meta(description="all cost over output tokens; none for training"),
-    ]
-    usd_per_million: Annotated[
-        Decimal, Meta(description="all cost over all tokens, blended")
-    ]
-
-
-class Cost(DocumentPart, frozen=True, kw_only=True):
-    """The bill of a month, of a run, or of the time to live of what stands."""
-
-    currency: Annotated[Literal["USD"], Meta(description="always USD")] = "USD"
-    period: Annotated[
-        Period,
-        Meta(
-            description="what the total is for: a month of what does not end, the run of a job, "
-            "or the life that a ttl gives"
-        ),
-    ]
-    life: Annotated[
-        Life | None, Meta(description="of each machine; none for a month")
-    ]
-    total: Annotated[
-        Decimal,
-        Meta(
-            description="sum of the lines whose price is known; a month has 730 hours"
-        ),
-    ]
-    tokens: Annotated[
-        TokenCost | None,
-        Meta(description="cost of a million tokens; none for workspaces"),
-    ]
-    usd_hour: Annotated[Decimal, Meta(description="with all machines running")]
-    usd_month: Annotated[
-        Decimal | None,
-        Meta(description="the total, when the period is a month"),
-    ]
-    lines: Annotated[tuple[CostLine, ...], Meta(description="machines first")]
-    excludes: Annotated[
-        tuple[str, ...], Meta(description="what the total leaves out")
-    ]
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether a line has no known price, so that the total is a lower bound."""
-        return any(not cost_line.price_found for cost_line in self.lines)
-
-
-class PlannedResource(DocumentPart, frozen=True, kw_only=True):
-    """One cloud resource as Pulumi takes it.
-
-    Inside inputs, `{"$ref": name, "output": path}` is an output of another resource. In texts,
-    `${project}` and `${deadline.at}` (also `.rfc3339`, `.cron`, `.far`) are filled in when the
-    plan is applied. The deadline counts from the first apply, so that a plan has no clock in it.
-    """
-
-    type: Annotated[str, Meta(description="Pulumi type token")]
-    name: Annotated[str, Meta(description="unique in the stack")]
-    inputs: Annotated[
-        Properties, Meta(description="as the provider spells them")
-    ]
-    depends_on: Annotated[
-        tuple[str, ...],
-        Meta(description="resources beside those that are referred to"),
-    ] = ()
-    options: Annotated[
-        Properties,
-        Meta(
-            description="delete_before_replace, delete_timeout, replace_on_changes"
-        ),
-    ] = field(default_factory=dict)
-
-
-class PlannedGraph(DocumentPart, frozen=True, kw_only=True):
-    """All resources of the stack."""
-
-    provider: Annotated[str, Meta(description="cloud")] = ""
-    region: Annotated[str, Meta(description="region of the cloud")] = ""
-    resources: Annotated[
-        tuple[PlannedResource, ...], Meta(description="by name")
-    ] = ()
-    outputs: Annotated[
-        Properties, Meta(description="what the stack tells once it stands")
-    ] = field(default_factory=dict)
-
-
 class StackRef(DocumentPart, frozen=True, kw_only=True):
     """The stack that the plan changes, and the state that it starts from."""
 
@@ -561,6 +353,12 @@ class Plan(DocumentPart, frozen=True, kw_only=True):
     inputs: Annotated[
         PlanInputs, Meta(description="what was read beside spec and catalog")
     ]
+    fallbacks: Annotated[
+        tuple[Fallback, ...],
+        Meta(
+            description="what apply may buy instead, in this order, where a cloud refuses"
+        ),
+    ] = ()
     changes: Annotated[
         Changes | None,
         Meta(description="what happens to what stands; none for a new stack"),

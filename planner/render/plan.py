@@ -8,6 +8,7 @@ from planner import figures
 from planner.render import period, training
 from planner.render.bill import cost_blocks, total_text
 from planner.render.change import change_blocks
+from planner.render.fallback import fallback_blocks
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -97,6 +98,7 @@ def reasons_page(
     page_blocks: list[Block] = []
     if plan.solution.status != "infeasible":
         page_blocks += [Paragraph(""), *rival_blocks(plan, full=full)]
+        page_blocks += fallback_blocks(plan, full=full)
     if saved_path:
         page_blocks.append(
             Paragraph(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import Routing
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.cause import Cause
+
+# What is other about a fleet that may be bought instead of the cheapest one.
+FallbackKind: TypeAlias = Literal["zone", "type", "region", "purchase", "cloud"]
 
 
 class TokenVolume(Struct, frozen=True):

@@ -139,12 +139,15 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
 
     commit  allowed commitments: none, 1y or 3y
     budget  maximum cost, USD a month
+    fallback  how much dearer a fleet may be that is bought where the cheapest cannot be had;
+              0.2 is 20 %
     """
 
     place: Place | None = None
     spot: Literal["auto", "never", "only"] = "auto"
     commit: tuple[str, ...] = ("none",)
     budget: Decimal | None = None
+    fallback: Decimal | None = None
 
 
 class ShutdownRule(Struct, frozen=True, kw_only=True):

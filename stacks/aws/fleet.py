@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.cost.bill_line import usage_value
+from planner.cost.lifetime import release_time
 from stacks.aws import fabric, files, home, network, placement, storage
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
@@ -136,7 +137,11 @@ def _node_group(
         "vpcZoneIdentifiers": network.subnet_refs([fleet]),
         "healthCheckType": "EC2",
         "healthCheckGracePeriod": 900,
-        "waitForCapacityTimeout": "0",
+        "waitForCapacityTimeout": (
+            f"{int(release_time('arrival_limit_s'))}s"
+            if stack.awaits_machines
+            else "0"
+        ),
         # The alarm on lost agents compares them with the machines that are there.
         "metricsGranularity": "1Minute",
         "enabledMetrics": ["GroupInServiceInstances"],

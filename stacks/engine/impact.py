@@ -19,6 +19,11 @@ SERVING_SUFFIX: Final = "-nodes"
 BALANCER_NAME: Final = "balancer"
 
 
+def is_machine_group(resource_name: str) -> bool:
+    """Whether a resource is a group of machines."""
+    return resource_name.endswith(SERVING_SUFFIX)
+
+
 def changes_of(
     plan: Plan, steps: Iterable[ResourceStep], status: StackStatus
 ) -> Changes:
@@ -72,7 +77,7 @@ def _outage_s(
     )
     goes_first = any(
         step.deletes_first
-        and (step.name.endswith(SERVING_SUFFIX) or step.name == BALANCER_NAME)
+        and (is_machine_group(step.name) or step.name == BALANCER_NAME)
         for step in steps
     )
     if not (is_serving and goes_first):

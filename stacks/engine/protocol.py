@@ -10,6 +10,7 @@ from stacks.engine.stop import StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from decimal import Decimal
 
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, Properties
@@ -40,12 +41,13 @@ class ProgressEvent(Struct, frozen=True):
     """Progress of a step; seconds since the start of the run.
 
     phase  begin, done or failed; retry: it was refused and is tried again; found: an earlier run
-           had begun it, and its end was looked up
+           had begun it, and its end was looked up; fallback: a cloud does not have the fleet, so
+           another one of the plan is tried
     """
 
     elapsed_s: float
     step: ResourceStep
-    phase: Literal["begin", "done", "failed", "retry", "found"]
+    phase: Literal["begin", "done", "failed", "retry", "found", "fallback"]
     detail: str = ""
 
 
@@ -83,11 +85,13 @@ class RunControl(Struct, frozen=True, kw_only=True):
     stop   whether it was asked to end
     check  is called with the stack as it is under the lock, and raises where it may not go on
     allow  what it may do beside what is always allowed
+    most_usd_hour  fallbacks that cost more are left out, USD an hour; none: no limit
     """
 
     stop: StopRequest = field(default_factory=StopRequest)
     check: Callable[[StackStatus | None], None] = accept_any
     allow: frozenset[Permission] = frozenset()
+    most_usd_hour: Decimal | None = None
 
 
 UNCONTROLLED: Final = RunControl()
@@ -107,6 +111,9 @@ class StackEngine(Protocol):
 
     def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, in the order of names, without doing it."""
+
+    def preflight(self, plan: Plan) -> list[tuple[str, str]]:
+        """Return what the clouds would refuse of an apply: the call and the answer of each."""
 
     def apply(
         self,

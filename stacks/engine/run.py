@@ -7,7 +7,6 @@ of the phase; whatever ends the process in between, the next run looks the call 
 from __future__ import annotations
 
 import heapq
-from datetime import datetime, timedelta
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from stacks.engine.failure import (
     retry_delay_s,
 )
 from stacks.engine.fill import fill_references, output_at
+from stacks.engine.impact import is_machine_group
 from stacks.engine.keep import kept_keys
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.recovery import inputs_digest
@@ -65,6 +65,7 @@ class StackRun(Struct, kw_only=True):
     unsaved_s     the part of it that the world does not know yet
     attempts      how often a step was refused so far
     swapped_names  resources whose object is another one now, that was left earlier
+    fresh_ids  objects that this apply has made, so that they hold no data yet
     """
 
     resource_graph: Graph
@@ -78,6 +79,7 @@ class StackRun(Struct, kw_only=True):
     failures: list[StepFailure] = field(default_factory=list)
     attempts: dict[str, int] = field(default_factory=dict)
     swapped_names: set[str] = field(default_factory=set)
+    fresh_ids: set[str] = field(default_factory=set)
 
     @property
     def records(self) -> dict[str, ResourceRecord]:
@@ -88,11 +90,6 @@ class StackRun(Struct, kw_only=True):
     def place(self) -> tuple[str, str]:
         """Cloud and region of the graph."""
         return (self.resource_graph.provider, self.resource_graph.region)
-
-    def simulated_now(self) -> datetime:
-        """Return the time in the world."""
-        world = self.world.view()
-        return world.world.clock + timedelta(seconds=world.memory.seconds)
 
     def forget_gone(self) -> None:
         """Forget what somebody has deleted, so that it is made again."""
@@ -155,11 +152,8 @@ class StackRun(Struct, kw_only=True):
         self, planned_steps: tuple[ResourceStep, ...]
     ) -> tuple[ResourceStep, ...]:
         """Return steps that keep what holds data, where they would delete it."""
-        if "delete-data" in self.control.allow:
-            return planned_steps
-        kept = kept_keys(
-            self.records,
-            [step.name for step in planned_steps if step.action == "delete"],
+        kept = self._kept_keys(
+            step.name for step in planned_steps if step.action == "delete"
         )
         return tuple(
             replace(step, action="keep") if step.name in kept else step
@@ -198,18 +192,42 @@ class StackRun(Struct, kw_only=True):
             is_backwards=True,
         )
 
+    def release_machines(self) -> None:
+        """Delete the machines that stand, and what needs them: the others did not come."""
+        released_keys = [key for key in self.records if is_machine_group(key)]
+        for key in released_keys:
+            released_keys += [
+                other_key
+                for other_key, record in self.records.items()
+                if resource_name(key) in record.needs
+                and other_key not in released_keys
+            ]
+        self.failures.clear()
+        self._run_phase(self._deletions(released_keys), is_backwards=True)
+
     def _deletions(self, keys: Iterable[str]) -> list[ResourceStep]:
         """Return the steps that delete records, or keep them for their data."""
         deleted_keys = [key for key in keys if key in self.records]
-        kept: set[str] = set()
-        if "delete-data" not in self.control.allow:
-            kept = kept_keys(self.records, deleted_keys)
+        kept = self._kept_keys(deleted_keys)
         return [
             ResourceStep(
                 "keep" if key in kept else "delete", self.records[key].type, key
             )
             for key in deleted_keys
         ]
+
+    def _kept_keys(self, deleted_keys: Iterable[str]) -> set[str]:
+        """Return which records that would be deleted stay in the cloud for their data."""
+        if "delete-data" in self.control.allow:
+            return set()
+        return kept_keys(
+            self.records,
+            [
+                key
+                for key in deleted_keys
+                if self.records[key].id not in self.fresh_ids
+            ],
+        )
 
     def _run_phase(
         self, phase_steps: list[ResourceStep], *, is_backwards: bool
@@ -399,6 +417,7 @@ class StackRun(Struct, kw_only=True):
             object_id, outputs = cloud.create(
                 record.type, call.key, filled_inputs, call.token
             )
+            self.fresh_ids.add(object_id)
             return replace(record, id=object_id, outputs=outputs)
 
     def record_outputs(self, graph_outputs: Properties) -> None:
@@ -412,6 +431,7 @@ class StackRun(Struct, kw_only=True):
             for output_name, output_reference in graph_outputs.items()
         }
         state.operation = "applied"
+        state.refusals = {}
         self.state_file.save()
 
     def _tell(self, step: ResourceStep, phase: Any, detail: str = "") -> None:

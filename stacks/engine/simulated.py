@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from planner.errors import MissingError, Problem
+from planner.errors import CapacityError, MissingError, Problem
 from planner.plan.status import ResourceRef, StackFacts, StackStatus
 from providers.simulated.cloud import immutable_changes
 from providers.simulated.shared import SharedWorld
@@ -14,8 +14,10 @@ from stacks.engine.change import diff_steps
 from stacks.engine.drift import find_drift
 from stacks.engine.fill import placeholder_values
 from stacks.engine.keep import refuse_replaced_data
+from stacks.engine.ladder import walk_down
 from stacks.engine.protocol import UNCONTROLLED, EngineOutcome
 from stacks.engine.recovery import recover
+from stacks.engine.rehearsal import rehearse
 from stacks.engine.run import StackRun
 from stacks.engine.state import state_digest
 from stacks.engine.state_file import StateFile
@@ -65,38 +67,88 @@ class SimulatedEngine:
         run.adopt_retained()
         return self._planned_steps(run)
 
+    def preflight(self, plan: Plan) -> list[tuple[str, str]]:
+        """Return what the clouds would refuse of an apply."""
+        run = self._open_run(plan.stack.name, parse_graph(plan.graph))
+        run.adopt_retained()
+        state = run.state_file.state
+        started_at = (
+            datetime.fromisoformat(state.started)
+            if state.started
+            else self.shared_world.now()
+        )
+        return rehearse(
+            run.resource_graph,
+            self._planned_steps(run),
+            run.records,
+            self.shared_world,
+            placeholder_values(
+                self.world.project, started_at, plan.shutdown.ttl
+            ),
+        )
+
     def apply(
         self,
         plan: Plan,
         listener: Listener,
         control: RunControl = UNCONTROLLED,
     ) -> EngineOutcome:
-        """Make the stack what the plan says."""
-        with self._locked_run(
-            plan.stack.name, parse_graph(plan.graph), listener, control
-        ) as run:
-            state = run.state_file.state
-            control.check(_status(run.state_file))
-            found_steps = recover(run.state_file, self.shared_world, listener)
-            run.forget_gone()
-            run.adopt_retained()
-            planned_steps = self._planned_steps(run)
-            changed_steps = tuple(
-                step for step in planned_steps if step.action != "same"
+        """Make the stack what the plan says, or what its first fallback does that there is."""
+        stack_name = plan.stack.name
+        with self.store.lock(stack_name, f"tonnage apply {stack_name}"):
+            stack_status = self.stack_status(stack_name)
+            control.check(stack_status)
+            fresh_ids: set[str] = set()
+            return walk_down(
+                plan,
+                stack_status,
+                self.store,
+                now=self.shared_world.now(),
+                control=control,
+                listener=listener,
+                preview=self.preview,
+                attempt=lambda variant, rung: self._apply(
+                    self._open_run(
+                        stack_name,
+                        parse_graph(variant.graph),
+                        listener,
+                        control,
+                        fresh_ids,
+                    ),
+                    variant,
+                    rung,
+                ),
             )
-            if not changed_steps and state.complete:
-                return EngineOutcome(steps=found_steps, outputs=state.outputs)
-            if "delete-data" not in control.allow:
-                refuse_replaced_data(planned_steps)
-            if not state.started:
-                state.started = run.simulated_now().isoformat()
-            state.operation = "applying"
-            state.plan = plan.digest
-            state.facts = StackFacts.of(plan)
-            run.state_file.save()
-            run.placeholders = self._placeholders(run)
+
+    def _apply(self, run: StackRun, plan: Plan, rung: int) -> EngineOutcome:
+        """Make the stack what the plan says, as it is on a rung."""
+        state = run.state_file.state
+        found_steps = recover(run.state_file, self.shared_world, run.listener)
+        run.forget_gone()
+        run.adopt_retained()
+        planned_steps = self._planned_steps(run)
+        changed_steps = tuple(
+            step for step in planned_steps if step.action != "same"
+        )
+        if not changed_steps and state.complete:
+            return EngineOutcome(steps=found_steps, outputs=state.outputs)
+        if "delete-data" not in run.control.allow:
+            refuse_replaced_data(planned_steps)
+        if not state.started:
+            state.started = self.shared_world.now().isoformat()
+        state.operation = "applying"
+        state.plan = plan.digest
+        state.facts = StackFacts.of(plan, rung)
+        run.state_file.save()
+        run.placeholders = self._placeholders(run)
+        try:
             run.run_steps(planned_steps)
-            run.record_outputs(plan.graph.outputs)
+        except CapacityError:
+            # Half of a fleet serves nobody, and is paid for.
+            if not state.outputs:
+                run.release_machines()
+            raise
+        run.record_outputs(plan.graph.outputs)
         return EngineOutcome(
             steps=changed_steps,
             outputs=state.outputs,
@@ -195,8 +247,10 @@ class SimulatedEngine:
         resource_graph: Graph,
         listener: Listener = lambda _: None,
         control: RunControl = UNCONTROLLED,
+        fresh_ids: set[str] | None = None,
     ) -> StackRun:
         return StackRun(
+            fresh_ids=fresh_ids if fresh_ids is not None else set(),
             resource_graph=resource_graph,
             state_file=StateFile(self.store, stack_name),
             world=self.shared_world,

@@ -62,6 +62,17 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     sent_sha256: str = ""
 
 
+class Refusal(Struct, frozen=True, kw_only=True):
+    """A fleet of a plan that a cloud did not have.
+
+    plan   digest of the plan
+    until  when it may be asked for again, ISO 8601
+    """
+
+    plan: str
+    until: str
+
+
 class StackState(Struct, kw_only=True):
     """Everything that is known of a stack.
 
@@ -71,6 +82,7 @@ class StackState(Struct, kw_only=True):
     resources  by name; what a replacement left behind has a prefix
     retained   objects that were left in the cloud because they hold data, by name
     pending    calls whose end is not known, by the key of their record
+    refusals   fleets that a cloud did not have lately, by their rung in the plan
     """
 
     schema: Literal["tonnage.state/2"] = "tonnage.state/2"
@@ -82,6 +94,7 @@ class StackState(Struct, kw_only=True):
     resources: dict[str, ResourceRecord] = field(default_factory=dict)
     retained: dict[str, ResourceRecord] = field(default_factory=dict)
     pending: dict[str, PendingCall] = field(default_factory=dict)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
     outputs: Properties = field(default_factory=dict)
     facts: StackFacts | None = None
 

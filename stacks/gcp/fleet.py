@@ -149,7 +149,8 @@ def _node_group(
             }
         ],
         "targetSize": group.nodes,
-        "waitForInstances": False,
+        # It waits for as long as a group may take to be created.
+        "waitForInstances": stack.awaits_machines,
         "updatePolicy": {
             "type": "PROACTIVE",
             "minimalAction": "REPLACE",

@@ -59,7 +59,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
 
     `planned_usd` is the bill of a month or of the run, rounded up. `receivers` are told of trouble
     and of a higher cost. Weights are in the bucket of the stack, on the hub, or in a place that
-    there is already.
+    there is already. `awaits_machines` says that an apply waits until they have come, so that
+    another fleet may be bought where they do not.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
     parallel file system, in `file_system`.
@@ -79,6 +80,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     idle_s: int | None
     ttl_s: int | None
     timezone: str
+    awaits_machines: bool = False
     training_run: TrainingRun | None = None
     dataset_uri: str = ""
     file_system: FileSystem | None = None
@@ -271,6 +273,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         idle_s=int(shutdown.idle) if shutdown.idle else None,
         ttl_s=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=parse_schedule(schedule)[3] if schedule else "UTC",
+        awaits_machines=spec.buy.fallback is not None,
         training_run=training_run,
         dataset_uri=spec.data.location if isinstance(spec, Training) else "",
         file_system=training_run.storage.file_system if training_run else None,

@@ -6,18 +6,20 @@ exported by the stack itself, so it is wherever the state is.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.json import decode as json_decode
 from msgspec.json import encode as json_encode
 
-from planner.errors import MissingError, Problem, ResourceError
-from planner.plan.status import ResourceRef, StackFacts, StackStatus
+from planner.errors import (
+    CapacityError,
+    MissingError,
+    Problem,
+    ResourceError,
+)
+from planner.plan.status import StackFacts, StackStatus
 from providers import registry
 from providers.simulated.shared import SharedWorld
 from providers.simulated.world import default_world
@@ -28,39 +30,50 @@ from stacks.engine.failure import (
     retry_delay_s,
 )
 from stacks.engine.fill import fill_text, placeholder_values
+from stacks.engine.impact import is_machine_group
+from stacks.engine.ladder import walk_down
 from stacks.engine.protocol import (
     UNCONTROLLED,
     DriftedResource,
     EngineOutcome,
     ResourceStep,
 )
-from stacks.engine.pulumi.checkpoint import folder_backend, pending_operations
+from stacks.engine.pulumi.checkpoint import folder_backend
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.finder import CloudFinder, SimulatedFinder
 from stacks.engine.pulumi.recovery import recover_stack
-from stacks.engine.pulumi.retention import RetainedObjects, clear_flags
+from stacks.engine.pulumi.retention import (
+    RetainedObjects,
+    clear_flags,
+    standing_records,
+)
 from stacks.engine.pulumi.session import PulumiSession
+from stacks.engine.pulumi.status import (
+    FACTS_OUTPUT,
+    OPERATION_KEY,
+    PLAN_OUTPUT,
+    STARTED_OUTPUT,
+    deployment_of,
+    entry_values,
+    name_of,
+    start_time,
+    status_of,
+    user_outputs,
+)
+from stacks.engine.rehearsal import rehearse
 from stacks.engine.stop import StopRequest, cancelled_error
 from stacks.graph import parse_graph, plugin_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from planner.plan.status import Operation
-    from planner.plan.types import Plan, Properties
+    from planner.plan.types import Plan
     from providers.base import IdentitySource
     from providers.simulated.world import World
     from stacks.engine.protocol import Listener, RunControl
     from stacks.engine.pulumi.finder import ObjectFinder
     from stacks.engine.pulumi.program import Program
-    from stacks.engine.state import ResourceRecord
     from stacks.graph import Graph
-
-PLAN_OUTPUT = "tonnage:plan"
-STARTED_OUTPUT = "tonnage:started"
-FACTS_OUTPUT = "tonnage:facts"
-OPERATION_KEY = "tonnage:operation"
-RESERVED_OUTPUTS = (PLAN_OUTPUT, STARTED_OUTPUT, FACTS_OUTPUT)
 
 
 class PulumiEngine:
@@ -95,7 +108,7 @@ class PulumiEngine:
         if pulumi_stack is None:
             return None
         retained = RetainedObjects(self.store, stack_name)
-        return _status(pulumi_stack, retained.left())
+        return status_of(pulumi_stack, retained.left())
 
     def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
@@ -112,7 +125,7 @@ class PulumiEngine:
         event_recorder = EventRecorder(
             lambda progress_event: record_step(progress_event.step)
         )
-        program = self._program(plan, _start_time(pulumi_stack), {})
+        program = self._program(plan, start_time(pulumi_stack), {})
         with closing(program):
             self.session.run(
                 lambda: pulumi_stack.preview(
@@ -127,38 +140,137 @@ class PulumiEngine:
             for resource_name in sorted(steps_by_name)
         )
 
+    def preflight(self, plan: Plan) -> list[tuple[str, str]]:
+        """Return what the simulated clouds would refuse of what an apply creates.
+
+        Of real clouds nothing is known before; their own answers tell.
+        """
+        world = self._load_world()
+        if world is None:
+            return []
+        graph = parse_graph(plan.graph)
+        pulumi_stack = self.session.open_stack(plan.stack.name, create=False)
+        records = (
+            {}
+            if pulumi_stack is None
+            else standing_records(deployment_of(pulumi_stack))
+        )
+        return rehearse(
+            graph,
+            [
+                ResourceStep(
+                    "same" if resource.name in records else "create",
+                    resource.type,
+                    resource.name,
+                )
+                for resource in graph.resources
+            ],
+            records,
+            SharedWorld(world, self.folder),
+            placeholder_values(
+                world.project, datetime.now(UTC), plan.shutdown.ttl
+            ),
+        )
+
     def apply(
         self,
         plan: Plan,
         listener: Listener,
         control: RunControl = UNCONTROLLED,
     ) -> EngineOutcome:
-        """Make the stack what the plan says."""
+        """Make the stack what the plan says, or what its first fallback does that there is."""
         stack_name = plan.stack.name
         with self.store.lock(stack_name, f"tonnage apply {stack_name}"):
-            control.check(self.stack_status(stack_name))
+            stack_status = self.stack_status(stack_name)
+            control.check(stack_status)
             self._recover(stack_name, listener)
-            pulumi_stack = self.session.open_stack(stack_name, create=True)
-            self._forget_gone(pulumi_stack, listener)
-            self._record_start(
-                pulumi_stack, plan.digest, _start_time(pulumi_stack)
+            prior_ids = self._standing_ids(stack_name)
+            return walk_down(
+                plan,
+                stack_status,
+                self.store,
+                now=datetime.now(UTC),
+                control=control,
+                listener=listener,
+                preview=self.preview,
+                attempt=lambda variant, rung: self._apply(
+                    variant, rung, listener, control, prior_ids
+                ),
             )
-            event_recorder = EventRecorder(listener)
-            self._up(pulumi_stack, plan, event_recorder, control)
-            # Pulumi says of some runs that were interrupted that they succeeded.
-            if control.stop.is_made and not _status(pulumi_stack).complete:
-                raise cancelled_error(stack_name, "apply")
-            stack_outputs = _user_outputs(_entry_values(pulumi_stack.outputs()))
+
+    def _standing_ids(self, stack_name: str) -> set[str]:
+        """Return the ids of all objects of a stack."""
+        pulumi_stack = self.session.open_stack(stack_name, create=True)
+        return {
+            str(state_record["id"])
+            for state_record in deployment_of(pulumi_stack).get("resources", ())
+            if "id" in state_record
+        }
+
+    def _apply(
+        self,
+        plan: Plan,
+        rung: int,
+        listener: Listener,
+        control: RunControl,
+        prior_ids: set[str],
+    ) -> EngineOutcome:
+        """Make the stack what the plan says, as it is on a rung.
+
+        What an earlier rung has made holds no data yet; `prior_ids` are older.
+        """
+        stack_name = plan.stack.name
+        pulumi_stack = self.session.open_stack(stack_name, create=True)
+        clear_flags(pulumi_stack, prior_ids)
+        self._forget_gone(pulumi_stack, listener)
+        self._record_start(pulumi_stack, plan.digest, start_time(pulumi_stack))
+        event_recorder = EventRecorder(listener)
+        try:
+            self._up(pulumi_stack, plan, rung, event_recorder, control)
+        except CapacityError:
+            # Half of a fleet serves nobody, and is paid for.
+            if status_of(pulumi_stack).facts is None:
+                self._release_machines(pulumi_stack, event_recorder, control)
+            raise
+        # Pulumi says of some runs that were interrupted that they succeeded.
+        if control.stop.is_made and not status_of(pulumi_stack).complete:
+            raise cancelled_error(stack_name, "apply")
         return EngineOutcome(
             steps=event_recorder.changed_steps(),
-            outputs=stack_outputs,
+            outputs=user_outputs(entry_values(pulumi_stack.outputs())),
             elapsed_s=event_recorder.elapsed_s(),
         )
+
+    def _release_machines(
+        self,
+        pulumi_stack: Any,
+        event_recorder: EventRecorder,
+        control: RunControl,
+    ) -> None:
+        """Delete the machines that stand, and what needs them: the others did not come."""
+        machine_urns = [
+            state_record["urn"]
+            for state_record in deployment_of(pulumi_stack).get("resources", ())
+            if is_machine_group(name_of(state_record))
+        ]
+        if machine_urns:
+            self.session.run(
+                lambda: pulumi_stack.destroy(
+                    target=machine_urns,
+                    target_dependents=True,
+                    on_event=event_recorder,
+                    color="never",
+                ),
+                event_recorder,
+                pulumi_stack.name,
+                control.stop,
+            )
 
     def _up(
         self,
         pulumi_stack: Any,
         plan: Plan,
+        rung: int,
         event_recorder: EventRecorder,
         control: RunControl,
     ) -> None:
@@ -168,17 +280,17 @@ class PulumiEngine:
         if "delete-data" in control.allow:
             clear_flags(pulumi_stack)
         else:
-            retained.remember(_deployment(pulumi_stack))
+            retained.remember(deployment_of(pulumi_stack))
         import_ids = retained.import_ids(
-            parse_graph(plan.graph), _deployment(pulumi_stack)
+            parse_graph(plan.graph), deployment_of(pulumi_stack)
         )
         # What is imported is as it was, so a second round changes what differs.
         for round_ids in [import_ids, {}] if import_ids else [{}]:
             with closing(
-                self._program(plan, _start_time(pulumi_stack), round_ids)
+                self._program(plan, start_time(pulumi_stack), round_ids, rung)
             ) as program:
                 self._call_up(pulumi_stack, program, event_recorder, control)
-            retained.settle(_deployment(pulumi_stack))
+            retained.settle(deployment_of(pulumi_stack))
 
     def _call_up(
         self,
@@ -222,17 +334,17 @@ class PulumiEngine:
         with self.store.lock(stack_name, f"tonnage destroy {stack_name}"):
             self._recover(stack_name, listener)
             pulumi_stack = self._present_stack(stack_name)
-            control.check(_status(pulumi_stack))
+            control.check(status_of(pulumi_stack))
             retained = RetainedObjects(self.store, stack_name)
             self._set_config(pulumi_stack, {OPERATION_KEY: "destroying"})
             kept_names: list[str] = []
             if "delete-data" in control.allow:
                 clear_flags(pulumi_stack)
             else:
-                kept_names = retained.remember(_deployment(pulumi_stack))
+                kept_names = retained.remember(deployment_of(pulumi_stack))
             event_recorder = EventRecorder(listener, kept_names)
             self._call_destroy(pulumi_stack, event_recorder, control)
-            retained.settle(_deployment(pulumi_stack), "destroyed")
+            retained.settle(deployment_of(pulumi_stack), "destroyed")
             if "delete-data" in control.allow:
                 self._delete_retained(
                     pulumi_stack, retained, event_recorder, control
@@ -261,7 +373,7 @@ class PulumiEngine:
             control.stop,
         )
         # Pulumi says of some runs that were interrupted that they succeeded.
-        if control.stop.is_made and _status(pulumi_stack).resources:
+        if control.stop.is_made and status_of(pulumi_stack).resources:
             raise cancelled_error(pulumi_stack.name, "destroy")
 
     def _delete_retained(
@@ -322,7 +434,7 @@ class PulumiEngine:
 
     def _forget_gone(self, pulumi_stack: Any, listener: Listener) -> None:
         """Let the state forget what somebody has deleted, so that it is made again."""
-        deployment = _deployment(pulumi_stack)
+        deployment = deployment_of(pulumi_stack)
         if not deployment.get("resources"):
             return
         gone_names = {
@@ -333,7 +445,7 @@ class PulumiEngine:
         gone_urns = [
             state_record["urn"]
             for state_record in deployment["resources"]
-            if _name_of(state_record) in gone_names
+            if name_of(state_record) in gone_names
         ]
         if gone_urns:
             event_recorder = EventRecorder(listener)
@@ -409,7 +521,11 @@ class PulumiEngine:
         )
 
     def _program(
-        self, plan: Plan, started_at: str, import_ids: Mapping[str, str]
+        self,
+        plan: Plan,
+        started_at: str,
+        import_ids: Mapping[str, str],
+        rung: int = 0,
     ) -> Program:
         """Return the program that registers what a plan asks for. It must be closed."""
         self.session.automation()
@@ -424,7 +540,7 @@ class PulumiEngine:
                 PLAN_OUTPUT: plan.digest,
                 STARTED_OUTPUT: started_at,
                 FACTS_OUTPUT: json_encode(
-                    StackFacts.of(plan), order="sorted"
+                    StackFacts.of(plan, rung), order="sorted"
                 ).decode(),
             },
             import_ids,
@@ -446,142 +562,14 @@ class PulumiEngine:
     def _load_world(self) -> World | None:
         if self.world_source is None:
             return None
-        from providers.simulated import world
-
         if self.world_source == "default":
-            return world.default_world()
-        return world.read_world(
+            return default_world()
+        from providers.simulated.world_file import read_world
+
+        return read_world(
             Path(self.world_source).read_bytes(), self.world_source
         )
 
 
 def _plugin_version(resource_graph: Graph) -> str:
     return plugin_versions(resource_graph.provider).popitem()[1]
-
-
-def _deployment(pulumi_stack: Any) -> Properties:
-    deployment: Properties = pulumi_stack.export_stack().deployment or {}
-    return deployment
-
-
-def _status(
-    pulumi_stack: Any, retained: Iterable[ResourceRecord] = ()
-) -> StackStatus:
-    """Return a stack as its checkpoint and its configuration have it."""
-    deployment = _deployment(pulumi_stack)
-    start_config = _entry_values(pulumi_stack.get_all_config())
-    state_records = [
-        state_record
-        for state_record in deployment.get("resources", [])
-        if state_record.get("custom")
-        and "id" in state_record
-        and not state_record["type"].startswith("pulumi:")
-    ]
-    stack_outputs = _stack_outputs(deployment)
-    state_json = json.dumps(
-        [
-            [
-                state_record["urn"],
-                state_record["id"],
-                state_record.get("inputs"),
-            ]
-            for state_record in state_records
-        ],
-        sort_keys=True,
-    )
-    operation = _operation(stack_outputs, start_config, deployment)
-    return StackStatus(
-        stack=pulumi_stack.name,
-        plan=str(
-            start_config.get(PLAN_OUTPUT) or stack_outputs.get(PLAN_OUTPUT, "")
-        ),
-        state_sha256=hashlib.sha256(state_json.encode()).hexdigest(),
-        complete=operation == "applied",
-        operation=operation,
-        resources=tuple(
-            sorted(
-                (
-                    ResourceRef(
-                        type=state_record["type"],
-                        name=_name_of(state_record),
-                    )
-                    for state_record in state_records
-                ),
-                key=lambda resource: (resource.type, resource.name),
-            )
-        ),
-        retained=tuple(
-            sorted(
-                (
-                    ResourceRef(type=record.type, name=record.id)
-                    for record in retained
-                ),
-                key=lambda resource: (resource.type, resource.name),
-            )
-        ),
-        pending=tuple(
-            sorted(
-                _name_of(operation["resource"])
-                for operation in pending_operations(deployment)
-            )
-        ),
-        outputs=_user_outputs(stack_outputs),
-        facts=json_decode(
-            stack_outputs.get(FACTS_OUTPUT, "null"), type=StackFacts | None
-        ),
-    )
-
-
-def _name_of(state_record: Properties) -> str:
-    return str(state_record["urn"]).rsplit("::", 1)[-1]
-
-
-def _operation(
-    stack_outputs: Properties,
-    start_config: dict[str, str],
-    deployment: Properties,
-) -> Operation:
-    """Return what is done with a stack; it stands when it exported what the run began with."""
-    if start_config.get(OPERATION_KEY) == "destroying":
-        return "destroying"
-    if start_config.get(OPERATION_KEY) == "destroyed":
-        return "destroyed"
-    same_plan = stack_outputs.get(PLAN_OUTPUT) == start_config.get(
-        PLAN_OUTPUT, stack_outputs.get(PLAN_OUTPUT)
-    )
-    is_applied = (
-        PLAN_OUTPUT in stack_outputs
-        and same_plan
-        and not pending_operations(deployment)
-    )
-    return "applied" if is_applied else "applying"
-
-
-def _user_outputs(stack_outputs: Properties) -> Properties:
-    return {
-        output_name: output_value
-        for output_name, output_value in stack_outputs.items()
-        if output_name not in RESERVED_OUTPUTS
-    }
-
-
-def _entry_values(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of outputs, or of a configuration."""
-    return {name: entry.value for name, entry in entries.items()}
-
-
-def _start_time(pulumi_stack: Any) -> str:
-    """When a stack was first applied, as it wrote down; the present time for a new one."""
-    return str(
-        _entry_values(pulumi_stack.outputs()).get(STARTED_OUTPUT)
-        or _entry_values(pulumi_stack.get_all_config()).get(STARTED_OUTPUT)
-        or datetime.now(UTC).isoformat()
-    )
-
-
-def _stack_outputs(deployment: Properties) -> Properties:
-    for state_record in deployment.get("resources", []):
-        if state_record["type"] == "pulumi:pulumi:Stack":
-            stack_outputs: Properties = state_record.get("outputs", {})
-            return stack_outputs
-    return {}

@@ -16,7 +16,7 @@ from stacks.engine.state_file import StateFile
 from stacks.graph import Graph, Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from planner.plan.status import Operation
     from planner.plan.types import Properties
@@ -135,7 +135,9 @@ class RetainedObjects:
 
     def _write(self, operation: Operation) -> None:
         self.file.state.operation = operation
-        if self.records:
+        if operation == "applied":
+            self.file.state.refusals = {}
+        if self.records or self.file.state.refusals:
             self.file.save()
         elif self.file.exists:
             self.file.delete()
@@ -173,14 +175,31 @@ class RetainedObjects:
         return found_ids
 
 
-def clear_flags(pulumi_stack: Any) -> None:
-    """Let the next run delete what it would leave."""
+def standing_records(deployment: Properties) -> dict[str, ResourceRecord]:
+    """Return what stands of a stack, by the names of resources."""
+    place = place_of(deployment)
+    return {
+        _resource_name(state_record["urn"]): _record(state_record, place)
+        for state_record in deployment.get("resources") or ()
+        if state_record.get("custom") and state_record.get("id")
+    }
+
+
+def clear_flags(
+    pulumi_stack: Any, kept_ids: Collection[str] = frozenset()
+) -> None:
+    """Let the next run delete what it would leave, but for some objects."""
     exported = pulumi_stack.export_stack()
-    records = (exported.deployment or {}).get("resources") or []
-    if not any(record.get(RETAINED_FLAG) for record in records):
+    flagged_records = [
+        state_record
+        for state_record in (exported.deployment or {}).get("resources") or ()
+        if state_record.get(RETAINED_FLAG)
+        and str(state_record.get("id")) not in kept_ids
+    ]
+    if not flagged_records:
         return
-    for state_record in records:
-        state_record.pop(RETAINED_FLAG, None)
+    for state_record in flagged_records:
+        del state_record[RETAINED_FLAG]
     pulumi_stack.import_stack(exported)
 
 

@@ -1,0 +1,112 @@
+"""The bill in the plan document: of a month, of a run, or of the life of what stands."""
+
+from __future__ import annotations
+
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from planner.plan.part import DocumentPart, Number, Period
+
+
+class CostLine(DocumentPart, frozen=True, kw_only=True):
+    """One line of the bill; without a price, `usd` is none and `price_found` false."""
+
+    name: Annotated[str, Meta(description="what is paid for")]
+    kind: Annotated[str, Meta(description="sort of line")]
+    unit: Annotated[str, Meta(description="unit of the quantity")]
+    quantity: Annotated[Decimal, Meta(description="units of the period")]
+    unit_price: Annotated[Decimal | None, Meta(description="USD of one unit")]
+    usd: Annotated[Decimal | None, Meta(description="of the period")]
+    pool: Annotated[
+        str | None, Meta(description="the pool whose machines it pays for")
+    ] = None
+    price_source: Annotated[
+        str | None, Meta(description="id of the price's source")
+    ]
+    price_as_of: Annotated[str | None, Meta(description="date of the price")]
+    price_is_old: Annotated[
+        bool,
+        Meta(description="whether the catalog is more than a year younger"),
+    ]
+    price_found: Annotated[bool, Meta(description="whether a price is known")]
+
+
+class Life(DocumentPart, frozen=True, kw_only=True):
+    """What each machine is billed for from its launch to its release, hours."""
+
+    hours: Annotated[Number, Meta(description="boot, work and tail together")]
+    boot_hours: Annotated[Number, Meta(description="until it works")]
+    work_hours: Annotated[Number, Meta(description="of work")]
+    tail_hours: Annotated[
+        Number, Meta(description="from the end of the work to the release")
+    ]
+    ended_by: Annotated[
+        Literal["done", "idle", "window", "ttl"],
+        Meta(
+            description="done: the job says so; idle: the idle limit; window: the end of its "
+            "day; ttl: the time to live"
+        ),
+    ]
+
+
+class TokenCost(DocumentPart, frozen=True, kw_only=True):
+    """What a million tokens cost: the total over the tokens of its period."""
+
+    prompt_tokens: Annotated[
+        Number, Meta(description="read in the period; 0 for training")
+    ]
+    output_tokens: Annotated[
+        Number, Meta(description="written in the period; 0 for training")
+    ]
+    trained_tokens: Annotated[
+        Number, Meta(description="trained on in the run; 0 for serving")
+    ]
+    usd_per_million_output: Annotated[
+        Decimal | None,
+        Meta(description="all cost over output tokens; none for training"),
+    ]
+    usd_per_million: Annotated[
+        Decimal, Meta(description="all cost over all tokens, blended")
+    ]
+
+
+class Cost(DocumentPart, frozen=True, kw_only=True):
+    """The bill of a month, of a run, or of the time to live of what stands."""
+
+    currency: Annotated[Literal["USD"], Meta(description="always USD")] = "USD"
+    period: Annotated[
+        Period,
+        Meta(
+            description="what the total is for: a month of what does not end, the run of a job, "
+            "or the life that a ttl gives"
+        ),
+    ]
+    life: Annotated[
+        Life | None, Meta(description="of each machine; none for a month")
+    ]
+    total: Annotated[
+        Decimal,
+        Meta(
+            description="sum of the lines whose price is known; a month has 730 hours"
+        ),
+    ]
+    tokens: Annotated[
+        TokenCost | None,
+        Meta(description="cost of a million tokens; none for workspaces"),
+    ]
+    usd_hour: Annotated[Decimal, Meta(description="with all machines running")]
+    usd_month: Annotated[
+        Decimal | None,
+        Meta(description="the total, when the period is a month"),
+    ]
+    lines: Annotated[tuple[CostLine, ...], Meta(description="machines first")]
+    excludes: Annotated[
+        tuple[str, ...], Meta(description="what the total leaves out")
+    ]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a line has no known price, so that the total is a lower bound."""
+        return any(not cost_line.price_found for cost_line in self.lines)

@@ -1,0 +1,79 @@
+"""What apply buys where a cloud does not have the first choice, on the page of a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from planner import figures
+from planner.render import period
+from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
+
+if TYPE_CHECKING:
+    from planner.plan.types import Fallback, Plan, Prediction
+    from planner.solve.solution import FallbackKind
+
+# Rows of the default page; the rest is on the full one.
+DEFAULT_ROWS: Final = 4
+KIND_TEXTS: Final[dict[FallbackKind, str]] = {
+    "zone": "in another zone",
+    "type": "another machine type",
+    "region": "in another region",
+    "purchase": "bought in another way",
+    "cloud": "of another cloud",
+}
+# The number that a reader knows a fleet by, and how it is written; the first that there is.
+SHOWN_METRICS: Final = {
+    "ttft_p95_ms": "TTFT p95",
+    "ttft_p99_ms": "TTFT p99",
+    "tpot_p95_ms": "TPOT p95",
+    "duration_days": "",
+}
+
+
+def fallback_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    """Return the fleets that apply may buy instead, in the order in which it tries them."""
+    if not plan.fallbacks:
+        return []
+    shown = plan.fallbacks if full else plan.fallbacks[:DEFAULT_ROWS]
+    rows = [_row(fallback) for fallback in shown]
+    hidden_count = len(plan.fallbacks) - len(shown)
+    if hidden_count:
+        rows.append((f"{hidden_count} more", "", "", "--full"))
+    return [
+        Paragraph(""),
+        PageTable(
+            (
+                "where a cloud has none, apply buys",
+                "",
+                period.TITLES[plan.cost.period],
+                "what it does",
+            ),
+            tuple(rows),
+            width=LINE_WIDTH,
+        ),
+    ]
+
+
+def _row(fallback: Fallback) -> tuple[str, str, str, str]:
+    pool = fallback.pools[0]
+    place = f"{pool.provider} {fallback.zone or pool.region}"
+    machines = " + ".join(
+        f"{each.nodes} x {each.instance_type}" for each in fallback.pools
+    )
+    return (
+        f"{KIND_TEXTS[fallback.kind]}: {place}",
+        machines,
+        figures.dollars(fallback.cost.total),
+        _promise(fallback.predicted),
+    )
+
+
+def _promise(predicted: dict[str, Prediction]) -> str:
+    """Return the predicted number that a fleet is known by."""
+    for metric, name in SHOWN_METRICS.items():
+        if metric in predicted:
+            value = predicted[metric].value
+            if metric == "duration_days":
+                return f"{value:.3g} days"
+            return f"{name} {figures.milliseconds(float(value))}"
+    return ""

@@ -1,0 +1,159 @@
+"""The fallbacks of a plan: which are tried, in which order, and what is remembered of refusals.
+
+A cloud that has no machines of a kind refuses them again a minute later. So a refusal is kept for
+a while, and the next run begins with what was not refused.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from planner.errors import CapacityError
+from planner.facts import table
+from planner.plan.fallback import with_fallback
+from stacks.engine.impact import changes_of
+from stacks.engine.protocol import ProgressEvent, ResourceStep
+from stacks.engine.state import Refusal
+from stacks.engine.state_file import StateFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from planner.plan.status import StackStatus
+    from planner.plan.types import Plan
+    from stacks.engine.protocol import EngineOutcome, Listener, RunControl
+    from stacks.engine.store import StateStore
+
+QUOTA: Final = "quota"
+
+
+def walk_down(
+    plan: Plan,
+    stack_status: StackStatus | None,
+    store: StateStore,
+    *,
+    now: datetime,
+    control: RunControl,
+    listener: Listener,
+    preview: Callable[[Plan], tuple[ResourceStep, ...]],
+    attempt: Callable[[Plan, int], EngineOutcome],
+) -> EngineOutcome:
+    """Apply a plan, or else the first of its fallbacks that the cloud has.
+
+    `attempt` applies a plan as it is on a rung, `preview` says what that would do. Each attempt
+    starts from what the last one has left, and removes what it does not need. A fallback for which
+    nothing would answer for a while is left out, unless that is allowed. Raises CapacityError when
+    every rung is refused.
+    """
+    standing_rung = _standing_rung(plan, stack_status)
+    refused: list[CapacityError] = []
+    has_quota = True
+    for rung in _open_rungs(plan, standing_rung, store, now, control):
+        # Another zone has the same quota.
+        if not has_quota and rung and plan.fallbacks[rung - 1].kind == "zone":
+            continue
+        variant = with_fallback(plan, rung)
+        if (
+            rung
+            and stack_status is not None
+            and "outage" not in control.allow
+            and changes_of(variant, preview(variant), stack_status).outage_s
+        ):
+            continue
+        if rung != standing_rung:
+            listener(_fallback_event(variant))
+        try:
+            return attempt(variant, rung)
+        except CapacityError as refusal:
+            refused.append(refusal)
+            codes = {problem.code for problem in refusal.problems}
+            has_quota = has_quota and QUOTA not in codes
+            if plan.fallbacks:
+                _remember(store, plan, rung, codes, now)
+    raise CapacityError(
+        *(problem for refusal in refused for problem in refusal.problems)
+    )
+
+
+def _standing_rung(plan: Plan, stack_status: StackStatus | None) -> int:
+    """Return the rung that a stack stands on; 0 where this plan does not stand."""
+    if (
+        stack_status is None
+        or stack_status.plan != plan.digest
+        or not stack_status.complete
+        or stack_status.facts is None
+    ):
+        return 0
+    return stack_status.facts.rung
+
+
+def _open_rungs(
+    plan: Plan,
+    standing_rung: int,
+    store: StateStore,
+    now: datetime,
+    control: RunControl,
+) -> Iterator[int]:
+    """Yield the rungs to try: what stands first, then those that were not refused lately.
+
+    Where all were refused lately, each is tried again.
+    """
+    most_usd = control.most_usd_hour
+    affordable = [
+        rung
+        for rung in range(len(plan.fallbacks) + 1)
+        if most_usd is None
+        or with_fallback(plan, rung).cost.usd_hour <= most_usd
+    ]
+    refusals = StateFile(store, plan.stack.name).state.refusals
+    untried = [
+        rung
+        for rung in affordable
+        if str(rung) not in refusals
+        or refusals[str(rung)].plan != plan.digest
+        or datetime.fromisoformat(refusals[str(rung)].until) <= now
+    ]
+    rungs = untried or affordable
+    yield from sorted(rungs, key=lambda rung: (rung != standing_rung, rung))
+
+
+def _remember(
+    store: StateStore,
+    plan: Plan,
+    rung: int,
+    codes: set[str],
+    now: datetime,
+) -> None:
+    kept_s = max(_kept_s()[code] for code in codes if code in _kept_s())
+    state_file = StateFile(store, plan.stack.name)
+    state_file.state.refusals[str(rung)] = Refusal(
+        plan=plan.digest,
+        until=(now + timedelta(seconds=kept_s)).isoformat(),
+    )
+    state_file.save()
+
+
+def _fallback_event(variant: Plan) -> ProgressEvent:
+    machines = ", ".join(
+        f"{pool.nodes} x {pool.instance_type} in {pool.region}"
+        for pool in variant.solution.pools
+    )
+    return ProgressEvent(
+        0.0, ResourceStep("replace", "fleet", machines), "fallback"
+    )
+
+
+@cache
+def _kept_s() -> dict[str, int]:
+    """Return how long a refusal is remembered, by its kind, seconds."""
+    columns = {
+        "class": table.nonempty_text,
+        "seconds": table.integer_between(1, 10**6),
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        row["class"]: row["seconds"]
+        for row in table.load_rows("stacks", "refusals.csv", columns)
+    }

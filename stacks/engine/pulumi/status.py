@@ -1,0 +1,157 @@
+"""A stack as the checkpoint and the configuration of Pulumi have it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.json import decode as json_decode
+
+from planner.plan.status import ResourceRef, StackFacts, StackStatus
+from stacks.engine.pulumi.checkpoint import pending_operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from planner.plan.status import Operation
+    from planner.plan.types import Properties
+    from stacks.engine.state import ResourceRecord
+
+PLAN_OUTPUT: Final = "tonnage:plan"
+STARTED_OUTPUT: Final = "tonnage:started"
+FACTS_OUTPUT: Final = "tonnage:facts"
+OPERATION_KEY: Final = "tonnage:operation"
+RESERVED_OUTPUTS: Final = (PLAN_OUTPUT, STARTED_OUTPUT, FACTS_OUTPUT)
+
+
+def deployment_of(pulumi_stack: Any) -> Properties:
+    """Return the checkpoint of a stack; empty before the first run."""
+    deployment: Properties = pulumi_stack.export_stack().deployment or {}
+    return deployment
+
+
+def status_of(
+    pulumi_stack: Any, retained: Iterable[ResourceRecord] = ()
+) -> StackStatus:
+    """Return a stack as its checkpoint and its configuration have it."""
+    deployment = deployment_of(pulumi_stack)
+    start_config = entry_values(pulumi_stack.get_all_config())
+    state_records = [
+        state_record
+        for state_record in deployment.get("resources", [])
+        if state_record.get("custom")
+        and "id" in state_record
+        and not state_record["type"].startswith("pulumi:")
+    ]
+    stack_outputs = _stack_outputs(deployment)
+    state_json = json.dumps(
+        [
+            [
+                state_record["urn"],
+                state_record["id"],
+                state_record.get("inputs"),
+            ]
+            for state_record in state_records
+        ],
+        sort_keys=True,
+    )
+    operation = _operation(stack_outputs, start_config, deployment)
+    return StackStatus(
+        stack=pulumi_stack.name,
+        plan=str(
+            start_config.get(PLAN_OUTPUT) or stack_outputs.get(PLAN_OUTPUT, "")
+        ),
+        state_sha256=hashlib.sha256(state_json.encode()).hexdigest(),
+        complete=operation == "applied",
+        operation=operation,
+        resources=tuple(
+            sorted(
+                (
+                    ResourceRef(
+                        type=state_record["type"],
+                        name=name_of(state_record),
+                    )
+                    for state_record in state_records
+                ),
+                key=lambda resource: (resource.type, resource.name),
+            )
+        ),
+        retained=tuple(
+            sorted(
+                (
+                    ResourceRef(type=record.type, name=record.id)
+                    for record in retained
+                ),
+                key=lambda resource: (resource.type, resource.name),
+            )
+        ),
+        pending=tuple(
+            sorted(
+                name_of(operation["resource"])
+                for operation in pending_operations(deployment)
+            )
+        ),
+        outputs=user_outputs(stack_outputs),
+        facts=json_decode(
+            stack_outputs.get(FACTS_OUTPUT, "null"), type=StackFacts | None
+        ),
+    )
+
+
+def name_of(state_record: Properties) -> str:
+    """Return the name of a resource of the checkpoint."""
+    return str(state_record["urn"]).rsplit("::", 1)[-1]
+
+
+def _operation(
+    stack_outputs: Properties,
+    start_config: dict[str, str],
+    deployment: Properties,
+) -> Operation:
+    """Return what is done with a stack; it stands when it exported what the run began with."""
+    if start_config.get(OPERATION_KEY) == "destroying":
+        return "destroying"
+    if start_config.get(OPERATION_KEY) == "destroyed":
+        return "destroyed"
+    same_plan = stack_outputs.get(PLAN_OUTPUT) == start_config.get(
+        PLAN_OUTPUT, stack_outputs.get(PLAN_OUTPUT)
+    )
+    is_applied = (
+        PLAN_OUTPUT in stack_outputs
+        and same_plan
+        and not pending_operations(deployment)
+    )
+    return "applied" if is_applied else "applying"
+
+
+def user_outputs(stack_outputs: Properties) -> Properties:
+    """Return the outputs without those that tonnage keeps for itself."""
+    return {
+        output_name: output_value
+        for output_name, output_value in stack_outputs.items()
+        if output_name not in RESERVED_OUTPUTS
+    }
+
+
+def entry_values(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of outputs, or of a configuration."""
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def start_time(pulumi_stack: Any) -> str:
+    """When a stack was first applied, as it wrote down; the present time for a new one."""
+    return str(
+        entry_values(pulumi_stack.outputs()).get(STARTED_OUTPUT)
+        or entry_values(pulumi_stack.get_all_config()).get(STARTED_OUTPUT)
+        or datetime.now(UTC).isoformat()
+    )
+
+
+def _stack_outputs(deployment: Properties) -> Properties:
+    for state_record in deployment.get("resources", []):
+        if state_record["type"] == "pulumi:pulumi:Stack":
+            stack_outputs: Properties = state_record.get("outputs", {})
+            return stack_outputs
+    return {}

@@ -1,0 +1,116 @@
+"""Fallbacks: each is the cheapest of its kind, meets the spec, and stays under the ceiling."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import api
+from planner.plan.canonical import dump_plan, parse_plan
+from planner.plan.fallback import with_fallback
+from planner.plan.types import Plan
+from planner.render import text
+from planner.render.plan import plan_page
+from tests.conftest import TODAY, chat, only
+
+DEAR = "100%"
+
+
+def planned(catalog, fallback: str = DEAR, extra: str = "") -> Plan:
+    spec = chat(extra=f"buy: {{fallback: {fallback}}}\n{extra}")
+    return api.plan(spec.encode(), catalog=catalog, alternatives=0)
+
+
+def cheapest(catalog) -> Plan:
+    """The plan of the same spec without fallbacks, on some offers."""
+    return api.plan(chat().encode(), catalog=catalog, alternatives=0)
+
+
+def test_without_the_key_nothing_else_is_bought(catalog) -> None:
+    assert cheapest(catalog).fallbacks == ()
+
+
+def test_each_is_the_cheapest_plan_on_the_offers_of_its_kind(catalog) -> None:
+    plan = planned(catalog)
+    first = plan.solution.pools[0]
+    here = (first.provider, first.region)
+    offers = {
+        "type": only(
+            catalog,
+            lambda o: (
+                (o.provider, o.region) == here
+                and o.instance.instance_type != first.instance_type
+            ),
+        ),
+        "region": only(
+            catalog,
+            lambda o: o.provider == here[0] and o.region != here[1],
+        ),
+        "cloud": only(catalog, lambda o: o.provider != here[0]),
+    }
+    found = {f.kind: f for f in plan.fallbacks if f.kind != "zone"}
+    assert found.keys() == offers.keys()
+    for kind, fallback in found.items():
+        alone = cheapest(offers[kind])
+        assert fallback.pools == alone.solution.pools
+        assert fallback.cost.total == alone.cost.total
+        assert fallback.verified == alone.solution.verified
+
+
+def test_they_are_listed_in_the_order_in_which_they_are_tried(catalog) -> None:
+    kinds = [f.kind for f in planned(catalog).fallbacks]
+    order = ["zone", "type", "region", "purchase", "cloud"]
+    assert kinds == sorted(kinds, key=order.index)
+
+
+@pytest.mark.parametrize("ceiling", ["0%", "1%", "20%", "50%"])
+def test_none_is_dearer_than_the_ceiling(catalog, ceiling: str) -> None:
+    plan = planned(catalog, ceiling)
+    most = float(plan.cost.total) * (1 + int(ceiling[:-1]) / 100)
+    dear = planned(catalog)
+    assert [f.kind for f in plan.fallbacks] == [
+        f.kind for f in dear.fallbacks if float(f.cost.total) <= most
+    ]
+
+
+def test_a_zone_is_another_one_and_all_else_is_equal(catalog) -> None:
+    plan = planned(catalog, extra="where: {clouds: [gcp]}")
+    zones = [f for f in plan.fallbacks if f.kind == "zone"]
+    assert zones
+    own_zones = {
+        r.inputs["zone"] for r in plan.graph.resources if "zone" in r.inputs
+    }
+    for fallback in zones:
+        assert fallback.cost == plan.cost
+        used = {
+            r.inputs["zone"]
+            for r in fallback.graph.resources
+            if "zone" in r.inputs
+        }
+        assert used == {fallback.zone}
+        assert not used & own_zones
+
+
+def test_a_plan_with_fallbacks_is_written_read_and_shown(catalog) -> None:
+    plan = planned(catalog)
+    assert parse_plan(dump_plan(plan).encode(), "p.json") == plan
+    shown = text.render(plan_page(plan, today=TODAY, full=True))
+    for fallback in plan.fallbacks:
+        assert fallback.pools[0].instance_type in shown
+    packages = {
+        r.type.split(":")[0]
+        for rung in plan.fallbacks
+        for r in rung.graph.resources
+    }
+    assert packages <= plan.inputs.plugins.keys()
+
+
+def test_a_rung_has_its_own_fleet_and_the_digest_of_the_document(
+    catalog,
+) -> None:
+    plan = planned(catalog)
+    assert with_fallback(plan, 0) is plan
+    for rung, fallback in enumerate(plan.fallbacks, start=1):
+        variant = with_fallback(plan, rung)
+        assert variant.graph == fallback.graph
+        assert variant.cost == fallback.cost
+        assert variant.digest == plan.digest

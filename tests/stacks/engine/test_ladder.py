@@ -1,0 +1,161 @@
+"""Fallbacks are walked down in their order, nothing that was refused stays, refusals are kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from planner import api
+from planner.errors import CapacityError, ResourceError
+from planner.plan.types import Plan
+from providers.simulated import world
+from providers.simulated.world_file import read_world
+from stacks.engine.protocol import ProgressEvent, RunControl
+from stacks.engine.simulated import SimulatedEngine
+from tests.conftest import chat, present
+from tests.stacks.engine.test_simulated import EVERYTHING, objects, quiet
+
+
+@pytest.fixture(scope="module")
+def plan(catalog) -> Plan:
+    """A plan with a fallback of every kind but another way to buy."""
+    spec = chat(extra="buy: {fallback: 100%}\nwhere: {clouds: [gcp, aws]}")
+    made = api.plan(spec.encode(), catalog=catalog, alternatives=0)
+    kinds = {f.kind for f in made.fallbacks}
+    assert kinds == {"zone", "type", "region", "cloud"}
+    return made
+
+
+def keys(plan: Plan) -> list[tuple[str, str, str]]:
+    """Cloud, region and machine type of every rung."""
+    pools = [
+        plan.solution.pools[0],
+        *(rung.pools[0] for rung in plan.fallbacks),
+    ]
+    return [(p.provider, p.region, p.instance_type) for p in pools]
+
+
+def engine_of(rules: str, here: Path) -> SimulatedEngine:
+    return SimulatedEngine(
+        read_world(rules.encode(), "w.yaml"), here / "clouds"
+    )
+
+
+def without(rungs: list[tuple[str, str, str]], kind: str = "capacity") -> str:
+    """A world that has no machines of some rungs."""
+    rows = [
+        f"{{provider: {cloud}, region: {region}, instance_type: {machine}, nodes: 0}}"
+        for cloud, region, machine in rungs
+    ]
+    return f"{kind}: [{', '.join(rows)}]"
+
+
+def tried(engine: SimulatedEngine, plan: Plan, **control) -> list[str]:
+    """Apply, and return the fleets that were tried after the first one."""
+    events: list[ProgressEvent] = []
+    engine.apply(plan, events.append, RunControl(**control))
+    return [e.step.name for e in events if e.phase == "fallback"]
+
+
+def test_what_there_is_stands_and_nothing_that_was_refused(here, plan) -> None:
+    fleets = list(dict.fromkeys(keys(plan)))
+    for count, wanted in enumerate(fleets):
+        engine = engine_of(without(fleets[:count]), here / str(count))
+        engine.apply(plan, quiet)
+        facts = present(present(engine.stack_status("chat")).facts)
+        pool = facts.pools[0]
+        assert (pool.provider, pool.region, pool.instance_type) == wanted
+        assert facts.rung == keys(plan).index(wanted)
+        regions = {found["region"] for found in objects(engine).values()}
+        assert regions == {wanted[1]}
+        assert present(engine.stack_status("chat")).retained == ()
+        # The same plan stands, and is not walked down again.
+        assert engine.apply(plan, quiet).steps == ()
+        engine.destroy("chat", quiet, EVERYTHING)
+        assert objects(engine) == {}
+
+
+def test_what_no_cloud_has_leaves_no_machines(here, plan) -> None:
+    engine = engine_of("capacity: [{nodes: 0}]", here)
+    with pytest.raises(CapacityError) as refusal:
+        engine.apply(plan, quiet)
+    assert len(refusal.value.problems) == len(plan.fallbacks) + 1
+    names = {found["name"] for found in objects(engine).values()}
+    assert "serve-nodes" not in names
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+def test_another_zone_has_the_same_quota(here, plan) -> None:
+    first = keys(plan)[0]
+    names = tried(engine_of(without([first], "quota"), here), plan)
+    zones = [f for f in plan.fallbacks if f.kind == "zone"]
+    assert zones
+    assert len(names) == 1
+    assert names[0].endswith(f"x {keys(plan)[len(zones) + 1][2]} in {first[1]}")
+
+
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "ExpiredToken"])
+def test_nothing_else_is_bought_for_another_reason(here, plan, code) -> None:
+    rules = f"faults: [{{on: create, name: serve-nodes, code: {code}}}]"
+    events: list[ProgressEvent] = []
+    with pytest.raises((ResourceError, Exception)) as refusal:
+        engine_of(rules, here).apply(plan, events.append)
+    assert not isinstance(refusal.value, CapacityError)
+    assert not [e for e in events if e.phase == "fallback"]
+
+
+def test_what_costs_more_than_is_allowed_is_left_out(here, plan) -> None:
+    engine = engine_of(without([keys(plan)[0]]), here)
+    with pytest.raises(CapacityError):
+        tried(engine, plan, most_usd_hour=plan.cost.usd_hour)
+    assert tried(engine, plan) != []
+
+
+def test_a_refusal_is_remembered_for_its_time(here, plan) -> None:
+    first = keys(plan)[0]
+    engine = engine_of(without([first]), here)
+    with pytest.raises(CapacityError):
+        tried(engine, plan, most_usd_hour=plan.cost.usd_hour)
+    # At once: what was refused is not asked for again.
+    began: list[ProgressEvent] = []
+    engine.apply(plan, began.append)
+    refused = [e for e in began if e.phase == "failed"]
+    assert refused == []
+    # An hour later the machines are there, and a new stack gets the first choice.
+    engine.destroy("chat", quiet, EVERYTHING)
+    later = replace(
+        world.default_world(), clock=engine.world.clock + timedelta(hours=2)
+    )
+    again = SimulatedEngine(later, here / "clouds")
+    again.apply(plan, quiet)
+    assert present(present(again.stack_status("chat")).facts).rung == 0
+
+
+def test_a_standing_fleet_keeps_serving_when_its_change_is_refused(
+    here, catalog, plan
+) -> None:
+    engine = engine_of("quota: [{nodes: 2}]", here)
+    small = api.plan(
+        chat(extra="where: {clouds: [gcp], regions: [us-east4]}").encode(),
+        catalog=catalog,
+        alternatives=0,
+    )
+    engine.apply(small, quiet)
+    groups = {
+        i: o for i, o in objects(engine).items() if o["name"] == "serve-nodes"
+    }
+    large = api.plan(
+        chat(
+            traffic="peak_rps: 200",
+            extra="where: {clouds: [gcp], regions: [us-east4]}\nbuy: {fallback: 100%}",
+        ).encode(),
+        catalog=catalog,
+        alternatives=0,
+    )
+    with pytest.raises(CapacityError):
+        engine.apply(large, quiet)
+    assert groups.keys() <= objects(engine).keys()
