@@ -13,9 +13,11 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from planner.market.offer import Catalog
     from planner.plan.types import Properties
+    from providers.size_rule import SizeRule
 
 LimitUnit: TypeAlias = Literal["nodes", "vcpus", "accelerators"]
 # Cloud, region, machine type and purchase option of an offer.
@@ -27,10 +29,14 @@ class NodeGroup(Struct, frozen=True):
 
     offer_key   cloud, region, machine type and purchase option
     node_count  requested nodes
+    boot_gb     boot disk of each node, GB
+    data_gb     other disks of each node that go with it, GB
     """
 
     offer_key: OfferKey
     node_count: int
+    boot_gb: int = 0
+    data_gb: int = 0
 
 
 class NodeLimit(Struct, frozen=True):
@@ -126,3 +132,12 @@ class Provider(Protocol):
         `inputs` are those of the resource with references filled. `objects` are all objects of
         the account by id, each with its `inputs`: a group may name a template among them.
         """
+
+    def size_rules(
+        self,
+        resource_type: str,
+        inputs: Properties,
+        objects: dict[str, Properties],
+        created: datetime,
+    ) -> list[SizeRule]:
+        """Return the rules by which a resource, made at a time, changes the size of a group."""

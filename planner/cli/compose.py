@@ -424,9 +424,16 @@ def open_bucket(status: StackStatus, options: PlanningOptions) -> Bucket:
     """Return the bucket of a stack; on simulated clouds it is a folder beside their state."""
     from stacks.operate.standing import bucket_of
 
-    simulated_folder = STATE_FOLDER / "simulated" / "buckets"
+    bucket_folder = STATE_FOLDER / "simulated" / "buckets"
     return bucket_of(
-        status, simulated_folder if options.simulate is not None else None
+        status, bucket_folder if options.simulate is not None else None
+    )
+
+
+def simulated_folder(engine_name: str | None) -> Path:
+    """Return where an engine keeps the simulated clouds: each has its own."""
+    return STATE_FOLDER / (
+        "pulumi-simulated" if engine_name == "pulumi" else "simulated"
     )
 
 
@@ -450,14 +457,14 @@ def open_engine(options: PlanningOptions) -> StackEngine:
         from stacks.engine.backend import open_store
         from stacks.engine.simulated import SimulatedEngine
 
-        folder = STATE_FOLDER / "simulated"
+        folder = simulated_folder(engine_name)
         return SimulatedEngine(
             world, folder, open_store(options.backend, folder)
         )
     from stacks.engine.pulumi.engine import PulumiEngine
 
     return PulumiEngine(
-        STATE_FOLDER / ("pulumi-simulated" if world else "pulumi"),
+        simulated_folder("pulumi") if world else STATE_FOLDER / "pulumi",
         backend=options.backend,
         world_source=options.simulate,
         environment=dict(os.environ),

@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "start": "let the machines of a stack come back",
     "stop": "give the machines of a stack back, and keep the rest",
     "scale": "another number of machines for a pool of a stack",
+    "simulate": "let time pass in the simulated clouds, and see their bill",
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",

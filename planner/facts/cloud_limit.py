@@ -51,6 +51,11 @@ def _timezones() -> dict[str, dict[str, str]]:
     return names
 
 
+def timezone_names(cloud: str) -> tuple[str, ...]:
+    """Return the time zones that a cloud has names of its own for, by their names of IANA."""
+    return tuple(_timezones().get(cloud, ()))
+
+
 def timezone_name(cloud: str, timezone: str) -> str | None:
     """Return what a cloud calls a time zone, None when it has no name for it.
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
+from planner.facts.cloud_limit import timezone_name, timezone_names
 from providers.base import NodeGroup, ProjectIdentity
+from providers.size_rule import SizeRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.plan.types import Properties
     from providers.base import IdentitySource, Provider
+
+
+WEEKDAYS: Final = (
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+)
 
 
 class AzureProvider:
@@ -35,9 +49,62 @@ class AzureProvider:
         sku = inputs["sku"]
         is_spot = inputs["virtualMachineProfile"].get("priority") == "Spot"
         purchase = "spot" if is_spot else "on_demand"
+        storage = inputs["virtualMachineProfile"].get("storageProfile", {})
         return NodeGroup(
-            (self.name, region, sku["name"], purchase), int(sku["capacity"])
+            (self.name, region, sku["name"], purchase),
+            int(sku["capacity"]),
+            boot_gb=int(storage.get("osDisk", {}).get("diskSizeGB", 0)),
+            data_gb=sum(
+                int(disk["diskSizeGB"]) for disk in storage.get("dataDisks", ())
+            ),
         )
+
+    def size_rules(
+        self,
+        resource_type: str,
+        inputs: Properties,
+        objects: dict[str, Properties],  # noqa: ARG002 - a setting says all itself
+        created: datetime,  # noqa: ARG002
+    ) -> list[SizeRule]:
+        """Return the rules of the profiles of an autoscale setting."""
+        if resource_type != "azure-native:monitor:AutoscaleSetting":
+            return []
+        deadlines = [
+            datetime.fromisoformat(profile["fixedDate"]["start"])
+            for profile in inputs["profiles"]
+            if "fixedDate" in profile
+        ]
+        group = inputs["targetResourceUri"]
+        rules = [
+            SizeRule(group=group, minimum=0, maximum=0, at=deadline)
+            for deadline in deadlines
+        ]
+        for profile in inputs["profiles"]:
+            if "recurrence" not in profile:
+                continue
+            schedule = profile["recurrence"]["schedule"]
+            rules.append(
+                SizeRule(
+                    group=group,
+                    minimum=int(profile["capacity"]["minimum"]),
+                    maximum=int(profile["capacity"]["maximum"]),
+                    weekdays=tuple(map(WEEKDAYS.index, schedule["days"])),
+                    minute_of_day=schedule["hours"][0] * 60
+                    + schedule["minutes"][0],
+                    timezone=_iana_name(schedule["timeZone"]),
+                    until=min(deadlines, default=None),
+                )
+            )
+        return rules
+
+
+def _iana_name(windows_name: str) -> str:
+    """Return a time zone that Windows calls so."""
+    return next(
+        name
+        for name in timezone_names("azure")
+        if timezone_name("azure", name) == windows_name
+    )
 
 
 PROVIDER: Provider = AzureProvider()

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from planner.errors import Problem, UsageError
 from providers.base import NodeGroup
+from providers.size_rule import SizeRule, yearly_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from planner.plan.types import Properties
     from providers.base import IdentitySource, Provider
 
 
+JOB_TYPE: Final = "gcp:cloudscheduler/job:Job"
+RESIZE_PATTERN: Final = re.compile(
+    r"/instanceGroupManagers/(?P<group>[^/]+)/resize\?size=(?P<nodes>\d+)$"
+)
 PROJECT_VARIABLE: Final = "GOOGLE_CLOUD_PROJECT"
 
 
@@ -74,10 +81,64 @@ class GcpProvider:
         is_spot = scheduling.get("provisioningModel") == "SPOT"
         purchase = "spot" if is_spot else "on_demand"
         machine_type = template_inputs.get("machineType", "")
+        disks = template_inputs.get("disks", ())
         return NodeGroup(
             (self.name, region, machine_type, purchase),
             int(inputs["targetSize"]),
+            boot_gb=sum(disk["diskSizeGb"] for disk in disks if disk["boot"]),
+            data_gb=sum(
+                disk["diskSizeGb"] for disk in disks if not disk["boot"]
+            ),
         )
+
+    def size_rules(
+        self,
+        resource_type: str,
+        inputs: Properties,
+        objects: dict[str, Properties],
+        created: datetime,
+    ) -> list[SizeRule]:
+        """Return the rule of a job that resizes a group, until another job pauses it."""
+        resize = (
+            RESIZE_PATTERN.search(inputs.get("httpTarget", {}).get("uri", ""))
+            if resource_type == JOB_TYPE
+            else None
+        )
+        if resize is None:
+            return []
+        nodes = int(resize["nodes"])
+        cron_line = inputs["schedule"]
+        minute, hour, day, _, days = cron_line.split()
+        if day != "*":
+            moment = yearly_moment(cron_line, created)
+            return [
+                SizeRule(
+                    group=resize["group"],
+                    minimum=nodes,
+                    maximum=nodes,
+                    at=moment,
+                )
+            ]
+        pauses = [
+            yearly_moment(cloud_object["inputs"]["schedule"], created)
+            for cloud_object in objects.values()
+            if cloud_object["type"] == JOB_TYPE
+            and cloud_object["inputs"]["httpTarget"]["uri"].endswith(
+                f"/jobs/{inputs['name']}:pause"
+            )
+        ]
+        return [
+            SizeRule(
+                group=resize["group"],
+                minimum=nodes,
+                maximum=nodes,
+                # Cron counts from Sunday.
+                weekdays=tuple((int(day) - 1) % 7 for day in days.split(",")),
+                minute_of_day=int(hour) * 60 + int(minute),
+                timezone=inputs["timeZone"],
+                until=min(pauses, default=None),
+            )
+        ]
 
 
 PROVIDER: Provider = GcpProvider()

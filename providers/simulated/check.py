@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from planner.facts import table
-from providers.resource_type import name_rules
-from providers.simulated.path import strings_in, values_at
+from providers.resource_type import name_rules, strings_in, values_at
 from providers.simulated.relation import reference_problems
 from providers.simulated.schema import schema_problems
 

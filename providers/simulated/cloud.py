@@ -11,12 +11,15 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from planner.facts import table
 from planner.facts.cloud import clouds
 from providers.catalog.load import SnapshotPrices
-from providers.registry import all_providers
+from providers.catalog.metering import node_group
 from providers.resource_type import name_properties, name_rules
 from providers.simulated.check import input_problems
+from providers.simulated.history import ObjectHistory, SizedGroup
 from providers.simulated.relation import blocking_objects
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ class SimulatedCloud:
             "region": self.region,
             "origin": origin,
         }
+        self._begin_history(object_id)
         return object_id, outputs
 
     def update(self, object_id: str, inputs: Properties) -> Properties:
@@ -116,7 +120,42 @@ class SimulatedCloud:
             "inputs": inputs,
             "outputs": outputs,
         }
+        self._resize(object_id, cloud_object["inputs"])
         return outputs
+
+    def _begin_history(self, object_id: str) -> None:
+        """Count the hours of an object from now on."""
+        cloud_object = self.memory.objects[object_id]
+        group = self._node_group(
+            cloud_object["type"], cloud_object["inputs"], self.region
+        )
+        second = self.memory.seconds
+        self.memory.history[object_id] = ObjectHistory(
+            type=cloud_object["type"],
+            name=cloud_object["name"],
+            region=self.region,
+            inputs=cloud_object["inputs"],
+            second=second,
+            sizes=[SizedGroup(second, group)] if group else [],
+        )
+
+    def _resize(self, object_id: str, prior_inputs: Properties) -> None:
+        """Let a group be what a call asks for, where it asks for another one.
+
+        Its size stays what rules have made of it, unless the call changes the size.
+        """
+        cloud_object = self.memory.objects[object_id]
+        history = self.memory.history[object_id]
+        history.inputs = cloud_object["inputs"]
+        prior, group = (
+            self._node_group(cloud_object["type"], inputs, self.region)
+            for inputs in (prior_inputs, cloud_object["inputs"])
+        )
+        if group is None or group == prior:
+            return
+        if prior is not None and group.node_count == prior.node_count:
+            group = replace(group, node_count=history.nodes)
+        history.resize(self.memory.seconds, group)
 
     def delete(self, object_id: str) -> None:
         """Delete an object; an absent one is no error.
@@ -136,6 +175,7 @@ class SimulatedCloud:
                 error_code, f"still used by {', '.join(dependent_names)}"
             )
         del self.memory.objects[object_id]
+        self.memory.history[object_id].until = self.memory.seconds
 
     def read(self, object_id: str) -> Properties | None:
         """Return an object, or `None` when it does not exist."""
@@ -220,8 +260,8 @@ class SimulatedCloud:
 
         Refused when `used + requested > limit` for any matching rule.
         """
-        node_group = self._node_group(resource_type, inputs, self.region)
-        if node_group is None:
+        wanted_group = self._node_group(resource_type, inputs, self.region)
+        if wanted_group is None:
             return
         other_groups = [
             other_group
@@ -236,8 +276,8 @@ class SimulatedCloud:
                 )
             )
         ]
-        self._check_machine_type(node_group)
-        facts = clouds()[node_group.offer_key[0]]
+        self._check_machine_type(wanted_group)
+        facts = clouds()[wanted_group.offer_key[0]]
         quota_source: QuotaSource = self.world
         capacity_source: CapacitySource = self.world
         for node_limits, error_code, limit_kind in (
@@ -248,7 +288,7 @@ class SimulatedCloud:
             for node_limit in node_limits:
                 self._check_limit(
                     node_limit,
-                    node_group,
+                    wanted_group,
                     other_groups,
                     (error_code, limit_kind),
                 )
@@ -256,17 +296,11 @@ class SimulatedCloud:
     def _node_group(
         self, resource_type: str, inputs: Properties, region: str
     ) -> NodeGroup | None:
-        for cloud_provider in all_providers():
-            node_group = cloud_provider.node_group(
-                resource_type, inputs, self.memory.objects, region
-            )
-            if node_group is not None:
-                return node_group
-        return None
+        return node_group(resource_type, inputs, self.memory.objects, region)
 
-    def _check_machine_type(self, node_group: NodeGroup) -> None:
+    def _check_machine_type(self, wanted_group: NodeGroup) -> None:
         """Refuse a machine type that no cloud sells, or that a region does not have."""
-        provider, region, instance_type, _ = node_group.offer_key
+        provider, region, instance_type, _ = wanted_group.offer_key
         known_regions = _regions_of_types()
         # What the catalog does not have at all cannot be compared with it.
         if provider not in {cloud for cloud, _ in known_regions}:
@@ -276,23 +310,44 @@ class SimulatedCloud:
                 INVALID_CODE, f"there is no {instance_type!r} in {region}"
             )
 
+    def capacity_refusal(self, object_id: str, nodes: int) -> str | None:
+        """Say why a group cannot have so many nodes; nothing where it can."""
+        history = self.memory.history[object_id]
+        group = replace(history.sizes[-1].group, node_count=nodes)
+        if nodes <= history.nodes:
+            return None
+        other_groups = [
+            other.sizes[-1].group
+            for other_id, other in self.memory.history.items()
+            if other_id != object_id and other.sizes and other.until is None
+        ]
+        code = clouds()[group.offer_key[0]].capacity_code
+        try:
+            for node_limit in self.world.capacity:
+                self._check_limit(
+                    node_limit, group, other_groups, (code, "capacity")
+                )
+        except CloudError as refusal:
+            return str(refusal)
+        return None
+
     def _check_limit(
         self,
         node_limit: NodeLimit,
-        node_group: NodeGroup,
+        wanted_group: NodeGroup,
         other_groups: list[NodeGroup],
         refusal: tuple[str, str],
     ) -> None:
-        if not node_limit.applies(node_group.offer_key):
+        if not node_limit.applies(wanted_group.offer_key):
             return
         used = sum(
             _amount(other_group, node_limit)
             for other_group in other_groups
             if node_limit.applies(other_group.offer_key)
         )
-        wanted = _amount(node_group, node_limit)
+        wanted = _amount(wanted_group, node_limit)
         if used + wanted > node_limit.amount:
-            _, region, machine_type, _ = node_group.offer_key
+            _, region, machine_type, _ = wanted_group.offer_key
             message = (
                 f"{refusal[1]} for {node_limit.amount} {node_limit.unit} of "
                 f"{machine_type} in {region}, {used} used, {wanted} wanted"
@@ -342,21 +397,21 @@ def immutable_changes(
     ]
 
 
-def _amount(node_group: NodeGroup, node_limit: NodeLimit) -> int:
+def _amount(group: NodeGroup, node_limit: NodeLimit) -> int:
     """Return how much of a limit a group takes up, in the unit of the limit.
 
     A machine type that the catalog does not have counts as one.
     """
     if node_limit.unit == "nodes":
-        return node_group.node_count
-    provider, _, machine_type, _ = node_group.offer_key
+        return group.node_count
+    provider, _, machine_type, _ = group.offer_key
     instance = _instances().get((provider, machine_type))
     if instance is None:
-        return node_group.node_count
+        return group.node_count
     each = (
         instance.vcpu if node_limit.unit == "vcpus" else instance.accelerators
     )
-    return node_group.node_count * each
+    return group.node_count * each
 
 
 @cache

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from planner.facts import table
-from providers.resource_type import name_properties
-from providers.simulated.path import strings_in, values_at
+from providers.resource_type import name_properties, strings_in, values_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

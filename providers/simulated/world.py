@@ -17,13 +17,17 @@ from planner.plan.part import (
 )
 from providers.base import NodeLimit, matches_patterns
 from providers.files import write_atomically
+from providers.simulated.history import (  # noqa: TC001 - msgspec reads the annotations
+    ObjectHistory,
+    WorldEvent,
+)
 
 if TYPE_CHECKING:
     from decimal import Decimal
     from pathlib import Path
 
     from planner.market.offer import Catalog, Offer
-    from providers.base import PriceSource
+    from providers.base import OfferKey, PriceSource
 
 DEFAULT_CLOCK: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -53,6 +57,29 @@ class PriceOverride(Struct, frozen=True):
             offer.region,
             offer.instance.instance_type,
             offer.purchase,
+        )
+        return matches_patterns(offer_key, patterns)
+
+
+class LossRule(Struct, frozen=True):
+    """How often a machine is lost: it fails, or one on spot is taken back.
+
+    The first four fields are patterns of offers; `per_day` is how often a node is lost in a day.
+    """
+
+    provider: str
+    region: str
+    instance_type: str
+    purchase: str
+    per_day: Decimal
+
+    def applies(self, offer_key: OfferKey) -> bool:
+        """Whether nodes of an offer are meant."""
+        patterns = (
+            self.provider,
+            self.region,
+            self.instance_type,
+            self.purchase,
         )
         return matches_patterns(offer_key, patterns)
 
@@ -103,6 +130,8 @@ class World(Struct, frozen=True, kw_only=True):
     prices    prices that replace those of the catalog
     refuses   calls that always fail: a permission that is missing, a service that is off
     faults    calls that fail for a while
+    losses    how often machines are lost
+    seed      of everything that is drawn
     """
 
     clock: datetime
@@ -112,6 +141,8 @@ class World(Struct, frozen=True, kw_only=True):
     prices: tuple[PriceOverride, ...] = ()
     refuses: tuple[CallRule, ...] = ()
     faults: tuple[FaultRule, ...] = ()
+    losses: tuple[LossRule, ...] = ()
+    seed: int = 1
 
 
 def default_world() -> World:
@@ -166,12 +197,16 @@ class WorldMemory(Struct):
     serial   number of the last created object
     objects  objects by id
     fired    matching calls so far, by index of the fault
+    history  what has been, by the id of the object
+    events   what happened by itself, the newest last
     """
 
     seconds: float = 0.0
     serial: int = 0
     objects: dict[str, Properties] = field(default_factory=dict)
     fired: dict[str, int] = field(default_factory=dict)
+    history: dict[str, ObjectHistory] = field(default_factory=dict)
+    events: list[WorldEvent] = field(default_factory=list)
 
 
 class WorldEnvelope(Struct):
@@ -194,9 +229,12 @@ def load_memory(memory_path: Path) -> WorldMemory:
         envelope = msgspec.json.decode(content, type=WorldEnvelope)
         if envelope.sha256 != hashlib.sha256(envelope.world).hexdigest():
             raise _damaged_error(memory_path, "its checksum differs")
-        return msgspec.json.decode(envelope.world, type=WorldMemory)
+        memory = msgspec.json.decode(envelope.world, type=WorldMemory)
     except (msgspec.MsgspecError, RecursionError) as read_error:
         raise _damaged_error(memory_path, str(read_error)) from read_error
+    if not memory.objects.keys() <= memory.history.keys():
+        raise _damaged_error(memory_path, "an older version wrote it")
+    return memory
 
 
 def save_memory(memory_path: Path, world_memory: WorldMemory) -> None:

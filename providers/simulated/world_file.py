@@ -8,6 +8,7 @@ A world file is YAML (all keys optional):
     quota:    [{provider: aws, region: us-east-1, instance_type: "p*", vcpus: 192}]
     prices:   [{provider: gcp, region: "*", instance_type: a3-*, purchase: spot, usd_hour: 30}]
     refuses:  [{on: create, type: "aws:iam/*", code: AccessDenied}]
+    losses:   [{purchase: spot, per_day: 0.5}]
     faults:   [{on: create, type: "*:Group", code: InsufficientInstanceCapacity, times: 1}]
 
 Patterns take * and ?. Offers that match no row are unlimited and have the catalog price.
@@ -36,6 +37,7 @@ from providers.simulated.world import (
     DEFAULT_CLOCK,
     CallRule,
     FaultRule,
+    LossRule,
     PriceOverride,
     World,
 )
@@ -100,6 +102,19 @@ _LIMIT_BLOCK: Final = Block(
 )
 _PRICE_BLOCK: Final = Block(
     "price", _without_place(PriceOverride), (*_OFFER_FIELDS, _PRICE_FIELD)
+)
+_LOSS_BLOCK: Final = Block(
+    "losses",
+    _without_place(LossRule),
+    (
+        *_OFFER_FIELDS,
+        Field(
+            "per_day",
+            Quantity(unit.parse_number, "0.05", maximum="1000"),
+            "how often a node is lost in a day",
+            required=True,
+        ),
+    ),
 )
 _ERROR_CODE: Final = TextPattern(r"[A-Za-z_.]+", "an error code")
 _CALL_FIELDS: Final = (
@@ -170,6 +185,18 @@ WORLD_BLOCK: Final = Block(
             ),
             "calls that fail for a while",
             default=(),
+        ),
+        Field(
+            "losses",
+            ListOf(_LOSS_BLOCK),
+            "how often machines are lost",
+            default=(),
+        ),
+        Field(
+            "seed",
+            Quantity(unit.parse_count, "1"),
+            "of everything that is drawn",
+            default=1,
         ),
     ),
 )

@@ -70,6 +70,10 @@ def _copied_cloud(world: SharedWorld, region: str) -> SimulatedCloud:
             cloud.memory,
             objects=dict(cloud.memory.objects),
             fired=dict(cloud.memory.fired),
+            history={
+                object_id: replace(history, sizes=list(history.sizes))
+                for object_id, history in cloud.memory.history.items()
+            },
         ),
         region,
     )

@@ -1,0 +1,85 @@
+"""What a simulated world costs: the hours of all that was in it, at the catalog's prices."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from providers.catalog.metering import group_rates, object_rates
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from planner.market.offer import Catalog
+    from providers.simulated.world import WorldMemory
+
+
+class MeteredLine(Struct, frozen=True, kw_only=True):
+    """What objects of a kind have cost.
+
+    kind   as in the bill of a plan
+    hours  of objects, or of nodes
+    usd    for these hours
+    """
+
+    kind: str
+    hours: float
+    usd: Decimal
+
+
+def metered_lines(
+    memory: WorldMemory,
+    catalog: Catalog,
+    begin: float,
+    end: float,
+    object_ids: Collection[str] | None = None,
+) -> list[MeteredLine]:
+    """Return what objects cost between two seconds of a world, by kind.
+
+    usd = sum over objects of rate * hours. `object_ids` limits it to some of them. What is paid by
+    use, such as traffic and logs, is left out: nobody uses a simulated machine.
+    """
+    hours: dict[str, float] = {}
+    usd: dict[str, Decimal] = {}
+
+    def add(kind: str, object_hours: float, usd_hour: Decimal) -> None:
+        hours[kind] = hours.get(kind, 0.0) + object_hours
+        usd[kind] = usd.get(kind, Decimal(0)) + usd_hour * Decimal(object_hours)
+
+    for object_id, history in memory.history.items():
+        if object_ids is not None and object_id not in object_ids:
+            continue
+        for group, node_hours in history.node_hours(begin, end):
+            for rate in group_rates(group, catalog):
+                add(rate.kind, node_hours, rate.usd_hour)
+        object_hours = history.hours(begin, end)
+        if object_hours:
+            for rate in object_rates(history.type, history.inputs, catalog):
+                add(rate.kind, object_hours, rate.usd_hour)
+    return [
+        MeteredLine(kind=kind, hours=hours[kind], usd=usd[kind])
+        for kind in sorted(usd, key=lambda kind: (-usd[kind], kind))
+    ]
+
+
+def usd_hour_now(
+    memory: WorldMemory,
+    catalog: Catalog,
+    object_ids: Collection[str] | None = None,
+) -> Decimal:
+    """Return what everything that exists costs, USD an hour."""
+    total = Decimal(0)
+    for object_id, history in memory.history.items():
+        is_meant = object_ids is None or object_id in object_ids
+        if history.until is not None or not is_meant:
+            continue
+        if history.sizes:
+            rates = group_rates(history.sizes[-1].group, catalog)
+            total += sum(rate.usd_hour for rate in rates) * history.nodes
+        total += sum(
+            rate.usd_hour
+            for rate in object_rates(history.type, history.inputs, catalog)
+        )
+    return total
