@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from planner import figures
-from planner.cli import option, progress
+from planner.cli import option
 from planner.cli.binding import find_spec, present_inputs, refuse_underived
 from planner.cli.compose import (
     PlanningOptions,
@@ -23,6 +23,7 @@ from planner.cli.compose import (
     read_file,
     read_spec,
 )
+from planner.cli.run import run_engine
 from planner.errors import (
     CapacityError,
     CatalogError,
@@ -158,7 +159,8 @@ def _carry_out(
             plan, present_inputs(plan, fresh_spec, catalog), stack_status
         )
 
-    return progress.run_engine(
+    return run_engine(
+        engine,
         lambda listener, stop: engine.apply(
             plan,
             listener,
@@ -169,10 +171,10 @@ def _carry_out(
                 most_usd_hour=_most_usd(option_values),
             ),
         ),
-        "applied",
+        "apply",
         plan.stack.name,
         options,
-        usd_hour=plan.cost.usd_hour,
+        plan=plan,
     )
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option, progress
+from planner.cli import option
 from planner.cli.compose import open_bucket, open_engine, standing_stack
+from planner.cli.run import run_engine
 from planner.errors import Problem, UsageError
 
 if TYPE_CHECKING:
@@ -48,13 +49,15 @@ def command(stack: str, **option_values: Any) -> int:
         if not click.confirm(f"Delete {stack}?", default=False, err=True):
             click.echo("declined: nothing was done", err=True)
             return 0
-    exit_code = progress.run_engine(
-        lambda listener, stop: open_engine(options).destroy(
+    engine = open_engine(options)
+    exit_code = run_engine(
+        engine,
+        lambda listener, stop: engine.destroy(
             stack,
             listener,
             RunControl(stop=stop, allow=option_values["allow"]),
         ),
-        "destroyed",
+        "destroy",
         stack,
         options,
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from planner.cli import option
-from planner.cli.compose import open_engine
+from planner.cli import option, progress
+from planner.cli.compose import open_engine, stack_account
 
 
 @click.command("list")
@@ -18,20 +18,40 @@ from planner.cli.compose import open_engine
 @option.format_option("text", "json", "markdown")
 @option.color
 def command(**option_values: Any) -> int:
-    """Name all stacks of a backend, also those of which only the data are left.
+    """List all stacks of a backend with their cost, also those of which only the data are left.
 
     Example: tonnage list --simulate
     """
+    from msgspec import to_builtins
+
     from planner.render.status import stacks_page
 
-    stack_names = open_engine(
-        option.planning_options(option_values)
-    ).stack_names()
+    engine = open_engine(option.planning_options(option_values))
+    with progress.waiting("looking at the stacks"):
+        statuses = [
+            engine.stack_status(stack_name)
+            for stack_name in engine.stack_names()
+        ]
+        stacks = [
+            (status, stack_account(engine, status))
+            for status in statuses
+            # One may be destroyed meanwhile.
+            if status is not None
+        ]
     if option_values["format"] == "json":
-        option.write_output(json.dumps(stack_names, indent=2) + "\n")
+        rows = [
+            {
+                "stack": status.stack,
+                "operation": status.operation,
+                "plan": status.plan,
+                **to_builtins(account),
+            }
+            for status, account in stacks
+        ]
+        option.write_output(json.dumps(rows, indent=2) + "\n")
         return 0
     option.print_page(
-        stacks_page(stack_names),
+        stacks_page(stacks),
         option_values["format"],
         option_values["color"],
     )

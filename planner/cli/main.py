@@ -33,6 +33,10 @@ COMMANDS: Final = {
     "destroy": "delete everything of a stack but its data",
     "list": "all stacks of a backend",
     "status": "what a stack has and costs now",
+    "history": "what was done with a stack, by whom and when",
+    "orphans": "what tonnage has made and no stack knows",
+    "rename": "give a stack another name",
+    "import": "let a stack take over an object that there is already",
     "drift": "what in the cloud is not as the last apply left it",
     "recover": "look up what a run that was cut off had begun",
     "unlock": "free the lock that a dead run has left",
@@ -50,6 +54,8 @@ COMMANDS: Final = {
     "schema": "JSON Schema of a spec or a plan",
     "completion": "completion script for bash, zsh or fish",
 }
+# A word of Python cannot be the name of a module.
+MODULES: Final = {"import": "import_object"}
 INTERRUPTED_EXIT_CODE: Final = 8
 USAGE_EXIT_CODE: Final = 2
 BUG_EXIT_CODE: Final = 1
@@ -70,8 +76,9 @@ class LazyCommandGroup(click.Group):
         """Import and return a command; None when it does not exist."""
         if name not in COMMANDS:
             return None
+        module_name = MODULES.get(name, name)
         command: click.Command = importlib.import_module(
-            f"planner.cli.{name}"
+            f"planner.cli.{module_name}"
         ).command
         return command
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions
-    from stacks.engine.protocol import EngineOutcome, Listener, ProgressEvent
-    from stacks.engine.stop import StopRequest
+    from stacks.engine.protocol import (
+        EngineOutcome,
+        Listener,
+        ProgressEvent,
+    )
     from stacks.operate.upload import LocalFile, TransferListener
 
+DONE_VERBS: Final = {"apply": "applied", "destroy": "destroyed"}
 ACTION_MARKS = {
     "create": "+",
     "update": "~",
@@ -30,36 +34,15 @@ ACTION_MARKS = {
 }
 
 
-def run_engine(
-    engine_work: Callable[[Listener, StopRequest], EngineOutcome],
-    done_verb: str,
-    stack_name: str,
-    options: PlanningOptions,
-    *,
-    usd_hour: Decimal | None = None,
-) -> int:
-    """Run an engine, show its progress and summary, and return the exit code 0.
-
-    The first signal lets it finish what is in flight; the error of the engine then says how to go
-    on. `usd_hour` is the cost of the stack after the run, USD per hour; None after a destroy.
-    """
-    from stacks.engine.stop import StopRequest, stop_on_signals
-
-    stop = StopRequest()
-    with stop_on_signals(stop, _say_stopping):
-        outcome = _listened(lambda listener: engine_work(listener, stop))
-    _print_outcome(outcome, done_verb, stack_name, options, usd_hour)
-    return 0
-
-
-def _say_stopping(signal_name: str) -> None:
+def say_stopping(signal_name: str) -> None:
+    """Say that a run ends after what is in flight."""
     click.echo(
         f"{signal_name}: finishing what is in flight; a second signal ends at once",
         err=True,
     )
 
 
-def _listened(
+def listened(
     engine_work: Callable[[Listener], EngineOutcome],
 ) -> EngineOutcome:
     """Run an engine and show its progress: live on a terminal, else line by line."""
@@ -75,13 +58,14 @@ def _listened(
         )
 
 
-def _print_outcome(
+def print_outcome(
     outcome: EngineOutcome,
-    done_verb: str,
+    verb: Literal["apply", "destroy"],
     stack_name: str,
     options: PlanningOptions,
     usd_hour: Decimal | None,
 ) -> None:
+    """Write what a run did, what the stack tells, and what it costs an hour."""
     flags_text = options.flags
     # A second apply of the same plan has no steps.
     if not outcome.steps:
@@ -99,13 +83,13 @@ def _print_outcome(
         if step_count
     )
     click.echo(
-        f"{done_verb} {stack_name}: {counts_text or 'nothing to do'} "
+        f"{DONE_VERBS[verb]} {stack_name}: {counts_text or 'nothing to do'} "
         f"in {_clock_text(outcome.elapsed_s)}"
     )
     _print_kept(outcome, stack_name, flags_text)
     for output_name, output_value in sorted(outcome.outputs.items()):
         click.echo(f"  {output_name}  {output_value}")
-    if usd_hour is not None:
+    if verb == "apply" and usd_hour is not None:
         click.echo(f"  running cost  {figures.dollars(usd_hour, cents=True)}/h")
         click.echo(
             f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "

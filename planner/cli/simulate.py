@@ -205,4 +205,5 @@ def _catalog(option_values: OptionValues) -> Catalog:
 
 def _event_line(world: SharedWorld, event: Any) -> str:
     moment = world.rules.clock + timedelta(seconds=event.second)
-    return f"{moment:%Y-%m-%d %H:%M}  {event.kind:8} {event.name}  {event.detail}".rstrip()
+    place = f"{event.stack} {event.name}"
+    return f"{moment:%Y-%m-%d %H:%M}  {event.kind:8} {place}  {event.detail}".rstrip()

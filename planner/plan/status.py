@@ -80,6 +80,9 @@ class StackStatus(DocumentPart, frozen=True, kw_only=True):
 
     schema: Literal["tonnage.status/1"] = "tonnage.status/1"
     stack: str
+    started: Annotated[
+        str, Meta(description="first apply; empty where it did not begin")
+    ] = ""
     plan: Annotated[str, Meta(description="digest of the plan applied last")]
     state_sha256: str
     complete: Annotated[bool, Meta(description="the last apply did not fail")]

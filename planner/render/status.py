@@ -11,11 +11,15 @@ from planner.render.page import (
     Page,
     PageTable,
     Paragraph,
+    phrases,
 )
+from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from decimal import Decimal
 
+    from planner.plan.account import PastRun, StackAccount
     from planner.plan.status import (
         BatchJob,
         Operation,
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
         StackStatus,
     )
 
+# Of a time such as 2026-11-23T20:32:17, up to the minute.
+MINUTE_LENGTH: Final = 16
 OPERATION_PHRASES: Final[dict[Operation, str]] = {
     "applied": "complete",
     "applying": "INCOMPLETE: the last apply did not end well",
@@ -31,25 +37,81 @@ OPERATION_PHRASES: Final[dict[Operation, str]] = {
 }
 
 
-def stacks_page(stack_names: list[str]) -> Page:
-    """Return the page of the names of all stacks."""
-    if not stack_names:
+def stacks_page(stacks: Sequence[tuple[StackStatus, StackAccount]]) -> Page:
+    """Return the page of all stacks: where they are, what they cost, how they are."""
+    if not stacks:
         return (Paragraph("no stack exists"),)
-    return tuple(Paragraph(stack_name) for stack_name in stack_names)
+    return (
+        PageTable(
+            ("stack", "where", "machines", ">USD an hour", ">so far", ""),
+            tuple(_stack_row(status, account) for status, account in stacks),
+        ),
+    )
 
 
-def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
-    """Return the page of one stack; `full` lists its resources."""
+def _stack_row(
+    status: StackStatus, account: StackAccount
+) -> tuple[str, str, str, str, str, str]:
+    facts = status.facts
+    is_gone = status.operation == "destroyed"
+    pools = facts.pools if facts and not is_gone else ()
+    return (
+        status.stack,
+        f"{facts.provider} {facts.region}" if facts else "",
+        ", ".join(f"{pool.nodes} x {pool.instance_type}" for pool in pools),
+        _optional_dollars(account.usd_hour),
+        _optional_dollars(account.spent_usd),
+        OPERATION_PHRASES[status.operation],
+    )
+
+
+def _optional_dollars(usd: Decimal | None) -> str:
+    return "" if usd is None else figures.dollars(usd, cents=True)
+
+
+def history_page(runs: Sequence[PastRun]) -> Page:
+    """Return the page of what was done with a stack, the newest last."""
+    return (
+        PageTable(
+            ("when", "who", "what", ">changes", ">USD an hour", "how it ended"),
+            tuple(
+                (
+                    run.began[:MINUTE_LENGTH].replace("T", " "),
+                    run.by,
+                    run.verb,
+                    str(run.changes),
+                    _optional_dollars(run.usd_hour),
+                    run.outcome,
+                )
+                for run in runs
+            ),
+        ),
+    )
+
+
+def status_page(
+    stack_status: StackStatus,
+    account: StackAccount,
+    *,
+    events: Sequence[str] = (),
+    full: bool = False,
+) -> Page:
+    """Return the page of one stack: since when it stands, what it costs, what happened.
+
+    `events` are lines, the newest last; `full` lists the resources.
+    """
     headline = (
         f"{stack_status.stack}  ·  {len(stack_status.resources)} resources  "
         f"·  {OPERATION_PHRASES[stack_status.operation]}"
     )
     page_blocks: list[Block] = [
-        Paragraph(headline, "strong" if stack_status.complete else "bad")
+        Paragraph(headline, "strong" if stack_status.complete else "bad"),
+        *_account_lines(stack_status, account),
     ]
     is_gone = stack_status.operation == "destroyed"
     if not is_gone:
         page_blocks += _machine_blocks(stack_status)
+    page_blocks += [Paragraph(f"  {line}") for line in events]
     if stack_status.pending:
         page_blocks.append(
             Paragraph(
@@ -72,6 +134,49 @@ def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
     if full:
         page_blocks.append(_resource_table("resource", stack_status.resources))
     return tuple(page_blocks)
+
+
+def _account_lines(
+    stack_status: StackStatus, account: StackAccount
+) -> list[Block]:
+    """Say since when it stands, what it has cost and costs now, and when it ends."""
+    if account.age_s is None:
+        return []
+    words = [f"since {_long_time(account.age_s)}"]
+    if account.spent_usd is not None:
+        spent = figures.dollars(account.spent_usd, cents=True)
+        words.append(
+            f"{spent} so far"
+            if account.basis == "metered"
+            else f"about {spent} so far, by the plan"
+        )
+        if account.basis == "metered" and account.planned_usd is not None:
+            planned = figures.dollars(account.planned_usd, cents=True)
+            words[-1] += f" (plan: {planned}, with traffic and logs)"
+    if account.usd_hour is not None:
+        now_text = f"{figures.dollars(account.usd_hour, cents=True)} an hour"
+        words.append(
+            now_text
+            if account.nodes is None
+            else f"{account.nodes} machines, {now_text}"
+        )
+    if account.left_s is not None:
+        words.append(
+            f"ends in {_long_time(account.left_s)}"
+            if account.left_s > 0
+            else "ended"
+        )
+    elif stack_status.operation != "destroyed":
+        words.append("no TTL")
+    return [phrases(words, indent="  ")]
+
+
+def _long_time(seconds: float) -> str:
+    """Return a time in days and hours, or as a shorter one is written."""
+    days, rest_s = divmod(seconds, SECONDS_PER_DAY)
+    if days <= 1:
+        return figures.duration(seconds)
+    return f"{days:.0f} days {rest_s // SECONDS_PER_HOUR:.0f} h"
 
 
 def _machine_blocks(stack_status: StackStatus) -> list[Block]:

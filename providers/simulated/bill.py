@@ -10,8 +10,6 @@ from msgspec import Struct
 from providers.catalog.metering import group_rates, object_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from planner.market.offer import Catalog
     from providers.simulated.world import WorldMemory
 
@@ -34,12 +32,12 @@ def metered_lines(
     catalog: Catalog,
     begin: float,
     end: float,
-    object_ids: Collection[str] | None = None,
+    stack: str | None = None,
 ) -> list[MeteredLine]:
     """Return what objects cost between two seconds of a world, by kind.
 
-    usd = sum over objects of rate * hours. `object_ids` limits it to some of them. What is paid by
-    use, such as traffic and logs, is left out: nobody uses a simulated machine.
+    usd = sum over objects of rate * hours. `stack` limits it to those of one stack. What is paid
+    by use, such as traffic and logs, is left out: nobody uses a simulated machine.
     """
     hours: dict[str, float] = {}
     usd: dict[str, Decimal] = {}
@@ -48,8 +46,8 @@ def metered_lines(
         hours[kind] = hours.get(kind, 0.0) + object_hours
         usd[kind] = usd.get(kind, Decimal(0)) + usd_hour * Decimal(object_hours)
 
-    for object_id, history in memory.history.items():
-        if object_ids is not None and object_id not in object_ids:
+    for history in memory.history.values():
+        if stack is not None and history.stack != stack:
             continue
         for group, node_hours in history.node_hours(begin, end):
             for rate in group_rates(group, catalog):
@@ -67,12 +65,12 @@ def metered_lines(
 def usd_hour_now(
     memory: WorldMemory,
     catalog: Catalog,
-    object_ids: Collection[str] | None = None,
+    stack: str | None = None,
 ) -> Decimal:
     """Return what everything that exists costs, USD an hour."""
     total = Decimal(0)
-    for object_id, history in memory.history.items():
-        is_meant = object_ids is None or object_id in object_ids
+    for history in memory.history.values():
+        is_meant = stack in (None, history.stack)
         if history.until is not None or not is_meant:
             continue
         if history.sizes:

@@ -205,9 +205,7 @@ class Passage:
         detail: str,
     ) -> None:
         self.events.append(
-            WorldEvent(
-                second, kind, f"{history.name} in {history.region}", detail
-            )
+            WorldEvent(second, kind, history.stack, history.name, detail)
         )
 
 

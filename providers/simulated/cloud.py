@@ -19,7 +19,7 @@ from providers.catalog.load import SnapshotPrices
 from providers.catalog.metering import node_group
 from providers.resource_type import name_properties, name_rules
 from providers.simulated.check import input_problems
-from providers.simulated.history import ObjectHistory, SizedGroup
+from providers.simulated.history import ObjectHistory, SizedGroup, stack_of
 from providers.simulated.relation import blocking_objects
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class SimulatedCloud:
             name=cloud_object["name"],
             region=self.region,
             inputs=cloud_object["inputs"],
+            stack=stack_of(cloud_object["origin"]),
             second=second,
             sizes=[SizedGroup(second, group)] if group else [],
         )

@@ -30,9 +30,20 @@ class SizedGroup(Struct, frozen=True):
         return self.group.node_count
 
 
+def stack_of(origin: str) -> str:
+    """Return the stack that a call was made for, by what identifies the call.
+
+    That is `STACK/...` of the in-process engine, and a URN of Pulumi.
+    """
+    if origin.startswith("urn:pulumi:"):
+        return origin.removeprefix("urn:pulumi:").partition("::")[0]
+    return origin.partition("/")[0]
+
+
 class ObjectHistory(Struct, kw_only=True):
     """An object from its creation to its end.
 
+    stack   that it was made for
     second  of the world in which it was made
     until   second in which it was deleted; none while it exists
     sizes   of a group of machines, in the order of time; empty for everything else
@@ -44,6 +55,7 @@ class ObjectHistory(Struct, kw_only=True):
     name: str
     region: str
     inputs: Properties
+    stack: str
     second: float
     until: float | None = None
     sizes: list[SizedGroup] = field(default_factory=list)
@@ -89,5 +101,6 @@ class WorldEvent(Struct, frozen=True):
 
     second: float
     kind: EventKind
+    stack: str
     name: str
     detail: str

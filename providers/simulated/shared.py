@@ -58,6 +58,13 @@ class SharedWorld:
         self._load()
         return SimulatedCloud(self.rules, self.memory, region)
 
+    def rename(self, stack_name: str, new_name: str) -> None:
+        """Let what was made for a stack be that of its new name."""
+        with self.call("") as cloud:
+            for history in cloud.memory.history.values():
+                if history.stack == stack_name:
+                    history.stack = new_name
+
     def now(self) -> datetime:
         """Return the time in the world."""
         self._load()

@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.aws.client import service
+from stacks.operate.orphan import TaggedObject
+from stacks.spec.stack import MANAGED_TAG, MANAGER, STACK_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,28 @@ def object_ids(lookup: str, inputs: Properties, region: str) -> list[str]:
                 page, path, inputs, compares_tags=filter_text == "listed-tags"
             )
         ]
+
+
+def tagged_objects(regions: list[str]) -> list[TaggedObject]:
+    """Return everything that tonnage has made, by its tags, one region after the other."""
+    tagged = []
+    for region in regions:
+        with service("resourcegroupstaggingapi", region) as client:
+            pages = client.get_paginator("get_resources").paginate(
+                TagFilters=[{"Key": MANAGED_TAG, "Values": [MANAGER]}]
+            )
+            for page in pages:
+                for found in page["ResourceTagMappingList"]:
+                    tags = {tag["Key"]: tag["Value"] for tag in found["Tags"]}
+                    tagged.append(
+                        TaggedObject(
+                            "aws",
+                            region,
+                            tags.get(STACK_TAG, ""),
+                            found["ResourceARN"],
+                        )
+                    )
+    return tagged
 
 
 def _arguments(

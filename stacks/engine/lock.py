@@ -65,7 +65,7 @@ def this_run(command: str, now: datetime) -> LockHolder:
     pid = os.getpid()
     return LockHolder(
         key=uuid4().hex,
-        user=_user_name(),
+        user=user_name(),
         host=host_name(),
         pid=pid,
         started=process_start(pid),
@@ -129,7 +129,8 @@ def process_start(pid: int) -> str:
     return status_line.rpartition(")")[2].split()[START_FIELD]
 
 
-def _user_name() -> str:
+def user_name() -> str:
+    """Return who runs this process."""
     try:
         return getpass.getuser()
     # A container may run under a number that has no name.

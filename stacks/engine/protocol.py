@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, Properties
+    from providers.simulated.shared import SharedWorld
+    from stacks.engine.store import StateStore
 
 # "keep" leaves an object that holds data in the cloud; "adopt" takes it back into the stack.
 Action: TypeAlias = Literal[
@@ -103,6 +105,11 @@ class StackEngine(Protocol):
     Every method may raise LockedError while another process works on the stack.
     """
 
+    store: StateStore
+
+    def simulated_world(self) -> SharedWorld | None:
+        """The simulated clouds that it works on; none for real ones."""
+
     def stack_names(self) -> list[str]:
         """Return the names of all stacks, sorted."""
 
@@ -145,6 +152,21 @@ class StackEngine(Protocol):
 
     def drift(self, stack_name: str) -> tuple[DriftedResource, ...]:
         """Compare the stack with the cloud, changing neither. Raises MissingError without one."""
+
+    def rename(self, stack_name: str, new_name: str) -> None:
+        """Let a stack have another name; in the cloud nothing changes.
+
+        Raises UsageError for a name that another stack has, and while calls are open.
+        """
+
+    def take_over(self, plan: Plan, resource_name: str, object_id: str) -> None:
+        """Let the next apply take an object as a resource of a plan, instead of making one.
+
+        Raises MissingError without such an object, PolicyError for one of another type or name.
+        """
+
+    def object_ids(self, stack_name: str) -> set[str]:
+        """Return the ids of everything that is known of a stack, also of what was left."""
 
     def unlock(self, stack_name: str) -> bool:
         """Free the lock that a dead run has left; return whether there was one.

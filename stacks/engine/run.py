@@ -24,6 +24,7 @@ from stacks.engine.failure import (
 from stacks.engine.fill import fill_references, output_at
 from stacks.engine.impact import is_machine_group
 from stacks.engine.keep import kept_keys
+from stacks.engine.naming import refuse_stranger
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.recovery import inputs_digest
 from stacks.engine.state import (
@@ -124,6 +125,33 @@ class StackRun(Struct, kw_only=True):
             state.resources[resource.name] = state.retained.pop(retained_key)
             step = ResourceStep("adopt", resource.type, resource.name)
             self._tell(step, "done")
+
+    def retain(
+        self,
+        resource_name: str,
+        object_id: str,
+        cloud_object: Properties | None,
+    ) -> None:
+        """Keep an object for a resource of the graph, as if an earlier run had left it.
+
+        Raises MissingError without the object, PolicyError for one of another type or name.
+        """
+        resource = next(
+            resource
+            for resource in self.resource_graph.resources
+            if resource.name == resource_name
+        )
+        refuse_stranger(resource, object_id, cloud_object)
+        key = _retained_key(resource_name, self.place, object_id)
+        self.state_file.state.retained[key] = ResourceRecord(
+            type=resource.type,
+            id=object_id,
+            inputs=resource.inputs,
+            outputs=(cloud_object or {}).get("outputs", {}),
+            needs=tuple(resource.dependencies()),
+            place=self.place,
+            options=resource.options,
+        )
 
     def _retained_key_of(self, resource: Resource) -> str | None:
         """Return the key of the retained object that a resource describes."""

@@ -15,6 +15,7 @@ from stacks.engine.drift import find_drift
 from stacks.engine.fill import placeholder_values
 from stacks.engine.keep import refuse_replaced_data
 from stacks.engine.ladder import walk_down
+from stacks.engine.naming import move_notes, refuse_rename
 from stacks.engine.protocol import UNCONTROLLED, EngineOutcome
 from stacks.engine.recovery import recover
 from stacks.engine.rehearsal import rehearse
@@ -52,6 +53,10 @@ class SimulatedEngine:
         self.folder = folder
         self.shared_world = SharedWorld(world, folder)
         self.store = store or FolderStore(folder / "stacks")
+
+    def simulated_world(self) -> SharedWorld | None:
+        """Return the simulated clouds."""
+        return self.shared_world
 
     def stack_names(self) -> list[str]:
         """Return the names of all stacks."""
@@ -216,6 +221,54 @@ class SimulatedEngine:
             state.facts.shutdown.ttl,
         )
 
+    def rename(self, stack_name: str, new_name: str) -> None:
+        """Let a stack have another name."""
+        with (
+            self.store.lock(stack_name, f"tonnage rename {stack_name}"),
+            self.store.lock(new_name, f"tonnage rename {stack_name}"),
+        ):
+            old_file = StateFile(self.store, stack_name)
+            new_file = StateFile(self.store, new_name)
+            if not old_file.exists:
+                raise _missing_error(stack_name)
+            refuse_rename(
+                stack_name,
+                new_name,
+                is_taken=new_file.exists,
+                pending=old_file.state.pending,
+            )
+            new_file.state = old_file.state
+            new_file.state.stack = new_name
+            # Two files of one stack are found; a stack without a file is lost.
+            new_file.save()
+            move_notes(self.store, stack_name, new_name)
+            self.store.delete(stack_name)
+            self.shared_world.rename(stack_name, new_name)
+
+    def take_over(self, plan: Plan, resource_name: str, object_id: str) -> None:
+        """Let the next apply take an object as a resource of a plan."""
+        with self._locked_run(
+            plan.stack.name,
+            parse_graph(plan.graph),
+            lambda _: None,
+            UNCONTROLLED,
+        ) as run:
+            cloud_object = self.shared_world.view().read(object_id)
+            run.retain(resource_name, object_id, cloud_object)
+            run.state_file.save()
+
+    def object_ids(self, stack_name: str) -> set[str]:
+        """Return the ids of everything that is known of a stack."""
+        state = StateFile(self.store, stack_name).state
+        return {
+            record.id
+            for record in (
+                *state.resources.values(),
+                *state.retained.values(),
+                *(call.record for call in state.pending.values()),
+            )
+        }
+
     def unlock(self, stack_name: str) -> bool:
         """Free the lock that a dead run has left."""
         return self.store.unlock(stack_name)
@@ -272,6 +325,7 @@ def _status(state_file: StateFile) -> StackStatus | None:
     )
     return StackStatus(
         stack=state.stack,
+        started=state.started,
         plan=state.plan,
         state_sha256=state_digest(state),
         complete=state.complete,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 STATE_SUFFIX: Final = ".json"
 LOCK_SUFFIX: Final = ".lock"
 HOLDER_SUFFIX: Final = ".holder"
+NOTE_SUFFIX: Final = ".note"
 # How buckets say that an object is there already, or is another version.
 CONFLICTS: Final = (
     exceptions.AlreadyExistsError,
@@ -90,6 +91,12 @@ class StateStore(Protocol):
 
     def holder(self, stack_name: str) -> LockHolder | None:
         """Return who holds the lock of a stack; nothing when nobody does."""
+
+    def add_note(self, stack_name: str, name: str, content: bytes) -> None:
+        """Keep something about a stack that is never changed, also when the stack is gone."""
+
+    def notes(self, stack_name: str) -> list[bytes]:
+        """Return what is kept about a stack, in the order of names."""
 
     def unlock(self, stack_name: str) -> bool:
         """Free a lock whose holder is dead; return whether there was one.
@@ -181,6 +188,20 @@ class FolderStore:
         has_remains = self._holder_path(stack_name).exists()
         self._holder_path(stack_name).unlink(missing_ok=True)
         return has_remains
+
+    def add_note(self, stack_name: str, name: str, content: bytes) -> None:
+        """Keep something about a stack in a file of its own."""
+        note_folder = self.folder / f"{stack_name}{NOTE_SUFFIX}"
+        make_folder(note_folder)
+        write_atomically(note_folder / f"{name}{NOTE_SUFFIX}", content)
+
+    def notes(self, stack_name: str) -> list[bytes]:
+        """Return what is kept about a stack."""
+        note_folder = self.folder / f"{stack_name}{NOTE_SUFFIX}"
+        return [
+            note_path.read_bytes()
+            for note_path in sorted(note_folder.glob(f"*{NOTE_SUFFIX}"))
+        ]
 
     def _file_lock(self, stack_name: str) -> FileLock:
         return FileLock(self.folder / f"{stack_name}{LOCK_SUFFIX}", timeout=0)
@@ -288,6 +309,29 @@ class BucketStore:
         with self._errors():
             delete_object(self.objects, key)
         return True
+
+    def add_note(self, stack_name: str, name: str, content: bytes) -> None:
+        """Keep something about a stack in an object of its own."""
+        with self._errors():
+            put_object(
+                self.objects,
+                f"{stack_name}{NOTE_SUFFIX}/{name}{NOTE_SUFFIX}",
+                content,
+            )
+
+    def notes(self, stack_name: str) -> list[bytes]:
+        """Return what is kept about a stack."""
+        with self._errors():
+            keys = sorted(
+                found["path"]
+                for page in list_objects(
+                    self.objects, f"{stack_name}{NOTE_SUFFIX}/"
+                )
+                for found in page
+            )
+            return [
+                bytes(get_object(self.objects, key).bytes()) for key in keys
+            ]
 
     def _take(
         self, stack_name: str, key: str, holder: LockHolder

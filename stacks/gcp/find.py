@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from stacks.gcp.client import open_account
+from stacks.operate.orphan import TaggedObject
 from stacks.operate.rest import send
+from stacks.spec.stack import MANAGED_TAG, MANAGER, STACK_TAG
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
 
 MONITORING_URL: Final = "https://monitoring.googleapis.com"
+ASSET_URL: Final = "https://cloudasset.googleapis.com"
 
 
 def object_ids(lookup: str, inputs: Properties, _region: str) -> list[str]:
@@ -42,6 +45,35 @@ def object_ids(lookup: str, inputs: Properties, _region: str) -> list[str]:
         # A token that comes again would never end.
         if not next_token or next_token == page_token:
             return found_ids
+        page_token = next_token
+
+
+def tagged_objects(_regions: list[str]) -> list[TaggedObject]:
+    """Return everything that tonnage has made, by its labels: one search has all regions."""
+    account = open_account()
+    url = (
+        f"{ASSET_URL}/v1/projects/{account.project}:searchAllResources"
+        f"?query={quote(f'labels.{MANAGED_TAG}:{MANAGER}')}"
+    )
+    tagged = []
+    page_token = ""
+    while True:
+        page = send(
+            account.session, "GET", f"{url}&pageToken={quote(page_token)}"
+        )
+        tagged += [
+            TaggedObject(
+                "gcp",
+                found.get("location", ""),
+                found.get("labels", {}).get(STACK_TAG, ""),
+                found["name"].removeprefix("//"),
+            )
+            for found in page.get("results", ())
+        ]
+        next_token = page.get("nextPageToken", "")
+        # A token that comes again would never end.
+        if not next_token or next_token == page_token:
+            return tagged
         page_token = next_token
 
 

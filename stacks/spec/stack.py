@@ -48,6 +48,8 @@ WRITTEN_FOLDERS: Final = (
 )
 # Of what belongs to a stack, to one of its pools, and to one of their scaling groups.
 STACK_TAG: Final = "tonnage-stack"
+MANAGED_TAG: Final = "managed-by"
+MANAGER: Final = "tonnage"
 POOL_TAG: Final = "tonnage-pool"
 GROUP_TAG: Final = "tonnage-group"
 # Of the disks that a workspace keeps.
@@ -181,7 +183,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         return {
             **self.labels,
             STACK_TAG: self.name,
-            "managed-by": "tonnage",
+            MANAGED_TAG: MANAGER,
         }
 
     def fleet_tags(self, fleet: FleetSpec) -> dict[str, str]:

@@ -57,7 +57,7 @@ def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
         or "ScaleSet serve-nodes" in err
     )
     assert "complete" in tonnage("status", "chat", "--simulate")[1]
-    assert tonnage("list", "--simulate")[1] == "chat\n"
+    assert "chat   gcp us-east4" in tonnage("list", "--simulate")[1]
     spec.write_text(spec.read_text().replace("peak_rps: 2", "peak_rps: 9"))
     assert tonnage("plan", "chat.yaml", "--simulate", "-o", "two.json")[0] == 0
     code, out, _ = tonnage("diff", "one.json", "two.json")
@@ -386,7 +386,8 @@ def test_two_stacks_of_one_spec_live_side_by_side(tonnage, spec) -> None:
             == 0
         )
         assert tonnage("apply", f"{name}.json", "--simulate")[0] == 0
-    assert tonnage("list", "--simulate")[1] == "blue\ngreen\n"
+    listed = json.loads(tonnage("list", "--simulate", "-f", "json")[1])
+    assert [row["stack"] for row in listed] == ["blue", "green"]
     for name in ("blue", "green"):
         assert tonnage("destroy", name, "--simulate", "--yes")[0] == 0
 

@@ -135,11 +135,15 @@ ENGINE_METHODS = {
     "apply",
     "destroy",
     "drift",
+    "object_ids",
     "preflight",
     "preview",
     "stack_names",
     "recover",
+    "rename",
+    "simulated_world",
     "stack_status",
+    "take_over",
     "unlock",
 }
 

@@ -32,6 +32,11 @@ from stacks.engine.failure import (
 from stacks.engine.fill import fill_text, placeholder_values
 from stacks.engine.impact import is_machine_group
 from stacks.engine.ladder import walk_down
+from stacks.engine.naming import (
+    move_notes,
+    refuse_rename,
+    refuse_stranger,
+)
 from stacks.engine.protocol import (
     UNCONTROLLED,
     DriftedResource,
@@ -39,6 +44,7 @@ from stacks.engine.protocol import (
     ResourceStep,
 )
 from stacks.engine.pulumi.checkpoint import folder_backend
+from stacks.engine.pulumi.drift import find_drift, forget_gone
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.finder import CloudFinder, SimulatedFinder
 from stacks.engine.pulumi.recovery import recover_stack
@@ -97,6 +103,11 @@ class PulumiEngine:
             environment=environment,
         )
         self.store = open_store(backend, self.folder)
+
+    def simulated_world(self) -> SharedWorld | None:
+        """Return the simulated clouds; none on real ones."""
+        world = self._load_world()
+        return SharedWorld(world, self.folder) if world else None
 
     def stack_names(self) -> list[str]:
         """Return the names of all stacks of the backend."""
@@ -222,7 +233,7 @@ class PulumiEngine:
         stack_name = plan.stack.name
         pulumi_stack = self.session.open_stack(stack_name, create=True)
         clear_flags(pulumi_stack, prior_ids)
-        self._forget_gone(pulumi_stack, listener)
+        forget_gone(self.session, pulumi_stack, listener)
         self._record_start(pulumi_stack, plan.digest, start_time(pulumi_stack))
         event_recorder = EventRecorder(listener)
         try:
@@ -410,48 +421,50 @@ class PulumiEngine:
     def drift(self, stack_name: str) -> tuple[DriftedResource, ...]:
         """Compare the stack with the clouds, as Pulumi's own refresh sees them."""
         pulumi_stack = self._present_stack(stack_name)
-        return self._drift(pulumi_stack)
+        return find_drift(self.session, pulumi_stack)
 
-    def _drift(self, pulumi_stack: Any) -> tuple[DriftedResource, ...]:
-        event_recorder = EventRecorder(lambda _: None)
-        self.session.run(
-            lambda: pulumi_stack.preview_refresh(
-                on_event=event_recorder, color="never"
-            ),
-            event_recorder,
-            pulumi_stack.name,
-            StopRequest(),
-        )
-        return tuple(
-            DriftedResource(
-                "gone" if step.action == "delete" else "changed",
-                step.type,
-                step.name,
-                step.reasons,
+    def rename(self, stack_name: str, new_name: str) -> None:
+        """Let a stack have another name."""
+        with (
+            self.store.lock(stack_name, f"tonnage rename {stack_name}"),
+            self.store.lock(new_name, f"tonnage rename {stack_name}"),
+        ):
+            pulumi_stack = self._present_stack(stack_name)
+            refuse_rename(
+                stack_name,
+                new_name,
+                is_taken=new_name in self.session.stack_names(),
+                pending=status_of(pulumi_stack).pending,
             )
-            for step in event_recorder.changed_steps()
-        )
+            pulumi_stack.rename(new_name)
+            RetainedObjects(self.store, stack_name).rename(new_name)
+            move_notes(self.store, stack_name, new_name)
+            shared_world = self.simulated_world()
+            if shared_world is not None:
+                shared_world.rename(stack_name, new_name)
 
-    def _forget_gone(self, pulumi_stack: Any, listener: Listener) -> None:
-        """Let the state forget what somebody has deleted, so that it is made again."""
-        deployment = deployment_of(pulumi_stack)
-        if not deployment.get("resources"):
-            return
-        gone_names = {
-            resource.name
-            for resource in self._drift(pulumi_stack)
-            if resource.kind == "gone"
-        }
-        gone_urns = [
-            state_record["urn"]
-            for state_record in deployment["resources"]
-            if name_of(state_record) in gone_names
-        ]
-        if gone_urns:
-            event_recorder = EventRecorder(listener)
-            pulumi_stack.refresh(
-                target=gone_urns, on_event=event_recorder, color="never"
+    def take_over(self, plan: Plan, resource_name: str, object_id: str) -> None:
+        """Let the next apply take an object as a resource of a plan."""
+        stack_name = plan.stack.name
+        graph = parse_graph(plan.graph)
+        resource = next(
+            resource
+            for resource in graph.resources
+            if resource.name == resource_name
+        )
+        shared_world = self.simulated_world()
+        if shared_world is not None:
+            found = shared_world.view().read(object_id)
+            refuse_stranger(resource, object_id, found)
+        with self.store.lock(stack_name, f"tonnage import {stack_name}"):
+            RetainedObjects(self.store, stack_name).take_over(
+                resource, object_id, (graph.provider, graph.region)
             )
+
+    def object_ids(self, stack_name: str) -> set[str]:
+        """Return the ids of everything that is known of a stack."""
+        retained = RetainedObjects(self.store, stack_name)
+        return {*self._standing_ids(stack_name), *retained.records}
 
     def unlock(self, stack_name: str) -> bool:
         """Free the locks that a dead run has left: ours, and Pulumi's."""

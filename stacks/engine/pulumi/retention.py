@@ -125,6 +125,31 @@ class RetainedObjects:
             self.file.save()
         return [str(record.options["name"]) for record in self.records.values()]
 
+    def take_over(
+        self, resource: Resource, object_id: str, place: tuple[str, str]
+    ) -> None:
+        """Keep an object for a resource, as if an earlier run had left it."""
+        self.records[object_id] = ResourceRecord(
+            type=resource.type,
+            id=object_id,
+            inputs=resource.inputs,
+            outputs={},
+            needs=tuple(resource.dependencies()),
+            place=place,
+            options={"name": resource.name},
+        )
+        self._write("applied")
+
+    def rename(self, new_name: str) -> None:
+        """Keep what is known under another name of the stack."""
+        if not self.file.exists:
+            return
+        renamed = StateFile(self.file.store, new_name)
+        renamed.state = self.file.state
+        old_name, renamed.state.stack = renamed.state.stack, new_name
+        renamed.save()
+        self.file.store.delete(old_name)
+
     def settle(
         self, deployment: Properties, operation: Operation = "applied"
     ) -> None:

@@ -60,6 +60,10 @@ def status_of(
     operation = _operation(stack_outputs, start_config, deployment)
     return StackStatus(
         stack=pulumi_stack.name,
+        started=str(
+            stack_outputs.get(STARTED_OUTPUT)
+            or start_config.get(STARTED_OUTPUT, "")
+        ),
         plan=str(
             start_config.get(PLAN_OUTPUT) or stack_outputs.get(PLAN_OUTPUT, "")
         ),

@@ -191,3 +191,17 @@ def test_a_process_is_known_by_when_it_was_started() -> None:
     assert process_start(holder.pid) == holder.started
     assert decode_holder(encode_holder(holder)) == holder
     assert decode_holder(b"{") is None
+
+
+def test_notes_are_kept_in_their_order_and_are_no_stacks(
+    opener: Opener,
+) -> None:
+    store = opener()
+    assert store.notes("chat") == []
+    store.add_note("chat", "2", b"second")
+    opener().add_note("chat", "1", b"first")
+    store.add_note("chat-2", "1", b"another's")
+    store.write("chat", b"state", None)
+    store.delete("chat")
+    assert opener().notes("chat") == [b"first", b"second"]
+    assert opener().stack_names() == []

@@ -1,0 +1,141 @@
+"""Carries out an apply or a destroy: progress, history, and what remains after a refusal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from planner import figures
+from planner.cli import progress
+from planner.errors import (
+    LockedError,
+    Problem,
+    StaleError,
+    TonnageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from decimal import Decimal
+
+    from planner.cli.compose import PlanningOptions
+    from planner.plan.account import PastRun
+    from planner.plan.types import Plan
+    from stacks.engine.protocol import (
+        EngineOutcome,
+        Listener,
+        StackEngine,
+    )
+    from stacks.engine.stop import StopRequest
+
+
+def run_engine(
+    engine: StackEngine,
+    engine_work: Callable[[Listener, StopRequest], EngineOutcome],
+    verb: Literal["apply", "destroy"],
+    stack_name: str,
+    options: PlanningOptions,
+    *,
+    plan: Plan | None = None,
+) -> int:
+    """Run an engine, show its progress and summary, and return the exit code 0.
+
+    The first signal lets it finish what is in flight; the error of the engine then says how to go
+    on. What was done is written down beside the state. `plan` is what is applied; none for a
+    destroy.
+    """
+    from planner.plan.account import PastRun
+    from stacks.engine.lock import host_name, user_name
+    from stacks.engine.stop import StopRequest, stop_on_signals
+
+    stop = StopRequest()
+    past_run = partial(
+        PastRun,
+        began=_now(),
+        by=f"{user_name()}@{host_name()}",
+        verb=verb,
+        plan=plan.digest if plan else "",
+    )
+    try:
+        with stop_on_signals(stop, progress.say_stopping):
+            outcome = progress.listened(
+                lambda listener: engine_work(listener, stop)
+            )
+    except (LockedError, StaleError):
+        # Nothing was done, so nothing is written down.
+        raise
+    except TonnageError as error:
+        code = error.problems[0].code if error.problems else "failed"
+        _write_down(
+            engine,
+            stack_name,
+            past_run(ended=_now(), outcome=code, changes=0),
+        )
+        raise _with_remains(error, engine, stack_name, options) from error
+    usd_hour = _usd_hour(engine, stack_name)
+    if outcome.steps:
+        run = past_run(
+            ended=_now(),
+            outcome="done",
+            changes=len(outcome.steps),
+            usd_hour=usd_hour,
+        )
+        _write_down(engine, stack_name, run)
+    progress.print_outcome(outcome, verb, stack_name, options, usd_hour)
+    return 0
+
+
+def _write_down(engine: StackEngine, stack_name: str, run: PastRun) -> None:
+    """Enter a run into the history of its stack. One that cannot be written stops nothing."""
+    from stacks.engine.history import add_run
+
+    try:
+        add_run(engine.store, stack_name, run)
+    except (OSError, TonnageError) as error:
+        click.echo(f"the run was not written down: {error}", err=True)
+
+
+def _with_remains(
+    error: TonnageError,
+    engine: StackEngine,
+    stack_name: str,
+    options: PlanningOptions,
+) -> TonnageError:
+    """Return an error that also says what stands now, what it costs, and how it is removed."""
+    try:
+        status = engine.stack_status(stack_name)
+    except TonnageError:
+        # Whatever ended the run may keep its state from being read, too.
+        return error
+    if status is None or not status.resources:
+        return error
+    usd_hour = _usd_hour(engine, stack_name)
+    cost_text = (
+        ""
+        if usd_hour is None
+        else f", {figures.dollars(usd_hour, cents=True)} an hour"
+    )
+    return type(error)(
+        *error.problems,
+        Problem(
+            code="remains",
+            message=f"{len(status.resources)} resources of {stack_name} stand{cost_text}",
+            next_step="run the same command again, or remove them: "
+            f"tonnage destroy {stack_name}{options.flags}",
+        ),
+    )
+
+
+def _usd_hour(engine: StackEngine, stack_name: str) -> Decimal | None:
+    """Return what a stack costs now, USD an hour; none where that is not known."""
+    from planner.cli.compose import stack_account
+
+    status = engine.stack_status(stack_name)
+    return None if status is None else stack_account(engine, status).usd_hour
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

@@ -1,0 +1,52 @@
+"""What a stack has cost, and what was done with it, as types."""
+
+from __future__ import annotations
+
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from typing import Literal
+
+from msgspec import Struct
+
+
+class StackAccount(Struct, frozen=True, kw_only=True):
+    """The cost of a stack.
+
+    age_s     time since the first apply, seconds; none where nobody wrote it down
+    usd_hour  what it costs now, USD an hour; none where that is not known
+    spent_usd  since the first apply, USD
+    planned_usd  what the plan says for that time, USD; none where it ends by itself
+    nodes     machines that there are; none where that is not known
+    left_s    until the time to live ends, seconds, below 0 afterwards; none without one
+    basis     metered: hours of what there was; plan: what was planned, as of now
+    """
+
+    age_s: float | None
+    usd_hour: Decimal | None
+    spent_usd: Decimal | None
+    planned_usd: Decimal | None
+    nodes: int | None
+    left_s: float | None
+    basis: Literal["metered", "plan"]
+
+
+class PastRun(Struct, frozen=True, kw_only=True):
+    """A run that has ended.
+
+    began, ended  when, ISO 8601 in UTC
+    by            who, as user@host
+    verb          what was done
+    plan          digest of the plan; empty for a destroy
+    outcome       done, or the code of the error that ended it
+    changes       how many resources were changed
+    usd_hour      what the stack costs afterwards, USD an hour; none where that is not known
+    """
+
+    schema: Literal["tonnage.run/1"] = "tonnage.run/1"
+    began: str
+    ended: str
+    by: str
+    verb: Literal["apply", "destroy"]
+    plan: str
+    outcome: str
+    changes: int
+    usd_hour: Decimal | None = None

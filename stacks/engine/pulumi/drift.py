@@ -1,0 +1,62 @@
+"""What differs between Pulumi's checkpoint and the clouds, as its own refresh sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacks.engine.protocol import DriftedResource
+from stacks.engine.pulumi.event import EventRecorder
+from stacks.engine.pulumi.status import deployment_of, name_of
+from stacks.engine.stop import StopRequest
+
+if TYPE_CHECKING:
+    from stacks.engine.protocol import Listener
+    from stacks.engine.pulumi.session import PulumiSession
+
+
+def find_drift(
+    session: PulumiSession, pulumi_stack: Any
+) -> tuple[DriftedResource, ...]:
+    """Return the objects that are gone, or not as the last run left them; changes nothing."""
+    event_recorder = EventRecorder(lambda _: None)
+    session.run(
+        lambda: pulumi_stack.preview_refresh(
+            on_event=event_recorder, color="never"
+        ),
+        event_recorder,
+        pulumi_stack.name,
+        StopRequest(),
+    )
+    return tuple(
+        DriftedResource(
+            "gone" if step.action == "delete" else "changed",
+            step.type,
+            step.name,
+            step.reasons,
+        )
+        for step in event_recorder.changed_steps()
+    )
+
+
+def forget_gone(
+    session: PulumiSession, pulumi_stack: Any, listener: Listener
+) -> None:
+    """Let the checkpoint forget what somebody has deleted, so that it is made again."""
+    deployment = deployment_of(pulumi_stack)
+    if not deployment.get("resources"):
+        return
+    gone_names = {
+        resource.name
+        for resource in find_drift(session, pulumi_stack)
+        if resource.kind == "gone"
+    }
+    gone_urns = [
+        state_record["urn"]
+        for state_record in deployment["resources"]
+        if name_of(state_record) in gone_names
+    ]
+    if gone_urns:
+        event_recorder = EventRecorder(listener)
+        pulumi_stack.refresh(
+            target=gone_urns, on_event=event_recorder, color="never"
+        )

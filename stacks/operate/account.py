@@ -1,0 +1,76 @@
+"""What a stack costs: now, and since it was applied, against what its plan said."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from planner.plan.account import StackAccount
+from planner.units import SECONDS_PER_MONTH
+from providers.simulated.bill import metered_lines, usd_hour_now
+
+if TYPE_CHECKING:
+    from planner.market.offer import Catalog
+    from planner.plan.status import StackFacts, StackStatus
+    from providers.simulated.shared import SharedWorld
+
+
+def account_of(
+    status: StackStatus,
+    world: SharedWorld | None,
+    catalog: Catalog,
+    now: datetime,
+) -> StackAccount:
+    """Return what a stack costs, at a time.
+
+    The hours of simulated clouds are counted. Of real ones only the plan is known: it holds while
+    everything stands as it was applied.
+    """
+    age_s = None
+    if status.started:
+        started = datetime.fromisoformat(status.started)
+        age_s = (now - started).total_seconds()
+    facts = status.facts
+    planned_usd = _planned_usd(facts, age_s)
+    left_s = None
+    if age_s is not None and facts is not None and facts.shutdown.ttl:
+        left_s = float(facts.shutdown.ttl) - age_s
+    if world is None:
+        is_whole = status.complete and facts is not None
+        return StackAccount(
+            age_s=age_s,
+            usd_hour=facts.usd_hour if facts and is_whole else None,
+            spent_usd=planned_usd,
+            planned_usd=planned_usd,
+            nodes=None,
+            left_s=left_s,
+            basis="plan",
+        )
+    memory = world.view().memory
+    lines = metered_lines(memory, catalog, 0.0, memory.seconds, status.stack)
+    return StackAccount(
+        age_s=age_s,
+        usd_hour=usd_hour_now(memory, catalog, status.stack),
+        spent_usd=sum((line.usd for line in lines), Decimal(0)),
+        planned_usd=planned_usd,
+        nodes=sum(
+            history.nodes
+            for history in memory.history.values()
+            if history.stack == status.stack
+        ),
+        left_s=left_s,
+        basis="metered",
+    )
+
+
+def _planned_usd(
+    facts: StackFacts | None, age_s: float | None
+) -> Decimal | None:
+    """Return what the plan says for the time since the first apply.
+
+    usd = total of a month * seconds / seconds of a month
+    """
+    if facts is None or age_s is None or facts.cost_period != "month":
+        return None
+    return facts.total * Decimal(age_s) / SECONDS_PER_MONTH
