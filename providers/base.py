@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from planner.market.offer_key import (
+    OfferKey,  # noqa: TC001 - msgspec reads the annotations
+)
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -20,8 +24,6 @@ if TYPE_CHECKING:
     from providers.size_rule import SizeRule
 
 LimitUnit: TypeAlias = Literal["nodes", "vcpus", "accelerators"]
-# Cloud, region, machine type and purchase option of an offer.
-OfferKey: TypeAlias = tuple[str, str, str, str]
 
 
 class NodeGroup(Struct, frozen=True):

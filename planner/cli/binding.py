@@ -92,7 +92,9 @@ def refuse_underived(
         confidence=plan.inputs.confidence,
         calibration=plan.inputs.calibration,
     )
-    derived_plan = derive_plan(spec_file, catalog, options_then).plan
+    derived_plan = derive_plan(
+        spec_file, catalog, options_then, standing=plan.inputs.standing
+    ).plan
     # What wishes cost is no part of what is built.
     differing_parts = [
         part_name

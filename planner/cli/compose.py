@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
     from planner.plan.account import StackAccount
+    from planner.plan.pool import OfferRef
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, PlanInputs
     from planner.solve.settings import Memory, SolveSettings
@@ -323,6 +324,8 @@ def find_plan(
     memory: Memory | None = None,
 ) -> FoundPlan:
     """Return the plan of a spec, with what it does to the stack that stands."""
+    from planner.plan.status import standing_offers
+
     stack_status = None
     # Without a stack no engine is opened, so no account is needed.
     if options.uses_stack_state:
@@ -334,6 +337,7 @@ def find_plan(
         options,
         memory,
         state_sha256=stack_status.state_sha256 if stack_status else None,
+        standing=standing_offers(stack_status),
     )
     if stack_status is None or not found_plan.solution.pools:
         return found_plan
@@ -348,15 +352,25 @@ def derive_plan(
     memory: Memory | None = None,
     *,
     state_sha256: str | None = None,
+    standing: tuple[OfferRef, ...] = (),
 ) -> FoundPlan:
-    """Return the plan of a spec, whatever stands; without pools where it is infeasible."""
+    """Return the plan of a spec; without pools where it is infeasible.
+
+    `standing` is what was bought for the stack that stands: a plan leaves it when that pays.
+    """
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from planner.workload.solver import find
+    from planner.workload.standing import stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
 
     digests: dict[str, str] = {}
     settings = solve_settings(spec_file, catalog, options, memory, digests)
-    solution = find(spec_file.spec, settings)
+    solution, staying = stay_or_move(
+        spec_file.spec,
+        settings,
+        find(spec_file.spec, settings),
+        [offer.key for offer in standing],
+    )
     stack = PlannedStack(
         name=options.stack or spec_file.spec.name, state_sha256=state_sha256
     )
@@ -369,14 +383,18 @@ def derive_plan(
         catalog,
         source=SpecSource(spec_file.path, spec_file.sha256),
         stack=stack,
-        inputs=_plan_inputs(stack.graph.provider, options, digests),
+        inputs=_plan_inputs(stack.graph.provider, options, digests, standing),
+        staying=staying,
     )
     plan = with_planned_fallbacks(plan, spec_file.spec, settings, solution)
     return FoundPlan(plan, solution)
 
 
 def _plan_inputs(
-    provider: str, options: PlanningOptions, digests: dict[str, str]
+    provider: str,
+    options: PlanningOptions,
+    digests: dict[str, str],
+    standing: tuple[OfferRef, ...],
 ) -> PlanInputs:
     """Return what a plan was made from beside its spec and the catalog."""
     from planner.plan.types import PlanInputs
@@ -385,6 +403,7 @@ def _plan_inputs(
     calibration = options.calibration
     return PlanInputs(
         files=digests,
+        standing=standing,
         calibration=calibration,
         calibration_sha256=(
             hashlib.sha256(read_file(calibration)).hexdigest()

@@ -69,6 +69,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     ):
         plans.append(plan)
         _say_refusals(plan, options)
+        _offer_rename(plan, options)
         is_infeasible = plan.solution.status == "infeasible"
         # One infeasible spec decides the exit code of the command.
         worst_exit_code = (
@@ -90,6 +91,28 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             + "\n"
         )
     return _exit_code(worst_exit_code, option_values, changed=any_changed)
+
+
+def _offer_rename(plan: Plan, options: PlanningOptions) -> None:
+    """Name a stack that stands and was applied from the same file under another name."""
+    if (
+        not options.uses_stack_state
+        or options.stack
+        or plan.stack.state_sha256 is not None
+    ):
+        return
+    from planner.cli.compose import open_engine
+
+    engine = open_engine(options)
+    for stack_name in engine.stack_names():
+        status = engine.stack_status(stack_name)
+        if status and status.facts and status.facts.spec_path == plan.spec.path:
+            click.echo(
+                f"stack {stack_name} was applied from {plan.spec.path} and stays beside "
+                f"{plan.stack.name}; to go on with it: "
+                f"tonnage rename {stack_name} {plan.stack.name}{options.flags}",
+                err=True,
+            )
 
 
 def _say_refusals(plan: Plan, options: PlanningOptions) -> None:

@@ -12,6 +12,10 @@ from planner.plan.part import (
     Number,
     Period,
 )
+from planner.plan.pool import (  # noqa: TC001 - msgspec reads the annotations
+    FleetRef,
+    OfferRef,
+)
 
 
 class ResourceChange(DocumentPart, frozen=True, kw_only=True):
@@ -87,6 +91,18 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
         return self.count == 0
 
 
+class Stay(DocumentPart, frozen=True, kw_only=True):
+    """A cheaper fleet that what stands is not moved to: moving costs more than it saves."""
+
+    fleet: Annotated[FleetRef, Meta(description="the cheaper fleet")]
+    saves_usd_month: Annotated[
+        Decimal, Meta(description="what it would save a month")
+    ]
+    moving_usd: Annotated[
+        Decimal, Meta(description="what moving to it costs once")
+    ]
+
+
 class PlanInputs(DocumentPart, frozen=True, kw_only=True):
     """What was read for a plan beside its spec and the catalog.
 
@@ -97,6 +113,10 @@ class PlanInputs(DocumentPart, frozen=True, kw_only=True):
         dict[str, str],
         Meta(description="SHA-256 of each file that the spec names"),
     ] = field(default_factory=dict)
+    standing: Annotated[
+        tuple[OfferRef, ...],
+        Meta(description="what was bought for what stood"),
+    ] = ()
     calibration: Annotated[
         str | None, Meta(description="file of a calibration")
     ] = None

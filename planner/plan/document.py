@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from planner.spec.model import Spec
     from planner.workload.fallback import FallbackFleet
+    from planner.workload.standing import Staying
 
 
 class SpecSource(Struct, frozen=True):
@@ -94,10 +95,12 @@ def assemble(
     source: SpecSource,
     stack: PlannedStack,
     inputs: types.PlanInputs | None = None,
+    staying: Staying | None = None,
 ) -> types.Plan:
     """Return the plan document of a solution, with its digest.
 
-    `inputs` is what was read beside the spec and the catalog.
+    `inputs` is what was read beside the spec and the catalog, `staying` a cheaper fleet that what
+    stands is not moved to.
     """
     llm = solution.llm
     workload = workload_of(spec)
@@ -120,7 +123,9 @@ def assemble(
                 else None
             ),
         ),
-        solution=_outcome(solution, _metric_limits(spec)),
+        solution=replace(
+            _outcome(solution, _metric_limits(spec)), stays=_stay(staying)
+        ),
         alternatives=tuple(map(_alternative, solution.alternatives)),
         cost=cost_entry(solution, planned_period(spec), catalog.as_of),
         graph=stack.graph,
@@ -204,6 +209,16 @@ def normalized_spec(spec: Spec) -> Properties:
         "kind": type(spec).__name__,
         **plain_values(spec),
     }
+
+
+def _stay(staying: Staying | None) -> types.Stay | None:
+    if staying is None:
+        return None
+    return types.Stay(
+        fleet=fleet_reference(staying.fleet),
+        saves_usd_month=plain_money(staying.saved_usd),
+        moving_usd=plain_money(staying.moving_usd.quantize(CENT)),
+    )
 
 
 def _model(llm: Llm) -> types.ModelRef:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
 from planner.plan.part import DocumentPart, Number, Role
+
+if TYPE_CHECKING:
+    from planner.market.offer_key import OfferKey
 
 
 class Layout(DocumentPart, frozen=True, kw_only=True):
@@ -106,6 +109,27 @@ class FleetRef(DocumentPart, frozen=True, kw_only=True):
     region: Annotated[str, Meta(description="empty where it is open")]
     instance_type: Annotated[str, Meta(description="machine type")]
     nodes: Annotated[int, Meta(description="0 where it is open")]
+
+
+class OfferRef(DocumentPart, frozen=True, order=True, kw_only=True):
+    """What some machines were bought as."""
+
+    provider: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    instance_type: Annotated[str, Meta(description="machine type")]
+    purchase: Annotated[
+        str, Meta(description="on_demand, spot, reserved_1y, …")
+    ]
+
+    @property
+    def key(self) -> OfferKey:
+        """What identifies the offer."""
+        return (
+            self.provider,
+            self.region,
+            self.instance_type,
+            self.purchase,
+        )
 
 
 class RivalPool(DocumentPart, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from planner.errors import Problem, StaleError
+from planner.plan.status import standing_offers
 from planner.version import VERSION
 
 if TYPE_CHECKING:
@@ -87,3 +88,7 @@ def _changed_stack(
     is_applied = stack_status and stack_status.plan == plan.digest
     if state_sha256 != plan.stack.state_sha256 and not is_applied:
         yield f"stack {plan.stack.name} has changed"
+    elif not is_applied and plan.inputs.standing != standing_offers(
+        stack_status
+    ):
+        yield f"stack {plan.stack.name} has other machines than the plan says"

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta
 
 from planner.cost.bill_line import STANDING_KINDS
+from planner.plan.pool import OfferRef
 from planner.plan.types import (
     DocumentPart,
     Period,
@@ -26,7 +27,8 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     """What a standing stack was applied with, for its status.
 
     `standing_usd_month` is paid for also while no machine runs; none for what is paid by the run.
-    `rung` is 0 for the fleet of the plan, 1 for its first fallback.
+    `rung` is 0 for the fleet of the plan, 1 for its first fallback. `spec_path` is the file that
+    was planned, as it was named.
     """
 
     provider: str
@@ -39,12 +41,14 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     workload: WorkloadRef
     shutdown: Shutdown
     rung: int = 0
+    spec_path: str = ""
 
     @classmethod
     def of(cls, plan: Plan, rung: int = 0) -> StackFacts:
         """Take the facts of the plan that is applied, as it is on a rung."""
         return cls(
             rung=rung,
+            spec_path=plan.spec.path,
             provider=plan.graph.provider,
             region=plan.graph.region,
             pools=plan.solution.pools,
@@ -104,6 +108,28 @@ class StackStatus(DocumentPart, frozen=True, kw_only=True):
     ] = ()
     outputs: Properties
     facts: StackFacts | None
+
+
+def standing_offers(status: StackStatus | None) -> tuple[OfferRef, ...]:
+    """Return what was bought for a stack that stands, sorted; nothing without machines."""
+    if (
+        status is None
+        or status.facts is None
+        or status.operation == "destroyed"
+    ):
+        return ()
+    return tuple(
+        sorted(
+            OfferRef(
+                provider=pool.provider,
+                region=pool.region,
+                instance_type=pool.instance_type,
+                purchase=part.purchase,
+            )
+            for pool in status.facts.pools
+            for part in pool.purchases
+        )
+    )
 
 
 class BatchJob(DocumentPart, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from planner.plan.change import Changes, PlanInputs, ResourceChange
+from planner.plan.change import Changes, PlanInputs, ResourceChange, Stay
 from planner.plan.cost import Cost, CostLine, Life, TokenCost
 from planner.plan.fallback import Fallback
 from planner.plan.graph import PlannedGraph, PlannedResource
@@ -86,6 +86,7 @@ __all__ = [
     "Shutdown",
     "SpecRef",
     "StackRef",
+    "Stay",
     "StorageSpeed",
     "TokenCost",
     "TrainingLayout",
@@ -285,6 +286,12 @@ class Outcome(DocumentPart, frozen=True, kw_only=True):
         EnergyUse | None,
         Meta(description="none when the power of an accelerator is not known"),
     ]
+    stays: Annotated[
+        Stay | None,
+        Meta(
+            description="the cheapest fleet, where what stands is not moved to it"
+        ),
+    ] = None
 
 
 class Alternative(DocumentPart, frozen=True, kw_only=True):

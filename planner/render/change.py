@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from planner import figures
 from planner.render import period
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
+from planner.render.rivals import fleet_text
 
 if TYPE_CHECKING:
     from planner.plan.types import Changes, Plan, ResourceChange
@@ -24,11 +25,13 @@ def change_blocks(
         return [
             Paragraph(
                 f"stack {plan.stack.name} stands already: nothing changes"
-            )
+            ),
+            *_stay_lines(plan),
         ]
     return [
         Paragraph(_headline(plan, changes), "strong", LINE_WIDTH),
         *_danger_lines(changes),
+        *_stay_lines(plan),
         PageTable(
             ("", "", "", ""),
             tuple(_rows(changes, full=full)),
@@ -49,6 +52,22 @@ def _headline(plan: Plan, changes: Changes) -> str:
         f"stack {plan.stack.name} stands: {figures.dollars(usd_before)} to "
         f"{figures.dollars(plan.cost.total)}{rate} ({figures.signed_dollars(delta_usd)})"
     )
+
+
+def _stay_lines(plan: Plan) -> list[Paragraph]:
+    """Say what would be cheaper, and why what stands is not moved to it."""
+    stays = plan.solution.stays
+    if stays is None:
+        return []
+    return [
+        Paragraph(
+            f"{INDENT}{fleet_text(stays.fleet)} would save "
+            f"{figures.dollars(stays.saves_usd_month)} a month, moving costs "
+            f"{figures.dollars(stays.moving_usd)}: it stays",
+            "dim",
+            LINE_WIDTH,
+        )
+    ]
 
 
 def _danger_lines(changes: Changes) -> list[Paragraph]:

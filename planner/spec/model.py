@@ -139,6 +139,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
 
     commit  allowed commitments: none, 1y or 3y
     budget  maximum cost, USD a month
+    horizon  time in which a move has to save more than it costs, seconds
     fallback  how much dearer a fleet may be that is bought where the cheapest cannot be had;
               0.2 is 20 %
     """
@@ -147,6 +148,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     spot: Literal["auto", "never", "only"] = "auto"
     commit: tuple[str, ...] = ("none",)
     budget: Decimal | None = None
+    horizon: Decimal = Decimal(2_592_000)
     fallback: Decimal | None = None
 
 

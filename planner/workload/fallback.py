@@ -45,7 +45,7 @@ def find_fallbacks(
     rules = _offer_rules(solution)
     found_solutions = settings.run_all(
         [
-            partial(_cheapest_among, spec, settings, is_allowed)
+            partial(cheapest_among, spec, settings, is_allowed)
             for is_allowed in rules.values()
         ]
     )
@@ -104,7 +104,7 @@ def _offer_rules(
     }
 
 
-def _cheapest_among(
+def cheapest_among(
     spec: Spec, settings: SolveSettings, is_allowed: Callable[[Offer], bool]
 ) -> Solution | None:
     """Return the cheapest fleet of some offers; nothing where none of them meets the spec."""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planner.market.offer import Catalog, Offer
-    from providers.base import OfferKey, PriceSource
+    from planner.market.offer_key import OfferKey
+    from providers.base import PriceSource
 
 DEFAULT_CLOCK: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
