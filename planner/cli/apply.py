@@ -74,6 +74,7 @@ PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
     type=click.IntRange(min=0),
     help="Refuse a plan with a price of machines that is older (exit 13).",
 )
+@option.format_option("text", "json")
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")
@@ -140,10 +141,13 @@ def _carry_out(
     # A spec was planned this moment; a document may say anything.
     if is_saved and spec_file is not None:
         refuse_underived(plan, spec_file, catalog, options)
+    changes = None
     if stack_status is not None:
         # What the document says of changes was true when it was made, if ever.
         changes = changes_of(plan, engine.preview(plan), stack_status)
         _refuse_many_changes(plan, changes, option_values["max_changes"])
+        if changes.delete or changes.replace_first or changes.outage_s:
+            _check_production(stack_status, option_values)
         _confirm_outage(plan, changes, option_values)
 
     preflight(engine, plan)
@@ -174,6 +178,8 @@ def _carry_out(
         "apply",
         plan.stack.name,
         options,
+        expected_steps=changes.count if changes else len(plan.graph.resources),
+        output_format=option_values["format"],
         plan=plan,
     )
 
@@ -302,6 +308,21 @@ def _refuse_old_prices(plan: Plan, most_days: int) -> None:
             )
 
 
+def _check_production(
+    stack_status: StackStatus, option_values: OptionValues
+) -> None:
+    """Raise PolicyError where parts of a stack in production would go and nobody is asked."""
+    from stacks.engine.guard import refuse_production
+
+    if not sys.stdin.isatty() or option_values["no_input"]:
+        refuse_production(
+            stack_status.stack,
+            stack_status.facts,
+            option_values["allow"],
+            "parts of it would be deleted",
+        )
+
+
 def _confirm_outage(
     plan: Plan, changes: Changes, option_values: OptionValues
 ) -> None:
@@ -343,8 +364,10 @@ def _plan_and_confirm(
         # A stack name makes the plan start from the state of that stack.
         replace(options, stack=options.stack or spec_file.spec.name),
     )
-    shown_page = plan_page(plan, today=option.today())
-    option.print_page(shown_page, "text", option_values["color"])
+    # As JSON, standard output has events and nothing else.
+    if option_values["format"] == "text":
+        shown_page = plan_page(plan, today=option.today())
+        option.print_page(shown_page, "text", option_values["color"])
     # An infeasible plan is shown; the caller then refuses it.
     if not plan.solution.pools or option_values["yes"]:
         return plan

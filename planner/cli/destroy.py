@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from planner.cli import option
 from planner.cli.compose import open_bucket, open_engine, standing_stack
 from planner.cli.run import run_engine
 from planner.errors import Problem, UsageError
+from planner.render.page import LINE_WIDTH
 
 if TYPE_CHECKING:
     from planner.plan.status import StackStatus
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 @option.engine
 @option.backend
 @option.allow
+@option.format_option("text", "json")
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(stack: str, **option_values: Any) -> int:
@@ -30,12 +33,21 @@ def command(stack: str, **option_values: Any) -> int:
 
     Example: tonnage destroy chat-8b --simulate --yes
     """
+    from stacks.engine.guard import refuse_production
     from stacks.engine.protocol import RunControl
 
     options = option.planning_options(option_values)
     # A misspelled name is reported before any question.
     stack_status = standing_stack(stack, options)
     deletes_data = "delete-data" in option_values["allow"]
+    # Whoever is asked sees what it is; a pipeline has to say it.
+    if option_values["yes"]:
+        refuse_production(
+            stack,
+            stack_status.facts,
+            option_values["allow"],
+            "it would be gone",
+        )
     for line in _deletion_lines(stack_status, deletes_data=deletes_data):
         click.echo(line, err=True)
     if not option_values["yes"]:
@@ -60,6 +72,8 @@ def command(stack: str, **option_values: Any) -> int:
         "destroy",
         stack,
         options,
+        expected_steps=len(stack_status.resources),
+        output_format=option_values["format"],
     )
     # A cloud deletes what is in its buckets with them; of a simulated one it is in a folder.
     if (
@@ -75,6 +89,7 @@ def _deletion_lines(
     stack_status: StackStatus, *, deletes_data: bool
 ) -> list[str]:
     """Say how much is deleted, and of what holds data each."""
+    from stacks.engine.guard import production_label
     from stacks.engine.keep import held_data
 
     data_texts = [
@@ -84,8 +99,26 @@ def _deletion_lines(
     ]
     exception = "" if deletes_data or not data_texts else ", but for data"
     resource_count = len(stack_status.resources)
+    label = (
+        production_label(stack_status.facts.labels)
+        if stack_status.facts
+        else ""
+    )
     lines = [
-        f"{stack_status.stack}: {resource_count} resources will be deleted{exception}"
+        f"{stack_status.stack}: {resource_count} resources will be deleted{exception}",
+        *([f"  in production: {label}"] if label else []),
+        *textwrap.wrap(
+            ", ".join(
+                sorted(
+                    resource.name
+                    for resource in stack_status.resources
+                    if deletes_data or not held_data(resource.type)
+                )
+            ),
+            LINE_WIDTH,
+            initial_indent="  ",
+            subsequent_indent="  ",
+        ),
     ]
     if data_texts:
         verb = "deleted with their data" if deletes_data else "kept"

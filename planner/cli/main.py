@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import importlib
+import io
 import os
 import sys
 from importlib.util import find_spec
@@ -56,6 +58,18 @@ COMMANDS: Final = {
 }
 # A word of Python cannot be the name of a module.
 MODULES: Final = {"import": "import_object"}
+PLAIN_LETTERS: Final = "tonnage-plain"
+PLAIN_FORMS: Final = {
+    "·": "-",
+    "±": "+-",
+    "\u00d7": "x",
+    "≤": "<=",
+    "→": "->",
+    "…": "...",
+    "\u2013": "-",
+    "█": "#",
+    "░": ".",
+}
 INTERRUPTED_EXIT_CODE: Final = 8
 USAGE_EXIT_CODE: Final = 2
 BUG_EXIT_CODE: Final = 1
@@ -147,6 +161,7 @@ def main(argv: list[str] | None = None) -> None:
     # Collecting garbage takes a fifth of a command's time and finds little. The process ends with
     # the command, so nobody else is left without a collector.
     gc.disable()
+    _open_streams()
     strangers = foreign_folders()
     if strangers:
         click.echo(
@@ -158,6 +173,28 @@ def main(argv: list[str] | None = None) -> None:
     exit_code = run(sys.argv[1:] if argv is None else argv)
     gc.freeze()  # the collection at exit then finds nothing to walk through
     sys.exit(exit_code)
+
+
+def _plain_letters(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for letters that an output does not have."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    plain = "".join(PLAIN_FORMS.get(letter, "?") for letter in letters)
+    return plain, error.end
+
+
+def _open_streams() -> None:
+    """Let every write succeed: streams may be closed, or know no letters beyond ASCII."""
+    codecs.register_error(PLAIN_LETTERS, _plain_letters)
+    for stream_name in ("stdout", "stderr"):
+        stream = getattr(sys, stream_name)
+        if stream is None:
+            # The process owns it until it ends.
+            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, stream_name, stream)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=PLAIN_LETTERS)
 
 
 def run(argv: list[str]) -> int:
@@ -229,11 +266,9 @@ def problem_text(problem: Problem) -> str:
     if problem.cause:
         problem_lines.append(f"  cause: {problem.cause}")
     problem_lines.append(f"  next: {problem.next_step}")
-    # Text from files must not send control sequences to a terminal.
-    return "".join(
-        character if character.isprintable() or character == "\n" else "?"
-        for character in "\n".join(problem_lines)
-    )
+    from planner.render.clean import clean
+
+    return clean("\n".join(problem_lines))
 
 
 if __name__ == "__main__":

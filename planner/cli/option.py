@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -35,9 +36,38 @@ engine = click.option(
     type=click.Choice(["pulumi", "simulated"]),
     help="What carries the plan out; simulated is the default with --simulate.",
 )
+# Services that keep Pulumi's states have addresses of the web.
+BACKEND_SCHEMES = ("file", "s3", "gs", "azblob", "https")
+
+
+def check_backend(
+    _context: click.Context, _parameter: click.Parameter, url_text: str | None
+) -> Any:
+    """Return the URL of a backend; raises BadParameter for one that no state can be kept at.
+
+    A URL with a password is refused: it would be in every command that is suggested.
+    """
+    if url_text is None:
+        return None
+    from planner.render.clean import without_secrets
+
+    url = urlsplit(url_text)
+    if url.scheme not in BACKEND_SCHEMES:
+        schemes = ", ".join(f"{scheme}://" for scheme in BACKEND_SCHEMES)
+        raise click.BadParameter(f"begin it with one of {schemes}")
+    if "@" in url.netloc or without_secrets(url_text) != url_text:
+        raise click.BadParameter(
+            "it has a password: sign in with the tools of the cloud instead"
+        )
+    if url.scheme != "file" and not url.netloc:
+        raise click.BadParameter(f"name a bucket: {url.scheme}://BUCKET")
+    return url_text
+
+
 backend = click.option(
     "--backend",
     metavar="URL",
+    callback=check_backend,
     help="Where Pulumi keeps its state: file://, s3://, gs://, azblob://; default .tonnage.",
 )
 
@@ -93,7 +123,7 @@ color = click.option(
 no_input = click.option(
     "--no-input", is_flag=True, help="Never ask; refuse where one would."
 )
-PERMISSIONS = ("delete-data", "outage")
+PERMISSIONS = ("delete-data", "outage", "production")
 
 
 def parse_permissions(
@@ -114,7 +144,7 @@ allow = click.option(
     metavar="WHAT,...",
     default="",
     callback=parse_permissions,
-    help="Allow delete-data, outage, or both without asking.",
+    help="Allow delete-data, outage, and changes in production, each by its word.",
 )
 exit_code = click.option(
     "--exit-code", is_flag=True, help="Exit with 20 when something changes."

@@ -1,7 +1,8 @@
-"""Progress of an engine on standard error: live on a terminal, else line by line."""
+"""Progress of an engine: on standard error for people, as JSON on standard output for programs."""
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from planner import figures
+from planner.render.clean import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,18 +46,72 @@ def say_stopping(signal_name: str) -> None:
 
 def listened(
     engine_work: Callable[[Listener], EngineOutcome],
+    expected_steps: int,
+    output_format: str = "text",
 ) -> EngineOutcome:
-    """Run an engine and show its progress: live on a terminal, else line by line."""
+    """Run an engine and show its progress: live on a terminal, else line by line.
+
+    As JSON, each event is a line on standard output. `expected_steps` is how many there are to do.
+    """
+    if output_format == "json":
+        return engine_work(_write_event)
+    pace = Pace(expected_steps)
     if not sys.stderr.isatty():
-        return engine_work(_print_event)
+        return engine_work(
+            lambda event: click.echo(
+                event_line(event) + pace.counted(event), err=True
+            )
+        )
     from rich.console import Console
     from rich.status import Status
 
     rich_console = Console(stderr=True)
     with Status("starting", console=rich_console) as status_line:
         return engine_work(
-            lambda event: _show_live(event, rich_console, status_line)
+            lambda event: _show_live(event, rich_console, status_line, pace)
         )
+
+
+class Pace:
+    """How far a run is, and how long the rest takes at its pace."""
+
+    def __init__(self, expected_steps: int) -> None:
+        self.expected_steps = expected_steps
+        self.done_steps = 0
+
+    def counted(self, event: ProgressEvent) -> str:
+        """Return how far the run is after an event; nothing for one that ends no step.
+
+        time left = time so far / steps done * steps to do
+        """
+        if event.phase not in ("done", "failed") or not self.expected_steps:
+            return ""
+        self.done_steps += 1
+        count_text = f"  ({self.done_steps} of {self.expected_steps}"
+        left_steps = self.expected_steps - self.done_steps
+        if left_steps <= 0 or event.elapsed_s <= 0:
+            return f"{count_text})"
+        left_s = event.elapsed_s / self.done_steps * left_steps
+        return f"{count_text}, about {_clock_text(left_s)} left)"
+
+
+def _write_event(event: ProgressEvent) -> None:
+    """Write an event as one line of JSON on standard output."""
+    write_json_line(
+        {
+            "event": event.phase,
+            "seconds": round(event.elapsed_s, 3),
+            "action": event.step.action,
+            "type": event.step.type,
+            "name": event.step.name,
+            "detail": event.detail,
+        }
+    )
+
+
+def write_json_line(document: dict[str, Any]) -> None:
+    """Write a document as one line on standard output, at once."""
+    click.echo(json.dumps(document, sort_keys=True))
 
 
 def print_outcome(
@@ -131,7 +187,7 @@ def transferring(verb: str, total_bytes: int) -> Iterator[TransferListener]:
     def write_line(file: LocalFile, is_sent: bool) -> None:  # noqa: FBT001 - called back
         state_text = verb if is_sent else "there already"
         click.echo(
-            f"{file.name}  {figures.byte_size(file.size)}  {state_text}",
+            clean(f"{file.name}  {figures.byte_size(file.size)}  {state_text}"),
             err=True,
         )
 
@@ -182,24 +238,21 @@ def event_line(event: ProgressEvent) -> str:
     }
     detail_text = f"  {event.detail}" if event.detail else ""
     action_mark = ACTION_MARKS[event.step.action]
-    return (
+    return clean(
         f"{_clock_text(event.elapsed_s)}  {action_mark}  {resource_type} {event.step.name}  "
         f"{phase_texts[event.phase]}{detail_text}"
     )
 
 
-def _print_event(event: ProgressEvent) -> None:
-    click.echo(event_line(event), err=True)
-
-
 def _show_live(
-    event: ProgressEvent, rich_console: Any, status_line: Any
+    event: ProgressEvent, rich_console: Any, status_line: Any, pace: Pace
 ) -> None:
+    count_text = pace.counted(event)
     if event.phase == "begin":
         status_line.update(event_line(event))
     else:
         rich_console.print(
-            event_line(event),
+            event_line(event) + count_text,
             style="red" if event.phase == "failed" else "",
             highlight=False,
         )

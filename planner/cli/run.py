@@ -39,6 +39,8 @@ def run_engine(
     stack_name: str,
     options: PlanningOptions,
     *,
+    expected_steps: int,
+    output_format: str,
     plan: Plan | None = None,
 ) -> int:
     """Run an engine, show its progress and summary, and return the exit code 0.
@@ -62,7 +64,9 @@ def run_engine(
     try:
         with stop_on_signals(stop, progress.say_stopping):
             outcome = progress.listened(
-                lambda listener: engine_work(listener, stop)
+                lambda listener: engine_work(listener, stop),
+                expected_steps,
+                output_format,
             )
     except (LockedError, StaleError):
         # Nothing was done, so nothing is written down.
@@ -74,7 +78,24 @@ def run_engine(
             stack_name,
             past_run(ended=_now(), outcome=code, changes=0),
         )
-        raise _with_remains(error, engine, stack_name, options) from error
+        whole_error = _with_remains(error, engine, stack_name, options)
+        if output_format == "json":
+            progress.write_json_line(
+                {
+                    "event": "refused",
+                    "exit_code": whole_error.exit_code,
+                    "problems": [
+                        {
+                            "code": problem.code,
+                            "message": problem.message,
+                            "cause": problem.cause,
+                            "next": problem.next_step,
+                        }
+                        for problem in whole_error.problems
+                    ],
+                }
+            )
+        raise whole_error from error
     usd_hour = _usd_hour(engine, stack_name)
     if outcome.steps:
         run = past_run(
@@ -84,7 +105,18 @@ def run_engine(
             usd_hour=usd_hour,
         )
         _write_down(engine, stack_name, run)
-    progress.print_outcome(outcome, verb, stack_name, options, usd_hour)
+    if output_format == "json":
+        progress.write_json_line(
+            {
+                "event": "end",
+                "stack": stack_name,
+                "changes": len(outcome.steps),
+                "outputs": outcome.outputs,
+                "usd_hour": None if usd_hour is None else str(usd_hour),
+            }
+        )
+    else:
+        progress.print_outcome(outcome, verb, stack_name, options, usd_hour)
     return 0
 
 

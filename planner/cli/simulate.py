@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from planner.cli.option import OptionValues
     from planner.market.offer import Catalog
     from providers.simulated.shared import SharedWorld
+
+
+MOST_SECONDS: Final = 3650 * 86_400
 
 
 @click.group("simulate")
@@ -53,15 +56,10 @@ def advance(duration: str, **option_values: Any) -> int:
     """
     from msgspec import to_builtins
 
-    from planner.spec.unit import parse_seconds
     from providers.simulated.clock import advance as pass_time
 
-    try:
-        seconds = float(parse_seconds(duration))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
     world = _world(option_values)
-    events = pass_time(world, seconds)
+    events = pass_time(world, _seconds(duration))
     if option_values["format"] == "json":
         option.write_output(json.dumps(to_builtins(events), indent=2) + "\n")
         return 0
@@ -142,7 +140,6 @@ def bill(last: str | None, **option_values: Any) -> int:
     """
     from planner.cost.bill_line import CENT
     from planner.render.page import PageTable, total_row_tones
-    from planner.spec.unit import parse_seconds
     from planner.units import SECONDS_PER_HOUR
     from providers.simulated.bill import metered_lines
 
@@ -150,10 +147,7 @@ def bill(last: str | None, **option_values: Any) -> int:
     memory = world.view().memory
     begin = 0.0
     if last is not None:
-        try:
-            begin = max(0.0, memory.seconds - float(parse_seconds(last)))
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from error
+        begin = max(0.0, memory.seconds - _seconds(last))
     lines = metered_lines(
         memory, _catalog(option_values), begin, memory.seconds
     )
@@ -189,6 +183,19 @@ def bill(last: str | None, **option_values: Any) -> int:
     )
     option.print_page((table,), "text")
     return 0
+
+
+def _seconds(duration: str) -> float:
+    """Return a time span in seconds. Raises BadParameter for none, and for more than ten years."""
+    from planner.spec.unit import parse_seconds
+
+    try:
+        seconds = float(parse_seconds(duration))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    if seconds > MOST_SECONDS:
+        raise click.BadParameter("it is more than ten years")
+    return seconds
 
 
 def _world(option_values: OptionValues) -> SharedWorld:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from planner.errors import CatalogError, Place, Problem
 
 if TYPE_CHECKING:
+    import _csv
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 # How the text of each column is read; a reader raises ValueError with a reason.
@@ -88,7 +89,7 @@ def read_rows(
             f"columns differ: {', '.join(sorted(odd_columns))}",
         )
     converted_columns = [_ConvertedCells(columns[column]) for column in header]
-    for cells in csv_reader:
+    for cells in _read_cells(csv_reader, path):
         if len(cells) != len(header):
             refuse_row(
                 Place(path, csv_reader.line_num, 1),
@@ -107,6 +108,14 @@ def read_rows(
                 cells,
             )
         yield TableRow(path, csv_reader.line_num, converted_cells)
+
+
+def _read_cells(csv_reader: _csv.Reader, path: str) -> Iterator[list[str]]:
+    """Yield the cells of each line; refuse what is no line of a table."""
+    try:
+        yield from csv_reader
+    except csv.Error as error:
+        refuse_row(Place(path, csv_reader.line_num, 1), str(error))
 
 
 def rows_by_key(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from planner.cost.bill_line import STANDING_KINDS
 from planner.plan.pool import OfferRef
@@ -28,7 +28,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
 
     `standing_usd_month` is paid for also while no machine runs; none for what is paid by the run.
     `rung` is 0 for the fleet of the plan, 1 for its first fallback. `spec_path` is the file that
-    was planned, as it was named.
+    was planned, as it was named, `labels` and `protect` are those of the spec.
     """
 
     provider: str
@@ -42,6 +42,8 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     shutdown: Shutdown
     rung: int = 0
     spec_path: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    protect: bool = False
 
     @classmethod
     def of(cls, plan: Plan, rung: int = 0) -> StackFacts:
@@ -49,6 +51,8 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
         return cls(
             rung=rung,
             spec_path=plan.spec.path,
+            labels=plan.spec.normalized.get("labels", {}),
+            protect=plan.spec.normalized.get("protect", False),
             provider=plan.graph.provider,
             region=plan.graph.region,
             pools=plan.solution.pools,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from planner.render.clean import clean
 from planner.render.page import Heading, Paragraph
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def render(page: Page) -> str:
             )
         else:
             markdown_parts.append(_markdown_table(page_block))
-    return (
+    return clean(
         "\n\n".join(
             markdown_part for markdown_part in markdown_parts if markdown_part
         )

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from planner.render.clean import clean
 from planner.render.page import (
     PHRASE_DOT,
     Heading,
@@ -67,7 +68,7 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
             )
         else:
             rich_console.print(_rich_table(page_block, rich_console.width))
-    return (
+    return clean(
         "\n".join(
             # rich fills lines with spaces.
             text_line.rstrip()

@@ -40,6 +40,7 @@ from planner.spec.field_types import (
     GlobalBatchType,
     ProfileType,
     ScheduleType,
+    TruthType,
 )
 from planner.spec.source import ScalarNode
 from planner.spec.stack_name import (
@@ -87,6 +88,7 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
             r"[A-Za-z0-9_.@ -]{0,63}", "letters, digits and . _ @ -", 63
         ),
     ),
+    "truth": TruthType(),
     "cloud": CloudName(),
     "accelerator": AcceleratorName(),
     "schedule": ScheduleType(),

@@ -79,6 +79,19 @@ class AcceleratorName(Struct, frozen=True):
         return self.name_text.schema()
 
 
+class TruthType(Struct, frozen=True):
+    """True or false, as YAML writes them."""
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return the value."""
+        word = Choice(("false", "true")).read(node, field_path, report)
+        return word if word is MISSING else word == "true"
+
+    def schema(self) -> JsonSchema:
+        """Describe as a truth value."""
+        return {"type": "boolean"}
+
+
 class AutomaticType(Struct, frozen=True):
     """A value, or the word auto for the one that the planner finds best."""
 

@@ -186,6 +186,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     """Fields that all kinds of workloads share.
 
     notify  addresses of who is told of trouble and cost
+    protect  whether its data are kept whatever is allowed
     """
 
     place: Place
@@ -195,6 +196,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     buy: PurchaseRule = field(default_factory=PurchaseRule)
     shutdown: ShutdownRule = field(default_factory=ShutdownRule)
     notify: tuple[str, ...] = ()
+    protect: bool = False
     runtime: Runtime = "vm"
 
 

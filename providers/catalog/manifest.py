@@ -55,7 +55,13 @@ def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
             Path(read_error.filename or manifest_path),
             f"cannot be read: {read_error.strerror}",
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         _raise_invalid(manifest_path, "not a catalog manifest")
     return file_texts, sha256_hex(manifest_bytes), as_of
 

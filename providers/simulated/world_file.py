@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 NAME_PATTERN: Final = TextPattern(
     r"[A-Za-z0-9*?._:/-]+", "a name or a pattern with *"
 )
+# Far from the ends of what computers count, also after many years have passed.
+YEARS: Final = range(2000, 2101)
 LIMIT_UNITS: Final[tuple[LimitUnit, ...]] = ("nodes", "vcpus", "accelerators")
 
 
@@ -68,6 +70,8 @@ def _parse_time(time_text: str) -> datetime:
         raise ValueError(
             "write a time such as 2026-11-21T08:00:00Z"
         ) from parse_error
+    if parsed_time.year not in YEARS:
+        raise ValueError(f"write a year from {YEARS.start} to {YEARS.stop - 1}")
     return (
         # A time without a zone is UTC.
         parsed_time if parsed_time.tzinfo else parsed_time.replace(tzinfo=UTC)

@@ -22,7 +22,7 @@ Action: TypeAlias = Literal[
     "same", "create", "update", "replace", "delete", "keep", "adopt"
 ]
 # What a run may do beside what is always allowed.
-Permission: TypeAlias = Literal["delete-data", "outage"]
+Permission: TypeAlias = Literal["delete-data", "outage", "production"]
 
 
 class ResourceStep(Struct, frozen=True):

@@ -13,6 +13,7 @@ from providers.simulated.shared import SharedWorld
 from stacks.engine.change import diff_steps
 from stacks.engine.drift import find_drift
 from stacks.engine.fill import placeholder_values
+from stacks.engine.guard import refuse_protected
 from stacks.engine.keep import refuse_replaced_data
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import move_notes, refuse_rename
@@ -103,6 +104,11 @@ class SimulatedEngine:
         with self.store.lock(stack_name, f"tonnage apply {stack_name}"):
             stack_status = self.stack_status(stack_name)
             control.check(stack_status)
+            refuse_protected(
+                stack_name,
+                stack_status.facts if stack_status else None,
+                control.allow,
+            )
             fresh_ids: set[str] = set()
             return walk_down(
                 plan,
@@ -174,6 +180,7 @@ class SimulatedEngine:
             control.check(_status(state_file))
             if not state_file.exists:
                 raise _missing_error(stack_name)
+            refuse_protected(stack_name, state.facts, control.allow)
             recover(state_file, self.shared_world, listener)
             state.operation = "destroying"
             if "delete-data" in control.allow:

@@ -30,6 +30,7 @@ from stacks.engine.failure import (
     retry_delay_s,
 )
 from stacks.engine.fill import fill_text, placeholder_values
+from stacks.engine.guard import refuse_protected
 from stacks.engine.impact import is_machine_group
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import (
@@ -194,6 +195,11 @@ class PulumiEngine:
         with self.store.lock(stack_name, f"tonnage apply {stack_name}"):
             stack_status = self.stack_status(stack_name)
             control.check(stack_status)
+            refuse_protected(
+                stack_name,
+                stack_status.facts if stack_status else None,
+                control.allow,
+            )
             self._recover(stack_name, listener)
             prior_ids = self._standing_ids(stack_name)
             return walk_down(
@@ -345,7 +351,9 @@ class PulumiEngine:
         with self.store.lock(stack_name, f"tonnage destroy {stack_name}"):
             self._recover(stack_name, listener)
             pulumi_stack = self._present_stack(stack_name)
-            control.check(status_of(pulumi_stack))
+            stack_status = status_of(pulumi_stack)
+            control.check(stack_status)
+            refuse_protected(stack_name, stack_status.facts, control.allow)
             retained = RetainedObjects(self.store, stack_name)
             self._set_config(pulumi_stack, {OPERATION_KEY: "destroying"})
             kept_names: list[str] = []

@@ -1,0 +1,65 @@
+"""What needs a permission: data of a protected stack, and what people depend on."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from planner.errors import PolicyError, Problem
+from planner.facts import table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from planner.plan.status import StackFacts
+
+
+def refuse_protected(
+    stack_name: str, facts: StackFacts | None, allow: Collection[str]
+) -> None:
+    """Raise PolicyError where data of a protected stack would be deleted, whatever is allowed."""
+    if facts is not None and facts.protect and "delete-data" in allow:
+        raise PolicyError(
+            Problem(
+                code="protected",
+                message=f"{stack_name} is protected: its data are not deleted",
+                cause="its spec says protect: true",
+                next_step="apply it with protect: false first, or leave out delete-data",
+            )
+        )
+
+
+def refuse_production(
+    stack_name: str, facts: StackFacts | None, allow: Collection[str], what: str
+) -> None:
+    """Raise PolicyError for a stack in production, unless that is allowed; `what` would happen."""
+    label = production_label(facts.labels) if facts is not None else ""
+    if label and "production" not in allow:
+        raise PolicyError(
+            Problem(
+                code="production",
+                message=f"{stack_name} is in production ({label}), and {what}",
+                next_step="allow it: --allow production",
+            )
+        )
+
+
+def production_label(labels: Mapping[str, str]) -> str:
+    """Return the label that says that people depend on a stack, as NAME: VALUE; empty without."""
+    for name, value in sorted(labels.items()):
+        if (name.lower(), value.lower()) in _production_labels():
+            return f"{name}: {value}"
+    return ""
+
+
+@cache
+def _production_labels() -> frozenset[tuple[str, str]]:
+    columns = {
+        "label": table.nonempty_text,
+        "value": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return frozenset(
+        (row["label"], row["value"])
+        for row in table.load_rows("stacks", "production_labels.csv", columns)
+    )

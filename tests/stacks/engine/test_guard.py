@@ -1,0 +1,76 @@
+"""Guard rails: protected data stay, and production wants a word."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from planner.errors import PolicyError
+from planner.plan.types import Plan
+from providers.simulated import world
+from stacks.engine.guard import production_label, refuse_production
+from stacks.engine.simulated import SimulatedEngine
+from tests.conftest import present
+from tests.stacks.engine.test_keep import buckets, renamed
+from tests.stacks.engine.test_simulated import (
+    EVERYTHING,
+    TEXT,
+    objects,
+    plan_of,
+    quiet,
+)
+
+
+@pytest.fixture
+def engine(here) -> SimulatedEngine:
+    return SimulatedEngine(world.default_world(), here / "clouds")
+
+
+def planned(catalog, extra: str) -> Plan:
+    return plan_of(catalog, TEXT.replace("CLOUD", "aws") + f"\n{extra}\n")
+
+
+def test_data_of_a_protected_stack_outlive_every_permission(
+    engine, catalog
+) -> None:
+    plan = planned(catalog, "protect: true")
+    engine.apply(plan, quiet)
+    before = objects(engine)
+    with pytest.raises(PolicyError, match="protected"):
+        engine.destroy("chat", quiet, EVERYTHING)
+    with pytest.raises(PolicyError, match="protected"):
+        engine.apply(renamed(plan, "elsewhere-0000"), quiet, EVERYTHING)
+    assert objects(engine) == before
+    # Without the permission the machines may go; the data stay.
+    engine.destroy("chat", quiet)
+    assert len(buckets(engine)) == 1
+    with pytest.raises(PolicyError, match="protected"):
+        engine.destroy("chat", quiet, EVERYTHING)
+    # Only an apply takes the protection away.
+    engine.apply(planned(catalog, "protect: false"), quiet)
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ({"env": "prod"}, "env: prod"),
+        ({"ENV": "Production"}, "ENV: Production"),
+        ({"team": "prod"}, ""),
+        ({"env": "staging"}, ""),
+        ({}, ""),
+    ],
+)
+def test_labels_say_what_is_in_production(labels, found) -> None:
+    assert production_label(labels) == found
+
+
+def test_production_wants_a_word(engine, catalog) -> None:
+    engine.apply(planned(catalog, "labels: {env: prod}"), quiet)
+    facts = present(present(engine.stack_status("chat")).facts)
+    with pytest.raises(PolicyError, match="in production"):
+        refuse_production("chat", facts, {"outage"}, "it would be gone")
+    refuse_production("chat", facts, {"production"}, "it would be gone")
+    refuse_production("chat", replace(facts, labels={}), (), "it would go")
+    refuse_production("chat", None, (), "it would be gone")
