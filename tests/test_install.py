@@ -102,7 +102,7 @@ def test_the_installed_command_plans_applies_and_destroys(
             "--simulate",
             "--yes",
             "--allow",
-            "delete-data",
+            "delete-data,production",
         ),
     ):
         found = run(*tonnage, *argv, cwd=tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -80,21 +80,7 @@ def run_engine(
         )
         whole_error = _with_remains(error, engine, stack_name, options)
         if output_format == "json":
-            progress.write_json_line(
-                {
-                    "event": "refused",
-                    "exit_code": whole_error.exit_code,
-                    "problems": [
-                        {
-                            "code": problem.code,
-                            "message": problem.message,
-                            "cause": problem.cause,
-                            "next": problem.next_step,
-                        }
-                        for problem in whole_error.problems
-                    ],
-                }
-            )
+            progress.write_json_line(_refusal_event(whole_error))
         raise whole_error from error
     usd_hour = _usd_hour(engine, stack_name)
     if outcome.steps:
@@ -106,18 +92,40 @@ def run_engine(
         )
         _write_down(engine, stack_name, run)
     if output_format == "json":
-        progress.write_json_line(
-            {
-                "event": "end",
-                "stack": stack_name,
-                "changes": len(outcome.steps),
-                "outputs": outcome.outputs,
-                "usd_hour": None if usd_hour is None else str(usd_hour),
-            }
-        )
+        progress.write_json_line(_end_event(stack_name, outcome, usd_hour))
     else:
         progress.print_outcome(outcome, verb, stack_name, options, usd_hour)
     return 0
+
+
+def _end_event(
+    stack_name: str, outcome: EngineOutcome, usd_hour: Decimal | None
+) -> dict[str, Any]:
+    """Return the last event of a run that ended well."""
+    return {
+        "event": "end",
+        "stack": stack_name,
+        "changes": len(outcome.steps),
+        "outputs": outcome.outputs,
+        "usd_hour": None if usd_hour is None else str(usd_hour),
+    }
+
+
+def _refusal_event(error: TonnageError) -> dict[str, Any]:
+    """Return the last event of a run that ended with an error."""
+    return {
+        "event": "refused",
+        "exit_code": error.exit_code,
+        "problems": [
+            {
+                "code": problem.code,
+                "message": problem.message,
+                "cause": problem.cause,
+                "next": problem.next_step,
+            }
+            for problem in error.problems
+        ],
+    }
 
 
 def _write_down(engine: StackEngine, stack_name: str, run: PastRun) -> None:

@@ -13,7 +13,11 @@ from planner.render.page import (
     Paragraph,
     phrases,
 )
-from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from planner.units import (
+    SECONDS_PER_DAY,
+    SECONDS_PER_HOUR,
+    SECONDS_PER_MINUTE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +33,12 @@ if TYPE_CHECKING:
 
 # Of a time such as 2026-11-23T20:32:17, up to the minute.
 MINUTE_LENGTH: Final = 16
+# Seconds of a unit and of the next smaller one, with how each is written.
+TIME_UNITS: Final = (
+    (SECONDS_PER_DAY, "days", SECONDS_PER_HOUR, "h"),
+    (SECONDS_PER_HOUR, "h", SECONDS_PER_MINUTE, "min"),
+    (SECONDS_PER_MINUTE, "min", 1, "s"),
+)
 OPERATION_PHRASES: Final[dict[Operation, str]] = {
     "applied": "complete",
     "applying": "INCOMPLETE: the last apply did not end well",
@@ -154,11 +164,12 @@ def _account_lines(
             planned = figures.dollars(account.planned_usd, cents=True)
             words[-1] += f" (plan: {planned}, with traffic and logs)"
     if account.usd_hour is not None:
+        machine_word = "machine" if account.nodes == 1 else "machines"
         now_text = f"{figures.dollars(account.usd_hour, cents=True)} an hour"
         words.append(
             now_text
             if account.nodes is None
-            else f"{account.nodes} machines, {now_text}"
+            else f"{account.nodes} {machine_word}, {now_text}"
         )
     if account.left_s is not None:
         words.append(
@@ -172,11 +183,12 @@ def _account_lines(
 
 
 def _long_time(seconds: float) -> str:
-    """Return a time in days and hours, or as a shorter one is written."""
-    days, rest_s = divmod(seconds, SECONDS_PER_DAY)
-    if days <= 1:
-        return figures.duration(seconds)
-    return f"{days:.0f} days {rest_s // SECONDS_PER_HOUR:.0f} h"
+    """Return a time in its two largest units: 12 days 3 h, 5 h 20 min, 3 min 36 s."""
+    for unit_s, unit, part_s, part in TIME_UNITS:
+        if seconds >= unit_s:
+            count, rest_s = divmod(seconds, unit_s)
+            return f"{count:.0f} {unit} {rest_s // part_s:.0f} {part}"
+    return figures.duration(seconds)
 
 
 def _machine_blocks(stack_status: StackStatus) -> list[Block]:

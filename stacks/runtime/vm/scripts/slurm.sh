@@ -11,5 +11,6 @@ head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun torchrun --nnodes="$SLURM_NNODES" --nproc-per-node=@{ranks_per_node} \
   --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$head:@{master_port}" train.py \
   @{arguments} &
-trap 'kill -TERM %1; wait %1' TERM
-wait %1
+step=$!
+trap 'kill -TERM "$step"; wait "$step"' TERM
+wait "$step"
