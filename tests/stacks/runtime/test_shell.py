@@ -34,19 +34,35 @@ def test_values_arrive_as_the_words_that_they_were(
     assert run(filled).split("\n") == [value, *words, ""]
 
 
-def test_a_hostile_value_stays_one_word_of_a_script() -> None:
-    hostile = "x'; touch /tmp/owned; $(reboot) `reboot` \"&"
+def slurm_script(arguments: list[str]) -> str:
     values: dict[str, str | int | list[str]] = {
         "name": "n",
         "nodes": 1,
         "ranks_per_node": 1,
         "master_port": 1,
         "grace_s": 1,
-        "arguments": [hostile, "next"],
+        "arguments": arguments,
     }
-    script = fill_script(
+    return fill_script(
         "stacks.runtime.vm", "scripts/slurm.sh", values, {"exports": ""}
     )
+
+
+def test_a_job_that_fails_at_once_is_told_apart() -> None:
+    # The shell has time to forget the job before it is waited for.
+    stubs = (
+        "scontrol() { :; }; srun() { return 7; }\n"
+        'trap() { sleep 0.2; builtin trap "$@"; }\n'
+    )
+    done = subprocess.run(
+        ["bash", "-c", stubs + slurm_script(["x"])], check=False
+    )
+    assert done.returncode == 7
+
+
+def test_a_hostile_value_stays_one_word_of_a_script() -> None:
+    hostile = "x'; touch /tmp/owned; $(reboot) `reboot` \"&"
+    script = slurm_script([hostile, "next"])
     stubs = "scontrol() { :; }; srun() { printf '%s\\n' \"$@\"; }\n"
     assert run(stubs + script).split("\n")[-3:] == [hostile, "next", ""]
 
