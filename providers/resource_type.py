@@ -73,6 +73,35 @@ def has_same_name(
     return inputs.get(name_property) == other_inputs.get(name_property)
 
 
+def exclusive_inputs(resource_type: str, inputs: Properties) -> Properties:
+    """Return the inputs that no two objects of a type share while both stand, as its name."""
+    names = (
+        name_properties().get(resource_type, ""),
+        *_exclusive_properties().get(resource_type, ()),
+    )
+    return {
+        name: inputs[name] for name in names if inputs.get(name) is not None
+    }
+
+
+@cache
+def _exclusive_properties() -> dict[str, tuple[str, ...]]:
+    """Return by type the properties that two objects cannot share, but for names."""
+    columns: table.Columns = {
+        "type": table.nonempty_text,
+        "property": table.nonempty_text,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    properties: dict[str, tuple[str, ...]] = {}
+    for row in table.load_rows("providers", "exclusive.csv", columns):
+        properties[row["type"]] = (
+            *properties.get(row["type"], ()),
+            row["property"],
+        )
+    return properties
+
+
 @cache
 def name_rules() -> dict[str, tuple[NameRule, ...]]:
     """Return by type how its names are written, and in what they are unique."""

@@ -10,7 +10,7 @@ from planner.errors import SpecError
 from planner.facts.cloud import clouds
 from planner.plan.document import PlannedStack, with_fallbacks
 from planner.workload.fallback import find_fallbacks
-from providers.resource_type import name_properties
+from providers.resource_type import exclusive_inputs
 from stacks import registry
 from stacks.graph import Graph, plugin_versions
 from stacks.spec.stack import derive_stack
@@ -112,8 +112,8 @@ def _used_zones(
 
 
 def _delete_before_replace(resource: Resource) -> Resource:
-    """A resource with a name for good cannot exist twice, so the old one must go first."""
-    if resource.inputs.get(name_properties().get(resource.type, "")) is None:
+    """Let the old go first where both would have what only one can have, such as a name."""
+    if not exclusive_inputs(resource.type, resource.inputs):
         return resource
     return replace(
         resource, options={**resource.options, "delete_before_replace": True}

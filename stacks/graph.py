@@ -123,17 +123,23 @@ def ref(resource_name: str, output_path: str = "id") -> Reference:
     return {"$ref": resource_name, "output": output_path}
 
 
-def referenced_names(pulumi_input: Any) -> Iterator[str]:
-    """Yield the names that a value refers to."""
+def references(pulumi_input: Any) -> Iterator[Properties]:
+    """Yield the references of a value, in the order in which they stand."""
     if isinstance(pulumi_input, dict):
         if "$ref" in pulumi_input:
-            yield pulumi_input["$ref"]
+            yield pulumi_input
         else:
             for nested_input in pulumi_input.values():
-                yield from referenced_names(nested_input)
+                yield from references(nested_input)
     elif isinstance(pulumi_input, list):
         for nested_input in pulumi_input:
-            yield from referenced_names(nested_input)
+            yield from references(nested_input)
+
+
+def referenced_names(pulumi_input: Any) -> Iterator[str]:
+    """Yield the names that a value refers to."""
+    for reference in references(pulumi_input):
+        yield reference["$ref"]
 
 
 def creation_order(resource_graph: Graph) -> list[Resource]:

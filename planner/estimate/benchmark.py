@@ -133,9 +133,10 @@ def _parse_documents(text: str, source_path: str) -> list[Any]:
         return [{"csv": table_rows}] if table_rows else []
     decoder = json.JSONDecoder()
     text_offset = 0
+    text_end = len(text.rstrip())
     json_documents = []
     # A file may contain several JSON documents one after another.
-    while text_offset < len(text.rstrip()):
+    while text_offset < text_end:
         try:
             document, text_offset = decoder.raw_decode(text, text_offset)
         except json.JSONDecodeError as parse_error:
@@ -144,6 +145,11 @@ def _parse_documents(text: str, source_path: str) -> list[Any]:
         except RecursionError as parse_error:
             raise _format_error(
                 source_path, "is nested too deeply"
+            ) from parse_error
+        except ValueError as parse_error:
+            # Python turns no text of thousands of digits into a number.
+            raise _format_error(
+                source_path, f"holds no number: {parse_error}"
             ) from parse_error
         json_documents += document if isinstance(document, list) else [document]
         while text_offset < len(text) and text[text_offset].isspace():

@@ -21,6 +21,7 @@ MAX_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 32
 MAX_NODES: Final = 2_000
 MAX_SCALAR: Final = 4_096
+MAX_LINE: Final = 2 * MAX_SCALAR
 BRACKET: Final = re.compile(r"[\[\]{}]")
 # NUL and the characters that reorder or hide text: they have no business in a spec.
 FORBIDDEN_CHARS: Final = re.compile(
@@ -58,8 +59,8 @@ def parse_yaml(file_bytes: bytes, source_path: str) -> Node:
     """Return the tree of a single YAML document.
 
     Raises SpecError for more than 256 KiB, text that is not UTF-8, NUL or bidirectional
-    control characters, aliases, merge keys, tags, several documents, a depth over 32, more
-    than 2,000 nodes, duplicate keys, and keys that are not text.
+    control characters, lines over 8,192 characters, aliases, merge keys, tags, several
+    documents, a depth over 32, more than 2,000 nodes, duplicate keys, and keys that are not text.
     """
     if len(file_bytes) > MAX_BYTES:
         _refuse(
@@ -89,7 +90,19 @@ def parse_yaml(file_bytes: bytes, source_path: str) -> Node:
             f"{code_point} is not allowed",
         )
     _refuse_brackets(yaml_text, source_path)
+    _refuse_long_lines(yaml_text, source_path)
     return _NodeReader(source_path).read(yaml_text)
+
+
+def _refuse_long_lines(yaml_text: str, source_path: str) -> None:
+    """Refuse long lines before the parser runs, which reads them letter by letter."""
+    for line_number, line in enumerate(yaml_text.splitlines(), 1):
+        if len(line) > MAX_LINE:
+            _refuse(
+                Place(source_path, line_number, MAX_LINE + 1),
+                "too-large",
+                f"a line of {len(line):,} characters, more than {MAX_LINE:,}",
+            )
 
 
 def _refuse_brackets(yaml_text: str, source_path: str) -> None:

@@ -101,9 +101,14 @@ def _refers(
         if _names_any(text, target_texts):
             return True
         template = objects.get(text)
-        if template is not None and any(
-            _names_any(nested_text, target_texts)
-            for nested_text in strings_in(template["inputs"])
+        # One of the same type is another object, which may have the same name elsewhere.
+        if (
+            template is not None
+            and template["type"] != reference.target
+            and any(
+                _names_any(nested_text, target_texts)
+                for nested_text in strings_in(template["inputs"])
+            )
         ):
             return True
     return False

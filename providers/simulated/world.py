@@ -231,7 +231,11 @@ def load_memory(memory_path: Path) -> WorldMemory:
         if envelope.sha256 != hashlib.sha256(envelope.world).hexdigest():
             raise _damaged_error(memory_path, "its checksum differs")
         memory = msgspec.json.decode(envelope.world, type=WorldMemory)
-    except (msgspec.MsgspecError, RecursionError) as read_error:
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        RecursionError,
+    ) as read_error:
         raise _damaged_error(memory_path, str(read_error)) from read_error
     if not memory.objects.keys() <= memory.history.keys():
         raise _damaged_error(memory_path, "an older version wrote it")

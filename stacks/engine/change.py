@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from providers.resource_type import (
+    exclusive_inputs,
     has_same_name,
-    name_properties,
     name_rules,
 )
-from stacks.engine.fill import TEXT_OUTPUTS
+from stacks.engine.fill import TEXT_OUTPUTS, built_on_digests
 from stacks.engine.protocol import ResourceStep
-from stacks.graph import creation_order, referenced_names
+from stacks.graph import creation_order, referenced_names, references
 
 if TYPE_CHECKING:
     from collections.abc import (
         Callable,
         Collection,
-        Iterable,
         Mapping,
     )
 
@@ -28,19 +27,22 @@ if TYPE_CHECKING:
     from stacks.engine.state import ResourceRecord
     from stacks.graph import Graph, Resource
 
+# Where names are the same ones in every region.
+SHARED_SCOPES: Final = ("global", "account")
+
 
 def diff_steps(
     resource_graph: Graph,
     prior_resources: Mapping[str, ResourceRecord],
     immutable_changes: Callable[[str, Properties, Properties], list[str]],
-    swapped_names: Collection[str] = (),
+    placeholders: Mapping[str, str],
 ) -> tuple[ResourceStep, ...]:
     """Return a step for every resource of graph and state, in the order of names.
 
     Compares the inputs of the graph, references unfilled, with those the state was made from. In
     another region or cloud everything is another thing, so all of it is replaced. The new comes
     before the old goes, except where both would have one name: such a resource is deleted first,
-    and takes along everything that needs it. Behind `swapped_names` are other objects than before.
+    and takes along everything that needs it. `placeholders` is what `${...}` in texts stands for.
     """
     planned_steps = {
         resource.name: _resource_step(
@@ -56,7 +58,7 @@ def diff_steps(
         prior_resources,
         planned_steps,
         immutable_changes,
-        swapped_names,
+        placeholders,
     )
     _cascade_replaces(resource_graph, prior_resources, planned_steps)
     for resource_name, prior_record in prior_resources.items():
@@ -74,11 +76,12 @@ def _follow_references(
     prior_resources: Mapping[str, ResourceRecord],
     planned_steps: dict[str, ResourceStep],
     immutable_changes: Callable[[str, Properties, Properties], list[str]],
-    swapped_names: Collection[str],
+    placeholders: Mapping[str, str],
 ) -> None:
-    """Mark what refers to objects that are made anew: those have other ids and outputs."""
-    renamed_names = _renamed_names(resource_graph, prior_resources) | {
-        *swapped_names
+    """Mark what is filled with other values than it was made with."""
+    renamed_names = _renamed_names(resource_graph, prior_resources)
+    known_outputs = {
+        name: record.outputs for name, record in prior_resources.items()
     }
     for resource in creation_order(resource_graph):
         step = planned_steps[resource.name]
@@ -86,18 +89,25 @@ def _follow_references(
         if prior_record is None or step.action not in ("same", "update"):
             continue
         ignored = resource.options.get("ignore_changes", ())
+        stale_keys = _stale_keys(
+            resource, prior_record, placeholders, known_outputs
+        )
         changed_keys = [
             property_name
             for property_name, value in resource.inputs.items()
             if property_name not in ignored
-            and _refers_to_change(value, planned_steps, swapped_names)
+            and (
+                property_name in stale_keys
+                or _refers_to_change(value, planned_steps)
+            )
         ]
         if not changed_keys:
             continue
         moved_keys = [
             property_name
             for property_name in changed_keys
-            if not renamed_names.isdisjoint(
+            if property_name in stale_keys
+            or not renamed_names.isdisjoint(
                 referenced_names(resource.inputs[property_name])
             )
         ]
@@ -132,30 +142,36 @@ def _renamed_names(
 
 
 def _refers_to_change(
-    value: Any,
-    planned_steps: Mapping[str, ResourceStep],
-    swapped_names: Collection[str],
+    value: Any, planned_steps: Mapping[str, ResourceStep]
 ) -> bool:
     """Whether a value has an output that will be another one."""
-    if isinstance(value, list):
-        return any(
-            _refers_to_change(item, planned_steps, swapped_names)
-            for item in value
-        )
-    if not isinstance(value, dict):
-        return False
-    if "$ref" not in value:
-        return any(
-            _refers_to_change(item, planned_steps, swapped_names)
-            for item in value.values()
-        )
-    action = planned_steps[value["$ref"]].action
     # A change in place leaves all outputs as they are but the number of its version.
-    return (
-        action in ("create", "replace")
-        or value["$ref"] in swapped_names
-        or (action == "update" and value["output"] in TEXT_OUTPUTS)
+    return any(
+        planned_steps[reference["$ref"]].action in ("create", "replace")
+        or (
+            planned_steps[reference["$ref"]].action == "update"
+            and reference["output"] in TEXT_OUTPUTS
+        )
+        for reference in references(value)
     )
+
+
+def _stale_keys(
+    resource: Resource,
+    prior_record: ResourceRecord,
+    placeholders: Mapping[str, str],
+    known_outputs: Mapping[str, Properties],
+) -> set[str]:
+    """Return the inputs that are filled with other values than when they were sent."""
+    digests = built_on_digests(resource.inputs, placeholders, known_outputs)
+    return {
+        input_name
+        for input_name, digest in prior_record.built_on.items()
+        if digests.get(input_name, digest) != digest
+        # What is gone is made again, under the same name.
+        and known_outputs.keys()
+        >= {*referenced_names(resource.inputs[input_name])}
+    }
 
 
 def _cascade_replaces(
@@ -212,7 +228,6 @@ def _resource_step(
     if prior_record is None:
         return step
     prior_provider, prior_region = prior_record.place
-    keeps_name = _keeps_name(resource, prior_record)
     if prior_record.type != resource.type:
         # Things of two types may have one name.
         return replace(step, action="replace", reasons=("type",))
@@ -224,7 +239,7 @@ def _resource_step(
             step,
             action="replace",
             reasons=("region",),
-            deletes_first=keeps_name,
+            deletes_first=_keeps_name_elsewhere(resource, prior_record),
         )
     changed_keys, replacing_keys = _changed_properties(
         resource, prior_record.inputs, immutable_changes
@@ -236,29 +251,45 @@ def _resource_step(
         step,
         action=action,
         reasons=replacing_keys or changed_keys,
-        deletes_first=bool(replacing_keys) and keeps_name,
+        deletes_first=bool(replacing_keys)
+        and _keeps_name(resource, prior_record),
     )
 
 
 def _keeps_name(
     resource: Resource,
     prior_record: ResourceRecord,
-    moved_keys: Iterable[str] = (),
+    moved_keys: Collection[str] = (),
 ) -> bool:
-    """Whether the old object has the name that the new one needs.
+    """Whether the old object has what the new one needs for itself, such as its name.
 
     In another parent, which one of `moved_keys` names, a name is another one.
     """
-    name_property = name_properties().get(resource.type, "")
-    has_moved = any(
-        rule.property == name_property
-        and not set(rule.parent).isdisjoint(moved_keys)
-        for rule in name_rules().get(resource.type, ())
+    wanted = exclusive_inputs(resource.type, resource.inputs)
+    held = exclusive_inputs(resource.type, prior_record.inputs)
+    return any(
+        held.get(property_name) == value
+        and property_name not in moved_keys
+        and not any(
+            rule.property == property_name
+            and not set(rule.parent).isdisjoint(moved_keys)
+            for rule in name_rules().get(resource.type, ())
+        )
+        for property_name, value in wanted.items()
     )
-    return (
-        not has_moved
-        and resource.inputs.get(name_property) is not None
-        and has_same_name(resource.type, resource.inputs, prior_record.inputs)
+
+
+def _keeps_name_elsewhere(
+    resource: Resource, prior_record: ResourceRecord
+) -> bool:
+    """Whether the old object, in another region, has the name that the new one needs."""
+    rules = name_rules().get(resource.type, ())
+    shared = {rule.property for rule in rules if rule.scope in SHARED_SCOPES}
+    wanted = exclusive_inputs(resource.type, resource.inputs)
+    held = exclusive_inputs(resource.type, prior_record.inputs)
+    return any(
+        property_name in shared and held.get(property_name) == value
+        for property_name, value in wanted.items()
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.engine.fill import fill_references
+from stacks.engine.fill import built_on_digests, fill_references
 from stacks.engine.protocol import DriftedResource
-from stacks.engine.state import resource_name
+from stacks.engine.state import REPLACED_PREFIX, resource_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,8 @@ def find_drift(
 ) -> tuple[DriftedResource, ...]:
     """Return the objects that are gone, or have other inputs than the state says.
 
-    What a graph leaves to others (`ignore_changes`) is no drift.
+    What a graph leaves to others (`ignore_changes`) is no drift, nor is a change that an apply has
+    begun: what is replaced, and inputs that would be filled with other values now.
     """
     known_outputs = {name: record.outputs for name, record in records.items()}
     drifted = []
@@ -34,11 +35,23 @@ def find_drift(
                 DriftedResource("gone", record.type, resource_name(key))
             )
             continue
-        wanted = fill_references(record.inputs, placeholders, known_outputs)
+        if key.startswith(REPLACED_PREFIX):
+            continue
+        digests = built_on_digests(record.inputs, placeholders, known_outputs)
+        current_inputs = {
+            name: value
+            for name, value in record.inputs.items()
+            if digests.get(name) == record.built_on.get(name)
+        }
         details = _differing_properties(
-            wanted,
+            fill_references(current_inputs, placeholders, known_outputs),
             cloud_object["inputs"],
-            ignored=frozenset(record.options.get("ignore_changes", ())),
+            ignored=frozenset(
+                {
+                    *record.options.get("ignore_changes", ()),
+                    *(record.inputs.keys() - current_inputs.keys()),
+                }
+            ),
         )
         if details:
             drifted.append(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from stacks.graph import references
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from decimal import Decimal
 
     from planner.plan.types import Properties
 
 # The schema of launch templates counts versions in integers and takes them as text.
 TEXT_OUTPUTS: Final = ("latestVersion",)
+# Hexadecimal digits that tell the few values apart that one input ever has.
+DIGEST_LENGTH: Final = 16
 PLACEHOLDER = re.compile(r"\$\{(project|started\.month|deadline\.[a-z0-9]+)\}")
 PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
@@ -49,7 +56,7 @@ def placeholder_values(
 def fill_references(
     input_value: Any,
     placeholders: dict[str, str],
-    resource_outputs: dict[str, Properties],
+    resource_outputs: Mapping[str, Properties],
 ) -> Any:
     """Return a value with every reference and every place in a text filled in.
 
@@ -82,6 +89,44 @@ def fill_references(
         if isinstance(input_value, str)
         else input_value
     )
+
+
+def built_on_digests(
+    inputs: Properties,
+    placeholders: Mapping[str, str],
+    resource_outputs: Mapping[str, Properties],
+) -> dict[str, str]:
+    """Return a digest of all that fills each input, by the name of the input.
+
+    An input that nothing fills has none. What is not known counts as another value.
+    """
+    digests = {}
+    for input_name, input_value in inputs.items():
+        fillings = [
+            _output_or_none(reference, resource_outputs)
+            for reference in references(input_value)
+        ]
+        fillings += [
+            placeholders.get(place)
+            for place in PLACEHOLDER.findall(json.dumps(input_value))
+        ]
+        if fillings:
+            digests[input_name] = hashlib.sha256(
+                json.dumps(fillings, sort_keys=True).encode()
+            ).hexdigest()[:DIGEST_LENGTH]
+    return digests
+
+
+def _output_or_none(
+    reference: Properties, resource_outputs: Mapping[str, Properties]
+) -> Any:
+    try:
+        return output_at(
+            resource_outputs[reference["$ref"]], reference["output"]
+        )
+    except (KeyError, IndexError, TypeError):
+        # Another thing has the name now, such as one of another cloud.
+        return None
 
 
 def fill_text(template_text: str, placeholders: dict[str, str]) -> str:

@@ -8,7 +8,9 @@ from uuid import uuid4
 
 import msgspec
 
+from planner.errors import Problem, UsageError
 from planner.plan.account import PastRun
+from stacks.engine.state import READ_ERRORS
 
 if TYPE_CHECKING:
     from stacks.engine.store import StateStore
@@ -22,8 +24,19 @@ def add_run(store: StateStore, stack_name: str, run: PastRun) -> None:
 
 
 def past_runs(store: StateStore, stack_name: str) -> list[PastRun]:
-    """Return the runs of a stack, the newest last."""
-    return [
-        msgspec.json.decode(note, type=PastRun)
-        for note in store.notes(stack_name)
-    ]
+    """Return the runs of a stack, the newest last. Raises UsageError for a damaged note."""
+    return [_read_run(stack_name, note) for note in store.notes(stack_name)]
+
+
+def _read_run(stack_name: str, note: bytes) -> PastRun:
+    try:
+        return msgspec.json.decode(note, type=PastRun)
+    except READ_ERRORS as read_error:
+        raise UsageError(
+            Problem(
+                code="history",
+                message=f"a note on a run of {stack_name} is damaged",
+                cause=str(read_error),
+                next_step=f"remove it from {stack_name}.note beside the states",
+            )
+        ) from read_error

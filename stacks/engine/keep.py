@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from planner.errors import PolicyError, Problem
 from planner.facts import table
+from stacks.engine.state import resource_name
 from stacks.graph import referenced_names
 
 if TYPE_CHECKING:
@@ -69,11 +70,22 @@ def kept_keys(
         kept.add(key)
         record = records[key]
         data_type = data_types().get(record.type)
-        if data_type is None:
-            pending_keys += record.needs
-            continue
-        for property_name in data_type.lives_in:
-            pending_keys += referenced_names(record.inputs.get(property_name))
+        needed_names = (
+            record.needs
+            if data_type is None
+            else [
+                name
+                for property_name in data_type.lives_in
+                for name in referenced_names(record.inputs.get(property_name))
+            ]
+        )
+        # Under the same name there may be a thing of another cloud, and one that was replaced.
+        pending_keys += [
+            needed_key
+            for needed_key in candidate_keys
+            if resource_name(needed_key) in needed_names
+            and records[needed_key].place == record.place
+        ]
     return kept
 
 

@@ -84,7 +84,7 @@ def decode_holder(content: bytes) -> LockHolder | None:
     """Return the holder of a file; nothing when it says none."""
     try:
         return msgspec.json.decode(content, type=LockHolder)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 

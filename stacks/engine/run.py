@@ -21,7 +21,11 @@ from stacks.engine.failure import (
     is_transient,
     retry_delay_s,
 )
-from stacks.engine.fill import fill_references, output_at
+from stacks.engine.fill import (
+    built_on_digests,
+    fill_references,
+    output_at,
+)
 from stacks.engine.impact import is_machine_group
 from stacks.engine.keep import kept_keys
 from stacks.engine.naming import refuse_stranger
@@ -32,6 +36,7 @@ from stacks.engine.state import (
     PendingCall,
     ResourceRecord,
     resource_name,
+    retained_key,
     settle,
 )
 from stacks.engine.stop import cancelled_error
@@ -46,8 +51,6 @@ if TYPE_CHECKING:
     from stacks.graph import Graph, Resource
 
 MAX_PARALLEL: Final = 10
-# Of the key of a retained object, PROVIDER/REGION/NAME/ID.
-NAME_PART: Final = 2
 CHANGE_ACTIONS: Final = ("create", "update", "replace")
 
 
@@ -65,7 +68,6 @@ class StackRun(Struct, kw_only=True):
     elapsed_s     simulated time since the run began
     unsaved_s     the part of it that the world does not know yet
     attempts      how often a step was refused so far
-    swapped_names  resources whose object is another one now, that was left earlier
     fresh_ids  objects that this apply has made, so that they hold no data yet
     """
 
@@ -79,7 +81,6 @@ class StackRun(Struct, kw_only=True):
     unsaved_s: float = 0.0
     failures: list[StepFailure] = field(default_factory=list)
     attempts: dict[str, int] = field(default_factory=dict)
-    swapped_names: set[str] = field(default_factory=set)
     fresh_ids: set[str] = field(default_factory=set)
 
     @property
@@ -88,47 +89,80 @@ class StackRun(Struct, kw_only=True):
         return self.state_file.state.resources
 
     @property
+    def graph_names(self) -> set[str]:
+        """Names of what the graph has."""
+        return {resource.name for resource in self.resource_graph.resources}
+
+    @property
     def place(self) -> tuple[str, str]:
         """Cloud and region of the graph."""
         return (self.resource_graph.provider, self.resource_graph.region)
 
     def forget_gone(self) -> None:
         """Forget what somebody has deleted, so that it is made again."""
-        for key, record in list(self.records.items()):
-            if self.world.view(record.place[1]).read(record.id) is None:
-                del self.records[key]
-                step = ResourceStep("delete", record.type, resource_name(key))
-                self._tell(step, "done", "somebody has deleted it")
+        state = self.state_file.state
+        for records in (state.resources, state.retained):
+            for key, record in list(records.items()):
+                if self.world.view(record.place[1]).read(record.id) is None:
+                    del records[key]
+                    step = ResourceStep(
+                        "delete", record.type, resource_name(key)
+                    )
+                    self._tell(step, "done", "somebody has deleted it")
 
-    def adopt_retained(self) -> None:
-        """Take back what was left in the cloud for its data, where the graph has it again.
+    def take_back(self) -> None:
+        """Take back what was left in the cloud, where the graph has it again.
 
-        What stands in its place under another name is replaced by it.
+        It was left for its data, or by a change that did not come to its end. What stands in its
+        place is another thing, such as one of another cloud, and is deleted like what is replaced.
         """
         state = self.state_file.state
+        graph_names = self.graph_names
         for resource in self.resource_graph.resources:
             present = state.resources.get(resource.name)
-            retained_key = self._retained_key_of(resource)
-            if retained_key is None or (
-                present is not None
-                and has_same_name(
-                    resource.type, present.inputs, resource.inputs
-                )
-            ):
+            if present is not None and self._is_same_thing(resource, present):
                 continue
+            found = self._left_behind(resource, graph_names)
+            if found is None:
+                continue
+            records, key = found
             if present is not None:
                 replaced_key = (
                     f"{REPLACED_PREFIX}{state.serial}:{resource.name}"
                 )
                 state.resources[replaced_key] = present
-                self.swapped_names.add(resource.name)
-            state.resources[resource.name] = state.retained.pop(retained_key)
+            state.resources[resource.name] = records.pop(key)
             step = ResourceStep("adopt", resource.type, resource.name)
             self._tell(step, "done")
 
+    def _is_same_thing(
+        self, resource: Resource, record: ResourceRecord
+    ) -> bool:
+        """Whether a record is of the type, the place and the name that a resource has."""
+        return (
+            record.type == resource.type
+            and record.place == self.place
+            and has_same_name(record.type, record.inputs, resource.inputs)
+        )
+
+    def _left_behind(
+        self, resource: Resource, graph_names: set[str]
+    ) -> tuple[dict[str, ResourceRecord], str] | None:
+        """Return where an object of a resource is that was left, the latest one first."""
+        state = self.state_file.state
+        for records in (state.resources, state.retained):
+            for key, record in reversed(records.items()):
+                if (
+                    key not in graph_names
+                    and resource_name(key) == resource.name
+                    and self._is_same_thing(resource, record)
+                ):
+                    return records, key
+        return None
+
     def retain(
         self,
-        resource_name: str,
+        name: str,
         object_id: str,
         cloud_object: Properties | None,
     ) -> None:
@@ -139,10 +173,10 @@ class StackRun(Struct, kw_only=True):
         resource = next(
             resource
             for resource in self.resource_graph.resources
-            if resource.name == resource_name
+            if resource.name == name
         )
         refuse_stranger(resource, object_id, cloud_object)
-        key = _retained_key(resource_name, self.place, object_id)
+        key = retained_key(name, self.place, object_id)
         self.state_file.state.retained[key] = ResourceRecord(
             type=resource.type,
             id=object_id,
@@ -153,26 +187,11 @@ class StackRun(Struct, kw_only=True):
             options=resource.options,
         )
 
-    def _retained_key_of(self, resource: Resource) -> str | None:
-        """Return the key of the retained object that a resource describes."""
-        prefix = _retained_key(resource.name, self.place, "")
-        retained = self.state_file.state.retained
-        return next(
-            (
-                key
-                for key, record in sorted(retained.items())
-                if key.startswith(prefix)
-                and record.type == resource.type
-                and has_same_name(record.type, record.inputs, resource.inputs)
-            ),
-            None,
-        )
-
     def take_back_retained(self) -> None:
         """Take everything back that was left for its data, so that it is deleted."""
         state = self.state_file.state
-        for retained_key, record in state.retained.items():
-            name = retained_key.split("/")[NAME_PART]
+        for key, record in state.retained.items():
+            name = resource_name(key)
             state.resources[f"{REPLACED_PREFIX}{record.id}:{name}"] = record
         state.retained = {}
 
@@ -210,9 +229,7 @@ class StackRun(Struct, kw_only=True):
             ],
             is_backwards=False,
         )
-        graph_names = {
-            resource.name for resource in self.resource_graph.resources
-        }
+        graph_names = self.graph_names
         self._run_phase(
             self._deletions(
                 key for key in sorted(self.records) if key not in graph_names
@@ -334,10 +351,12 @@ class StackRun(Struct, kw_only=True):
                 for resource in self.resource_graph.resources
             }
             return needs_by_name.get(step_name, set()) & steps_by_name.keys()
+        place = self.records[step_name].place
         return {
             phase_name
             for phase_name in steps_by_name
             if phase_name != step_name
+            and self.records[phase_name].place == place
             and resource_name(step_name) in self.records[phase_name].needs
         }
 
@@ -369,10 +388,10 @@ class StackRun(Struct, kw_only=True):
     def _execute_step(self, step: ResourceStep) -> None:
         if step.action == "keep":
             record = self.records.pop(step.name)
-            retained_key = _retained_key(
+            key = retained_key(
                 resource_name(step.name), record.place, record.id
             )
-            self.state_file.state.retained[retained_key] = record
+            self.state_file.state.retained[key] = record
             return
         call, filled_inputs = self._planned_call(step)
         pending = self.state_file.state.pending
@@ -402,6 +421,9 @@ class StackRun(Struct, kw_only=True):
             for resource in self.resource_graph.resources
             if resource.name == step.name
         )
+        known_outputs = {
+            name: known.outputs for name, known in self.records.items()
+        }
         record = ResourceRecord(
             type=resource.type,
             id="",
@@ -410,14 +432,15 @@ class StackRun(Struct, kw_only=True):
             needs=tuple(resource.dependencies()),
             place=self.place,
             options=resource.options,
+            built_on=built_on_digests(
+                resource.inputs, self.placeholders, known_outputs
+            ),
         )
         is_update = step.action == "update"
         if is_update:
             record = replace(record, id=self.records[step.name].id)
         filled_inputs = fill_references(
-            resource.inputs,
-            self.placeholders,
-            {name: known.outputs for name, known in self.records.items()},
+            resource.inputs, self.placeholders, known_outputs
         )
         call = PendingCall(
             action="update" if is_update else "create",
@@ -464,8 +487,3 @@ class StackRun(Struct, kw_only=True):
 
     def _tell(self, step: ResourceStep, phase: Any, detail: str = "") -> None:
         self.listener(ProgressEvent(self.elapsed_s, step, phase, detail))
-
-
-def _retained_key(name: str, place: tuple[str, str], object_id: str) -> str:
-    """Return the key of a retained object: a resource may have left several."""
-    return "/".join((*place, name, object_id))

@@ -28,6 +28,7 @@ from stacks.graph import Graph, parse_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from decimal import Decimal
     from pathlib import Path
 
     from planner.plan.types import Plan
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         ResourceStep,
         RunControl,
     )
+    from stacks.engine.state import StackState
     from stacks.engine.store import StateStore
 
 
@@ -69,29 +71,27 @@ class SimulatedEngine:
 
     def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do."""
-        run = self._open_run(plan.stack.name, parse_graph(plan.graph))
-        run.adopt_retained()
-        return self._planned_steps(run)
+        return self._planned_steps(self._considered_run(plan))
 
     def preflight(self, plan: Plan) -> list[tuple[str, str]]:
         """Return what the clouds would refuse of an apply."""
-        run = self._open_run(plan.stack.name, parse_graph(plan.graph))
-        run.adopt_retained()
-        state = run.state_file.state
-        started_at = (
-            datetime.fromisoformat(state.started)
-            if state.started
-            else self.shared_world.now()
-        )
+        run = self._considered_run(plan)
         return rehearse(
             run.resource_graph,
             self._planned_steps(run),
             run.records,
             self.shared_world,
-            placeholder_values(
-                self.world.project, started_at, plan.shutdown.ttl
-            ),
+            run.placeholders,
         )
+
+    def _considered_run(self, plan: Plan) -> StackRun:
+        """Return a run that knows what an apply would begin with, and is not carried out."""
+        run = self._open_run(plan.stack.name, parse_graph(plan.graph))
+        run.placeholders = self._placeholders(
+            run.state_file.state, plan.shutdown.ttl
+        )
+        run.take_back()
+        return run
 
     def apply(
         self,
@@ -136,7 +136,8 @@ class SimulatedEngine:
         state = run.state_file.state
         found_steps = recover(run.state_file, self.shared_world, run.listener)
         run.forget_gone()
-        run.adopt_retained()
+        run.take_back()
+        run.placeholders = self._placeholders(state, plan.shutdown.ttl)
         planned_steps = self._planned_steps(run)
         changed_steps = tuple(
             step for step in planned_steps if step.action != "same"
@@ -151,7 +152,6 @@ class SimulatedEngine:
         state.plan = plan.digest
         state.facts = StackFacts.of(plan, rung)
         run.state_file.save()
-        run.placeholders = self._placeholders(run)
         try:
             run.run_steps(planned_steps)
         except CapacityError:
@@ -213,20 +213,22 @@ class SimulatedEngine:
         run = self._open_run(stack_name, nothing)
         if not run.state_file.exists:
             raise _missing_error(stack_name)
+        state = run.state_file.state
+        ttl_s = state.facts.shutdown.ttl if state.facts else None
         return find_drift(
-            run.records, self.shared_world, self._placeholders(run)
+            run.records, self.shared_world, self._placeholders(state, ttl_s)
         )
 
-    def _placeholders(self, run: StackRun) -> dict[str, str]:
+    def _placeholders(
+        self, state: StackState, ttl_s: Decimal | None
+    ) -> dict[str, str]:
         """Return what `${...}` in texts stands for: dates count from the first apply."""
-        state = run.state_file.state
-        if not state.started or state.facts is None:
-            return {}
-        return placeholder_values(
-            self.world.project,
-            datetime.fromisoformat(state.started),
-            state.facts.shutdown.ttl,
+        started_at = (
+            datetime.fromisoformat(state.started)
+            if state.started
+            else self.shared_world.now()
         )
+        return placeholder_values(self.world.project, started_at, ttl_s)
 
     def rename(self, stack_name: str, new_name: str) -> None:
         """Let a stack have another name."""
@@ -285,7 +287,7 @@ class SimulatedEngine:
             run.resource_graph,
             run.records,
             immutable_changes,
-            run.swapped_names,
+            run.placeholders,
         )
         return run.keep_data(steps)
 

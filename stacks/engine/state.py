@@ -20,6 +20,8 @@ from planner.plan.status import (  # noqa: TC001 - msgspec reads the annotations
 )
 
 STATE_SCHEMA: Final = "tonnage.state/2"
+# What reading JSON raises: text that is not UTF-8 is a ValueError.
+READ_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 # Where records of replaced objects are kept until they are deleted: old:SERIAL:NAME.
 REPLACED_PREFIX: Final = "old:"
 
@@ -33,6 +35,7 @@ class ResourceRecord(Struct, frozen=True, kw_only=True):
     needs    names of the resources that it depends on
     place    cloud and region
     options  of the graph
+    built_on  digest of what has filled each input when it was sent: outputs of others, dates
     """
 
     type: str
@@ -42,6 +45,7 @@ class ResourceRecord(Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...]
     place: tuple[str, str]
     options: Properties = field(default_factory=dict)
+    built_on: dict[str, str] = field(default_factory=dict)
 
 
 class PendingCall(Struct, frozen=True, kw_only=True):
@@ -80,7 +84,7 @@ class StackState(Struct, kw_only=True):
     plan       digest of the plan applied last
     started    first apply, ISO 8601
     resources  by name; what a replacement left behind has a prefix
-    retained   objects that were left in the cloud because they hold data, by name
+    retained   objects that were left in the cloud because they hold data, by place, name and id
     pending    calls whose end is not known, by the key of their record
     refusals   fleets that a cloud did not have lately, by their rung in the plan
     """
@@ -105,8 +109,15 @@ class StackState(Struct, kw_only=True):
 
 
 def resource_name(record_key: str) -> str:
-    """Return the name of a resource by the key of its record."""
-    return record_key.rsplit(":", maxsplit=1)[-1]
+    """Return the name of a resource by the key of its record, wherever that is kept."""
+    if record_key.startswith(REPLACED_PREFIX):
+        return record_key.rsplit(":", maxsplit=1)[-1]
+    return record_key.split("/")[2] if "/" in record_key else record_key
+
+
+def retained_key(name: str, place: tuple[str, str], object_id: str) -> str:
+    """Return the key of a retained object: a resource may have left several."""
+    return "/".join((*place, name, object_id))
 
 
 def settle(stack_state: StackState, call: PendingCall) -> None:
@@ -150,7 +161,7 @@ def decode_state(content: bytes, location: str) -> StackState:
     try:
         envelope = msgspec.json.decode(content, type=StateEnvelope)
         header = msgspec.json.decode(envelope.state, type=StateHeader)
-    except (msgspec.MsgspecError, RecursionError) as read_error:
+    except READ_ERRORS as read_error:
         raise _damaged_error(location) from read_error
     if envelope.sha256 != hashlib.sha256(envelope.state).hexdigest():
         raise _damaged_error(location)
@@ -162,7 +173,7 @@ def decode_state(content: bytes, location: str) -> StackState:
         )
     try:
         return msgspec.json.decode(envelope.state, type=StackState)
-    except msgspec.ValidationError as read_error:
+    except READ_ERRORS as read_error:
         raise _damaged_error(location) from read_error
 
 

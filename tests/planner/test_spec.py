@@ -57,6 +57,7 @@ HAZARDS: dict[str, tuple[str | bytes, str]] = {
         "".join(f"k{i}: v{i}\n" for i in range(100_000)),
         "too-large",
     ),
+    "a long line": (f"a: {'x, ' * 50_000}", "too-large"),
     "many nodes": ("[" + ",".join(["a"] * 2_500) + "]", "too-many"),
     "duplicate key": ("name: a\nname: b\n", "duplicate-key"),
     "tag": ("a: !!python/object/apply:os.system [ls]", "tag"),

@@ -14,7 +14,7 @@ from planner.spec.model import Spec
 from planner.units import SECONDS_PER_MONTH
 from planner.workload.fallback import cheapest_among
 from planner.workload.solver import find
-from planner.workload.standing import offer_keys, stay_or_move
+from planner.workload.standing import Staying, offer_keys, stay_or_move
 from stacks.spec.table import unsupported_reason
 from tests.conftest import chat, only, spec_of
 
@@ -36,7 +36,7 @@ def spec_at(rps: float, horizon: str = "30d") -> Spec:
     )
 
 
-def planned(catalog, spec: Spec, standing) -> tuple[Solution, object]:
+def planned(catalog, spec: Spec, standing) -> tuple[Solution, Staying | None]:
     return stay_or_move(
         spec, settings(catalog), find(spec, settings(catalog)), standing
     )

@@ -21,12 +21,22 @@ from typing import Any
 
 from msgspec import Struct
 
+from planner import api
 from planner.errors import TonnageError
 from planner.plan.types import Plan
 from providers.catalog.load import load_catalog
 from providers.simulated import world
-from tests.conftest import ROOT, only, solve
-from tests.reliability import crash, engine, faults, graphs, tampering
+from tests.conftest import ROOT, chat, only, solve
+from tests.reliability import (
+    crash,
+    engine,
+    faults,
+    graphs,
+    hostile,
+    secrets,
+    tampering,
+)
+from tests.reliability.model import run_model
 from tests.stacks.engine.test_simulated import TEXT, plan_of
 
 MOVES = {"aws": "gcp", "gcp": "azure", "azure": "aws"}
@@ -34,6 +44,8 @@ PAGE = ROOT / "docs" / "reliability.md"
 FIGURES_START, FIGURES_END = "<!-- figures -->\n", "<!-- end -->\n"
 FLIPS, FORGERIES = 800, 200
 STOPS = range(1, 90, 2)
+MODEL_STEPS, MODEL_SEEDS = 2_000, 4
+HOSTILE_FILES = 320
 
 
 class Figure(Struct, frozen=True):
@@ -233,6 +245,71 @@ def forgeries(cloud: str) -> Figure:
     )
 
 
+def failovers(first: str) -> Figure:
+    """Take away every number of the fleets that a plan lists, in their order."""
+    second = MOVES[first]
+    spec = chat(
+        extra=f"buy: {{fallback: 100%}}\nwhere: {{clouds: [{first}, {second}]}}"
+    )
+    plan = api.plan(spec.encode(), catalog=load_catalog(), alternatives=0)
+    fleets = list(dict.fromkeys(faults.fleet_keys(plan)))
+
+    def problems() -> Iterator[tuple[str, str | None]]:
+        for count in range(len(fleets) + 1):
+            with folder() as place:
+                yield (
+                    f"{first} or {second}, {count} of {len(fleets)} missing",
+                    faults.told(
+                        partial(
+                            faults.failover_problem,
+                            plan,
+                            tuple(fleets[:count]),
+                            place,
+                        )
+                    ),
+                )
+
+    return tally("a cloud has no machines", problems())
+
+
+def hostile_files(reader: str) -> Figure:
+    text, read = hostile.readers(plan_on("aws"))[reader]
+    return tally(
+        "a hostile file",
+        (
+            (f"{reader} {number}", hostile.hostile_problem(content, read))
+            for number, content in enumerate(
+                hostile.hostile_files(text, HOSTILE_FILES, seed=7)
+            )
+        ),
+    )
+
+
+def planted_secrets() -> Figure:
+    def problems() -> Iterator[tuple[str, str | None]]:
+        for plant in secrets.PLANTS:
+            with folder() as place:
+                place.mkdir()
+                yield from secrets.leaks(plant, place)
+
+    return tally("a secret that was planted", problems())
+
+
+def steps_of_the_model(seed: int) -> Figure:
+    steps = MODEL_STEPS // MODEL_SEEDS
+    failure = ""
+    try:
+        run_model(steps, seed)
+    except Exception as error:  # noqa: BLE001 - whatever comes is what is looked for
+        failure = f"seed {seed}: {type(error).__name__}: {error}"
+    return Figure(
+        "steps of a stack in any order",
+        0 if failure else steps,
+        steps,
+        (failure,) if failure else (),
+    )
+
+
 def tasks() -> list[tuple[Callable[..., Figure], tuple[Any, ...]]]:
     codes = (*faults.TRANSIENT_CODES, *faults.LASTING_CODES)
     case_count = len(crash_cases("aws"))
@@ -249,8 +326,14 @@ def tasks() -> list[tuple[Callable[..., Figure], tuple[Any, ...]]]:
                 nonsense,
                 flips,
                 forgeries,
+                failovers,
             )
         ]
+    found += [(steps_of_the_model, (seed,)) for seed in range(MODEL_SEEDS)]
+    found += [
+        (hostile_files, (reader,)) for reader in hostile.readers(plan_on("aws"))
+    ]
+    found.append((planted_secrets, ()))
     return found
 
 

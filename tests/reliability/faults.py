@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from planner.errors import CancelledError, TonnageError
+from planner.errors import CancelledError, CapacityError, TonnageError
+from planner.plan.fallback import with_fallback
 from providers.simulated import world
 from providers.simulated.world_file import read_world
 from stacks.engine.failure import MAX_ATTEMPTS
+from stacks.engine.impact import is_machine_group
 from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.stop import StopRequest
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from planner.plan.types import Plan
 
+FleetKey: TypeAlias = tuple[str, str, str]
 # One answer of each kind; the first two pass by themselves.
 TRANSIENT_CODES: Final = ("Throttling", "ServiceUnavailable")
 LASTING_CODES: Final = (
@@ -119,6 +122,57 @@ def drift_problem(plan: Plan, resource_name: str, folder: Path) -> str | None:
     if engine.drift(plan.stack.name):
         return "it was not repaired"
     return _wrong_with(engine, plan)
+
+
+def failover_problem(
+    plan: Plan, missing: tuple[FleetKey, ...], folder: Path
+) -> str | None:
+    """Apply a plan where some of its fleets are missing; say what is wrong, or nothing.
+
+    The first fleet that there is stands, and nothing of the others. Without any, no machine is
+    left, and everything else can be taken away.
+    """
+    rows = ", ".join(
+        f"{{provider: {cloud}, region: {region}, instance_type: {machine}, nodes: 0}}"
+        for cloud, region, machine in missing
+    )
+    engine = _engine(f"capacity: [{rows}]" if missing else "", folder)
+    wanted_rung = next(
+        (
+            rung
+            for rung, key in enumerate(fleet_keys(plan))
+            if key not in missing
+        ),
+        None,
+    )
+    if wanted_rung is not None:
+        engine.apply(plan, _unheard)
+        status = engine.stack_status(plan.stack.name)
+        if status is None or status.facts is None:
+            return "nothing stands"
+        if status.facts.rung != wanted_rung:
+            return f"rung {status.facts.rung} stands"
+        return _wrong_with(engine, with_fallback(plan, wanted_rung))
+    try:
+        engine.apply(plan, _unheard)
+    except CapacityError:
+        pass
+    else:
+        return "nobody was told"
+    clouds = engine.shared_world.view().memory.objects.values()
+    if any(is_machine_group(found["name"]) for found in clouds):
+        return "machines are left"
+    engine.destroy(plan.stack.name, _unheard, EVERYTHING)
+    return "something is left" if _object_count(engine) else None
+
+
+def fleet_keys(plan: Plan) -> list[FleetKey]:
+    """Return cloud, region and machine type of a plan and of its fallbacks, in their order."""
+    pools = [
+        plan.solution.pools[0],
+        *(fallback.pools[0] for fallback in plan.fallbacks),
+    ]
+    return [(p.provider, p.region, p.instance_type) for p in pools]
 
 
 def told(try_it: Callable[[], str | None]) -> str | None:

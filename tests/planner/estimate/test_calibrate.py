@@ -188,6 +188,11 @@ def test_an_outlier_and_a_stranger_are_named() -> None:
     assert "other.json:1 is of llama-3.1-8b on a100-80gb-sxm" in warnings
 
 
+def test_a_number_of_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(UsageError, match="no number"):
+        read_benchmark('{"completed": ' + "9" * 5000 + "}", "bench.json")
+
+
 def test_what_a_file_leaves_out_must_be_given() -> None:
     with pytest.raises(UsageError, match="does not say its gpu"):
         learn.calibrate([replace(points(1.0)[0], gpu="")], {})

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from planner.errors import (
+    CancelledError,
     CapacityError,
     LockedError,
     MissingError,
@@ -35,6 +36,7 @@ from stacks.engine.fill import (
 from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.run import MAX_PARALLEL
 from stacks.engine.simulated import SimulatedEngine
+from stacks.engine.stop import StopRequest
 from stacks.graph import Graph, Resource, parse_graph, ref
 from tests.conftest import (
     BLUEPRINTS,
@@ -327,6 +329,50 @@ def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
     )
 
 
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_another_ttl_moves_the_deadline(engine, catalog, cloud) -> None:
+    text = TEXT.replace("CLOUD", cloud)
+    engine.apply(plan_of(catalog, text), quiet)
+    longer = plan_of(catalog, text.replace("ttl: 72h", "ttl: 96h"))
+    changed = {step.name for step in engine.apply(longer, quiet).steps}
+    deadline = world.default_world().clock + timedelta(hours=96)
+    written = [
+        name
+        for name, inputs in (
+            (found["name"], str(found["inputs"]))
+            for found in objects(engine).values()
+        )
+        if deadline.strftime("%Y-%m-%dT") in inputs
+        or f" {deadline.day} {deadline.month} *" in inputs
+    ]
+    assert written
+    assert set(written) <= changed
+    assert engine.drift("chat") == ()
+    assert engine.apply(longer, quiet).steps == ()
+
+
+@pytest.mark.parametrize("pair", [("aws", "azure"), ("gcp", "aws")])
+def test_a_move_that_was_cut_can_be_taken_back(engine, catalog, pair) -> None:
+    """What stands at home is taken back, not made again."""
+    home, away = (
+        plan_of(catalog, TEXT.replace("CLOUD", cloud)) for cloud in pair
+    )
+    engine.apply(home, quiet)
+    at_home = set(objects(engine))
+    stop = StopRequest()
+
+    def listen(event: ProgressEvent) -> None:
+        if event.elapsed_s > 60:
+            stop.make()
+
+    with pytest.raises(CancelledError):
+        engine.apply(away, listen, RunControl(stop=stop))
+    assert set(objects(engine)) > at_home
+    assert engine.drift("chat") == ()
+    engine.apply(home, quiet, EVERYTHING)
+    assert set(objects(engine)) == at_home
+
+
 def test_two_at_a_time_is_refused(engine, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     with (
@@ -347,6 +393,7 @@ def test_a_damaged_state_is_refused_and_left_alone(engine, catalog) -> None:
         whole.replace(b'"serial":', b'"serial":1'),
         b"",
         b"[]",
+        whole.replace(b"chat", b"\xd7\xff"),
     ):
         path.write_bytes(damaged)
         with pytest.raises(UsageError, match="damaged"):

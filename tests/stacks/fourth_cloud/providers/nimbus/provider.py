@@ -8,8 +8,10 @@ from providers.base import NodeGroup, ProjectIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from providers.base import IdentitySource, Provider
+    from providers.size_rule import SizeRule
 
 
 class NimbusProvider:
@@ -33,6 +35,15 @@ class NimbusProvider:
             (self.name, region, inputs["machine"], inputs["purchase"]),
             inputs["size"],
         )
+
+    def size_rules(
+        self,
+        resource_type: str,
+        inputs: dict[str, Any],
+        objects: dict[str, dict[str, Any]],
+        created: datetime,
+    ) -> list[SizeRule]:
+        return []
 
 
 PROVIDER: Provider = NimbusProvider()
