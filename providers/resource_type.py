@@ -47,7 +47,8 @@ class NameRule(Struct, frozen=True, kw_only=True):
     def scope_key(self, inputs: Properties, region: str) -> tuple[object, ...]:
         """Return what identifies the scope of an object."""
         if self.scope == "parent":
-            return tuple(str(inputs.get(name)) for name in self.parent)
+            # Parents of one name stand in every region.
+            return (region, *(str(inputs.get(name)) for name in self.parent))
         return (region,) if self.scope == "region" else ()
 
 
