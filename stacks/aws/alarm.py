@@ -135,7 +135,7 @@ def _budget(stack: StackSpec) -> list[Resource]:
             type="aws:budgets/budget:Budget",
             name="budget",
             inputs={
-                "name": f"{stack.name}-cost",
+                "name": f"{stack.name}-cost-{stack.region}",
                 "budgetType": "COST",
                 "timeUnit": "MONTHLY",
                 "limitAmount": str(stack.planned_usd),

@@ -65,7 +65,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             type="aws:cloudwatch/dashboard:Dashboard",
             name="dashboard",
             inputs={
-                "dashboardName": stack.name,
+                "dashboardName": f"{stack.name}-{stack.region}",
                 "dashboardBody": json.dumps(body, sort_keys=True),
             },
         )

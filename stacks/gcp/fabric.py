@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stacks.gcp.network import (
     fleet_zone,
+    global_name,
     internal_rule,
     mtu_bytes,
     subnet_resource,
@@ -74,7 +75,7 @@ def _rdma_network(stack: StackSpec, fleet: FleetSpec) -> list[Resource]:
         type="gcp:compute/network:Network",
         name=network_name,
         inputs={
-            "name": f"{stack.name}-{network_name}",
+            "name": global_name(stack, network_name),
             "autoCreateSubnetworks": False,
             "mtu": 8896,
             "routingMode": "REGIONAL",

@@ -24,7 +24,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             type="gcp:compute/globalAddress:GlobalAddress",
             name="peered-range",
             inputs={
-                "name": f"{stack.name}-peered",
+                "name": network.global_name(stack, "peered"),
                 "purpose": "VPC_PEERING",
                 "addressType": "INTERNAL",
                 "prefixLength": PEERED_PREFIX_BITS,

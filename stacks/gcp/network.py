@@ -72,17 +72,21 @@ def resources(stack: StackSpec) -> list[Resource]:
     return network_resources
 
 
+def global_name(stack: StackSpec, resource_name: str) -> str:
+    """Networks and firewalls have one name in all regions of a project."""
+    return f"{stack.short_name}-{resource_name}"
+
+
 def subnetted_network(
     stack: StackSpec, network_name: str, cidr_block: str, *, mtu: int
 ) -> list[Resource]:
     """A network with one subnet. `mtu` is the largest frame, bytes."""
-    cloud_name = f"{stack.name}-{network_name}"
     return [
         Resource(
             type="gcp:compute/network:Network",
             name=network_name,
             inputs={
-                "name": cloud_name,
+                "name": global_name(stack, network_name),
                 "autoCreateSubnetworks": False,
                 "mtu": mtu,
                 "routingMode": "REGIONAL",
@@ -165,7 +169,7 @@ def _security_rule(
         type="gcp:compute/firewall:Firewall",
         name=rule_name,
         inputs={
-            "name": f"{stack.name}-{rule_name}",
+            "name": global_name(stack, rule_name),
             "network": ref(network_name),
             "direction": "INGRESS",
             "sourceRanges": list(source_ranges),

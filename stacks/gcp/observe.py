@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def metric_prefix(stack: StackSpec) -> str:
-    """Metrics belong to the project, so their names hold that of the stack."""
-    return f"custom.googleapis.com/tonnage/{stack.name}"
+    """Metrics belong to the project, so their names hold those of stack and region."""
+    return f"custom.googleapis.com/tonnage/{stack.name}/{stack.region}"
 
 
 def resources(stack: StackSpec) -> list[Resource]:

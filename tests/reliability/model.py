@@ -68,7 +68,7 @@ PERMISSIONS: Final = (
 
 @cache
 def plans() -> tuple[Plan, ...]:
-    """Plans of one stack: two sizes, another cloud, one with fallbacks, one that ends."""
+    """Plans of one stack: two sizes, other clouds and regions, fallbacks, a time to live."""
     catalog = load_catalog()
     texts = (
         chat(extra="where: {clouds: [aws]}"),
@@ -79,6 +79,7 @@ def plans() -> tuple[Plan, ...]:
             "shutdown: {ttl: 3d}"
         ),
         chat(extra="where: {clouds: [azure]}"),
+        chat(extra="where: {clouds: [aws], regions: [us-west-2]}"),
     )
     return tuple(
         api.plan(text.encode(), catalog=catalog, alternatives=0)

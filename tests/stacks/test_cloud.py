@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ import providers
 import stacks
 from planner.facts.cloud import CloudFacts, clouds
 from providers import registry as provider_registry
+from providers.resource_type import name_rules
 from providers.simulated import world
 from stacks import registry
 from stacks.build import build_stack
@@ -28,6 +30,7 @@ from stacks.user_data import NodeBoot
 from tests.conftest import BLUEPRINTS, ROOT, solve, spec_of
 from tests.oracles import schema
 from tests.stacks.engine.test_simulated import objects, plan_of, quiet
+from tests.stacks.test_build_cases import CASES, case_name
 
 FOURTH = ROOT / "tests" / "stacks" / "fourth_cloud"
 SPEC = """apiVersion: tonnage/v1
@@ -98,6 +101,32 @@ def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
         assert node_cloud.max_bytes > 10_000
         assert f"stacks.{name}.node" in node_cloud.modules
     assert provider_registry.provider(name).name == name
+
+
+@pytest.mark.parametrize("path", CASES, ids=case_name)
+def test_nothing_has_one_name_in_two_regions(path: Path, catalog) -> None:
+    """So a stack that moves stands in both of them for a while."""
+    text = path.read_text()
+    spec = spec_of(text)
+    stack = derive_stack(spec, solve(catalog, text, keep=0), spec.name)
+    boots = {
+        group.name: NodeBoot("#!/bin/bash\n")
+        for _, group in stack.scaling_groups
+    }
+    here, there = (
+        {
+            (resource.type, rule.property, resource.inputs[rule.property])
+            for resource in registry.cloud(stack.provider).resources(
+                replace(stack, region=region), boots
+            )
+            for rule in name_rules().get(resource.type, ())
+            if rule.scope in ("account", "global")
+            and isinstance(resource.inputs.get(rule.property), str)
+        }
+        for region in (stack.region, "elsewhere-1")
+    )
+    assert here
+    assert here.isdisjoint(there)
 
 
 @pytest.mark.parametrize("name", registry.RUNTIMES)

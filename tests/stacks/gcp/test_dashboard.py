@@ -14,7 +14,7 @@ def test_the_page_shows_every_metric(catalog) -> None:
     layout = json.loads(dashboard["dashboardJson"])["mosaicLayout"]
     tiles = layout["tiles"]
     shown = [
-        re.findall(r"/watched/(\w+)", json.dumps(data_set))
+        re.findall(r"/watched/[a-z0-9-]+/(\w+)", json.dumps(data_set))
         for tile in tiles
         for data_set in tile["widget"].get("xyChart", {}).get("dataSets", [])
     ]

@@ -106,7 +106,7 @@ class Google:
 
     def _told(self, query: Mapping[str, Any]) -> Any:
         [(metric, name)] = re.findall(
-            r'^metric\.type = "custom\.googleapis\.com/tonnage/watched/(\w+)" AND '
+            r'^metric\.type = "custom\.googleapis\.com/tonnage/watched/[a-z0-9-]+/(\w+)" AND '
             r'resource\.type = "gce_instance" AND '
             r'resource\.labels\.instance_id = "id-([\w-]+)"$',
             query["filter"],
