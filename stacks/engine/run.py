@@ -101,6 +101,7 @@ class StackRun(Struct, kw_only=True):
     def forget_gone(self) -> None:
         """Forget what somebody has deleted, so that it is made again."""
         state = self.state_file.state
+        known_count = len(state.resources) + len(state.retained)
         for records in (state.resources, state.retained):
             for key, record in list(records.items()):
                 if self.world.view(record.place[1]).read(record.id) is None:
@@ -109,6 +110,8 @@ class StackRun(Struct, kw_only=True):
                         "delete", record.type, resource_name(key)
                     )
                     self._tell(step, "done", "somebody has deleted it")
+        if len(state.resources) + len(state.retained) < known_count:
+            self.state_file.save()
 
     def take_back(self) -> None:
         """Take back what was left in the cloud, where the graph has it again.
