@@ -28,6 +28,26 @@ class ResourceChange(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class Rolling(DocumentPart, frozen=True, kw_only=True):
+    """Running machines of a pool that are made anew, some at a time."""
+
+    pool: Annotated[str, Meta(description="whose machines")]
+    nodes: Annotated[int, Meta(description="how many stand")]
+    at_once: Annotated[
+        int,
+        Meta(
+            description="how many are away at a time; 0: running machines stay as they are"
+        ),
+    ]
+    peak_share: Annotated[
+        Number | None,
+        Meta(
+            description="share of the peak up to which the others meet the limits; "
+            "none for what serves nobody"
+        ),
+    ]
+
+
 class Changes(DocumentPart, frozen=True, kw_only=True):
     """What happens to a stack that stands. It starts from the state that `stack` names."""
 
@@ -57,6 +77,10 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
         Number,
         Meta(description="seconds in which nothing answers, about; 0: none"),
     ]
+    rolling: Annotated[
+        tuple[Rolling, ...],
+        Meta(description="machines that are made anew while others serve"),
+    ] = ()
     deletes_data: Annotated[
         tuple[str, ...],
         Meta(description="what would be deleted with its data, each named"),

@@ -31,6 +31,7 @@ def change_blocks(
     return [
         Paragraph(_headline(plan, changes), "strong", LINE_WIDTH),
         *_danger_lines(changes),
+        *_rolling_lines(plan, changes),
         *_stay_lines(plan),
         PageTable(
             ("", "", "", ""),
@@ -86,6 +87,33 @@ def _danger_lines(changes: Changes) -> list[Paragraph]:
     return [
         Paragraph(f"{INDENT}! {line}", "warn", LINE_WIDTH) for line in lines
     ]
+
+
+def _rolling_lines(plan: Plan, changes: Changes) -> list[Paragraph]:
+    """Say what serves while machines come, go or are made anew."""
+    lines = []
+    for rolling in changes.rolling:
+        kept_nodes = rolling.nodes - rolling.at_once
+        if not rolling.at_once:
+            lines.append(
+                f"running machines of {rolling.pool} keep what they were started with, "
+                "until they are replaced"
+            )
+        elif kept_nodes:
+            share_text = (
+                ""
+                if rolling.peak_share is None
+                else ": the limits hold up to "
+                f"{figures.percentage(float(rolling.peak_share))} of the peak"
+            )
+            lines.append(
+                f"machines of {rolling.pool} are made anew, {rolling.at_once} of "
+                f"{rolling.nodes} at a time{share_text}"
+            )
+    is_serving = any(pool.role == "serve" for pool in plan.solution.pools)
+    if not lines and not changes.outage_s and is_serving:
+        lines.append("no outage: what stands serves until the change is done")
+    return [Paragraph(f"{INDENT}{line}", "dim", LINE_WIDTH) for line in lines]
 
 
 def _rows(changes: Changes, *, full: bool) -> list[tuple[str, str, str, str]]:

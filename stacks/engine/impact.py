@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
+from planner.facts import table
+from planner.plan.change import Rolling
 from planner.plan.types import Changes, ResourceChange
 from stacks.engine.keep import held_data
 
@@ -29,6 +34,7 @@ def changes_of(
 ) -> Changes:
     """Return what steps do to a stack that stands."""
     all_steps = tuple(steps)
+    rolling = _rolling(plan, all_steps, status)
     facts = status.facts
     return Changes(
         create=_changes(all_steps, "create"),
@@ -38,7 +44,8 @@ def changes_of(
         delete=_changes(all_steps, "delete"),
         keep=_changes(all_steps, "keep"),
         unchanged=sum(step.action == "same" for step in all_steps),
-        outage_s=_outage_s(plan, all_steps, status),
+        outage_s=_outage_s(plan, all_steps, status, rolling),
+        rolling=rolling,
         deletes_data=tuple(
             f"{step.name} ({held_data(step.type)})"
             for step in all_steps
@@ -66,7 +73,10 @@ def _changes(
 
 
 def _outage_s(
-    plan: Plan, steps: tuple[ResourceStep, ...], status: StackStatus
+    plan: Plan,
+    steps: tuple[ResourceStep, ...],
+    status: StackStatus,
+    rolling: tuple[Rolling, ...],
 ) -> int | float:
     """Return the time in which nothing answers, seconds.
 
@@ -80,6 +90,102 @@ def _outage_s(
         and (is_machine_group(step.name) or step.name == BALANCER_NAME)
         for step in steps
     )
-    if not (is_serving and goes_first):
+    all_roll = any(
+        pool.at_once == pool.nodes and pool.peak_share is not None
+        for pool in rolling
+    )
+    if not (is_serving and (goes_first or all_roll)):
         return 0
     return max((pool.startup_s for pool in plan.solution.pools), default=0)
+
+
+def _rolling(
+    plan: Plan, steps: tuple[ResourceStep, ...], status: StackStatus
+) -> tuple[Rolling, ...]:
+    """Return the pools whose running machines are made anew by a new template.
+
+    share of the peak = nodes that stay / (nodes of the plan * share of them that the peak needs)
+    """
+    facts = status.facts
+    if facts is None:
+        return ()
+    rule = rolling_rules().get(facts.provider)
+    new_pools = {pool.name: pool for pool in plan.solution.pools}
+    found = []
+    for pool in facts.pools:
+        rolled_count = sum(
+            _rolls(step, pool.name, rule) for step in steps if rule
+        )
+        if not rolled_count or rule is None or not pool.nodes:
+            continue
+        # Groups of a pool are about as large, and roll side by side.
+        at_once = min(
+            pool.nodes,
+            rolled_count * rule.nodes_away(-(-pool.nodes // rolled_count)),
+        )
+        new_pool = new_pools.get(pool.name, pool)
+        busy = plan.solution.predicted.get("busy_fraction")
+        needed_nodes = new_pool.nodes * (float(busy.value) if busy else 1.0)
+        found.append(
+            Rolling(
+                pool=pool.name,
+                nodes=pool.nodes,
+                at_once=at_once,
+                peak_share=(
+                    round(min(1.0, (pool.nodes - at_once) / needed_nodes), 4)
+                    if pool.role == "serve" and needed_nodes
+                    else None
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _rolls(step: ResourceStep, pool_name: str, rule: RollingRule) -> bool:
+    """Whether a step gives a new template to a group of a pool."""
+    return (
+        step.action == "update"
+        and is_machine_group(step.name)
+        and step.name.startswith(f"{pool_name}-")
+        and any(reason.startswith(rule.properties) for reason in step.reasons)
+    )
+
+
+class RollingRule(Struct, frozen=True, kw_only=True):
+    """How a cloud brings a new template to the machines of a group.
+
+    properties     of a group, which hold its template
+    share_at_once  of the machines that are away at a time, rounded down
+    nodes_at_once  that are away at least; 0 with a share of 0: none is touched
+    """
+
+    properties: tuple[str, ...]
+    share_at_once: float
+    nodes_at_once: int
+
+    def nodes_away(self, nodes: int) -> int:
+        """Return how many machines of a group are away at a time."""
+        return min(
+            nodes, max(self.nodes_at_once, int(nodes * self.share_at_once))
+        )
+
+
+@cache
+def rolling_rules() -> dict[str, RollingRule]:
+    """Return by cloud how a new template reaches running machines."""
+    columns: table.Columns = {
+        "cloud": table.nonempty_text,
+        "properties": lambda cell: tuple(cell.split("|")),
+        "share_at_once": table.real_between(0, 1),
+        "nodes_at_once": table.integer_between(0, 1000),
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        row["cloud"]: RollingRule(
+            properties=row["properties"],
+            share_at_once=row["share_at_once"],
+            nodes_at_once=row["nodes_at_once"],
+        )
+        for row in table.load_rows("stacks", "rolling.csv", columns)
+    }

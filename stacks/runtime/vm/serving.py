@@ -43,12 +43,24 @@ def serving_work(
         "port": _engine_port(stack),
         **_router(stack),
         "pool": group.name,
-        "group_count": group.nodes // fleet.nodes_per_replica,
-        "span": fleet.nodes_per_replica,
+        **_seats(fleet, group),
         **_weights(stack, rule, folder),
         # Of a batch: requests at once, and whether it ends.
         "parallel": fleet.max_batch,
         "runs_once": fleet.runs_once,
+    }
+
+
+def _seats(fleet: FleetSpec, group: ScalingGroup) -> dict[str, Any]:
+    """Return how many nodes are a replica, and how many of these groups there are.
+
+    A node that serves alone need not know of the others: its settings stay when the pool grows,
+    and so it is not made anew.
+    """
+    span = fleet.nodes_per_replica
+    return {
+        "span": span,
+        "group_count": group.nodes // span if span > 1 else 1,
     }
 
 

@@ -1,0 +1,88 @@
+"""What steps mean for people: machines that are made anew, and what serves meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from planner.plan.types import Changes, Plan
+from planner.render import text
+from planner.render.change import change_blocks
+from providers.simulated import world
+from stacks.engine.impact import changes_of, rolling_rules
+from stacks.engine.simulated import SimulatedEngine
+from tests.conftest import chat, present
+from tests.stacks.engine.test_simulated import plan_of, quiet
+
+
+def changed(
+    here, catalog, cloud: str, before: str, after: str
+) -> tuple[Plan, Changes]:
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    engine.apply(plan_of(catalog, before.replace("CLOUD", cloud)), quiet)
+    plan = plan_of(catalog, after.replace("CLOUD", cloud))
+    status = present(engine.stack_status("chat"))
+    return plan, changes_of(plan, engine.preview(plan), status)
+
+
+def spec(rps: int, ttl: str = "72h") -> str:
+    return chat(
+        traffic=f"peak_rps: {rps}",
+        extra=f"shutdown: {{ttl: {ttl}}}\nwhere: {{clouds: [CLOUD]}}",
+    )
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_a_new_template_takes_the_only_machine_away(
+    here, catalog, cloud
+) -> None:
+    plan, changes = changed(here, catalog, cloud, spec(1), spec(1, "96h"))
+    [rolling] = changes.rolling
+    assert (rolling.nodes, rolling.at_once) == (1, 1)
+    assert changes.outage_s == plan.solution.pools[0].startup_s > 0
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_of_many_machines_some_serve_on(here, catalog, cloud) -> None:
+    plan, changes = changed(here, catalog, cloud, spec(60), spec(60, "96h"))
+    [rolling] = changes.rolling
+    nodes = plan.solution.pools[0].nodes
+    assert rolling.nodes == nodes > 2
+    assert 0 < rolling.at_once <= max(1, nodes // 2)
+    # The fleet is as large as the peak needs, or a little larger.
+    kept = (nodes - rolling.at_once) / nodes
+    assert kept <= present(rolling.peak_share) <= 1
+    assert changes.outage_s == 0
+    shown = text.render(tuple(change_blocks(plan, changes)))
+    assert f"{rolling.at_once} of {nodes} at a time" in shown
+
+
+def test_what_azure_runs_stays_as_it_was_started(here, catalog) -> None:
+    plan, changes = changed(here, catalog, "azure", spec(1), spec(1, "96h"))
+    [rolling] = changes.rolling
+    assert (rolling.at_once, changes.outage_s) == (0, 0)
+    shown = text.render(tuple(change_blocks(plan, changes)))
+    assert "keep what they were started with" in shown
+
+
+def test_nothing_is_made_anew_while_a_fleet_grows(here, catalog) -> None:
+    before, after = (
+        spec(rps)
+        .replace("[CLOUD]", "[CLOUD], accelerators: {allow: [l40s]}")
+        .replace("precision: auto", "precision: fp8")
+        for rps in (12, 24)
+    )
+    plan, changes = changed(here, catalog, "aws", before, after)
+    assert changes.rolling == ()
+    assert [change.name for change in changes.update] == ["serve-nodes"]
+    shown = text.render(tuple(change_blocks(plan, changes)))
+    assert "no outage: what stands serves" in shown
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+@pytest.mark.parametrize("nodes", [1, 2, 3, 7, 100])
+def test_no_more_machines_are_away_than_there_are(cloud, nodes) -> None:
+    rule = rolling_rules()[cloud]
+    assert 0 <= rule.nodes_away(nodes) <= nodes
+    everything = replace(rule, nodes_at_once=1000)
+    assert everything.nodes_away(nodes) == nodes
