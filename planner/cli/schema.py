@@ -1,4 +1,4 @@
-"""tonnage schema: JSON Schema of a spec or a plan."""
+"""tonnage schema: JSON Schema of a spec, a plan or a world."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from planner.cli.option import output, write_output
 
 
 @click.command("schema")
-@click.argument("document", type=click.Choice(["spec", "plan"]))
+@click.argument("document", type=click.Choice(["spec", "plan", "world"]))
 @output
 def command(document: str, output: str | None) -> int:
-    """Print the JSON Schema (draft 2020-12) of a spec or a plan, for editors and pipelines.
+    """Print the JSON Schema (draft 2020-12) of a spec, a plan or a world file, for editors.
 
     Example: tonnage schema spec -o spec.schema.json
     """
@@ -21,6 +21,10 @@ def command(document: str, output: str | None) -> int:
         from planner.plan.canonical import plan_schema
 
         schema = plan_schema()
+    elif document == "world":
+        from providers.simulated.world_file import world_schema
+
+        schema = world_schema()
     else:
         from planner.spec.schema import spec_schema
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from planner.facts import table
 from planner.facts.cloud import clouds
+from planner.units import SECONDS_PER_MINUTE
 from providers.catalog.load import SnapshotPrices
 from providers.catalog.metering import node_group
 from providers.resource_type import name_properties, name_rules
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Instance
     from planner.plan.types import Properties
     from providers.base import CapacitySource, NodeGroup, NodeLimit, QuotaSource
-    from providers.simulated.world import World, WorldMemory
+    from providers.simulated.world import ThrottleRule, World, WorldMemory
 
 # How the clouds call a request that is wrong in itself.
 INVALID_CODE: Final = "InvalidParameterValue"
@@ -211,6 +213,24 @@ class SimulatedCloud:
             # Calls before and after this range succeed.
             if fault.after <= call_count < fault.after + fault.times:
                 raise CloudError(fault.code, "injected by the world file")
+        for throttle_index, throttle in enumerate(self.world.throttles):
+            if throttle.applies(operation, resource_type, resource_name):
+                self._throttle(str(throttle_index), throttle)
+
+    def _throttle(self, key: str, throttle: ThrottleRule) -> None:
+        """Raise for a call when as many as are allowed were made in the last minute."""
+        now_s = self.memory.seconds
+        recent = [
+            time_s
+            for time_s in self.memory.recent.get(key, ())
+            if now_s - time_s < SECONDS_PER_MINUTE
+        ]
+        self.memory.recent[key] = recent
+        if len(recent) >= throttle.per_minute:
+            raise CloudError(
+                throttle.code, f"more than {throttle.per_minute} a minute"
+            )
+        recent.append(now_s)
 
     def _check_inputs(
         self, resource_type: str, inputs: Properties, own_id: str | None
@@ -432,6 +452,15 @@ def _regions_of_types() -> dict[tuple[str, str], frozenset[str]]:
         type_key = (offer.provider, offer.instance.instance_type)
         regions.setdefault(type_key, set()).add(offer.region)
     return {key: frozenset(names) for key, names in regions.items()}
+
+
+def call_seconds(world: World, resource_type: str) -> float:
+    """Return how long a call for a resource of a type takes, simulated seconds."""
+    for delay in world.delays:
+        if fnmatchcase(resource_type, delay.type):
+            return delay.seconds
+    known_s = durations_s()
+    return known_s.get(resource_type, known_s["*"])
 
 
 @cache

@@ -121,6 +121,22 @@ class FaultRule(CallRule, frozen=True):
     after: int
 
 
+class ThrottleRule(CallRule, frozen=True):
+    """Calls that are refused when too many were made.
+
+    per_minute  calls that succeed within any minute
+    """
+
+    per_minute: int
+
+
+class DelayRule(Struct, frozen=True):
+    """How long calls for resources of a type take, seconds. `type` is a pattern."""
+
+    type: str
+    seconds: float
+
+
 class World(Struct, frozen=True, kw_only=True):
     """The rules of a simulated world.
 
@@ -131,6 +147,8 @@ class World(Struct, frozen=True, kw_only=True):
     prices    prices that replace those of the catalog
     refuses   calls that always fail: a permission that is missing, a service that is off
     faults    calls that fail for a while
+    throttles  calls of which only so many succeed in a minute
+    delays    how long calls take, other than they usually do
     losses    how often machines are lost
     seed      of everything that is drawn
     """
@@ -142,6 +160,8 @@ class World(Struct, frozen=True, kw_only=True):
     prices: tuple[PriceOverride, ...] = ()
     refuses: tuple[CallRule, ...] = ()
     faults: tuple[FaultRule, ...] = ()
+    throttles: tuple[ThrottleRule, ...] = ()
+    delays: tuple[DelayRule, ...] = ()
     losses: tuple[LossRule, ...] = ()
     seed: int = 1
 
@@ -198,6 +218,7 @@ class WorldMemory(Struct):
     serial   number of the last created object
     objects  objects by id
     fired    matching calls so far, by index of the fault
+    recent   times of calls in the last minute, s, by index of the throttle
     history  what has been, by the id of the object
     events   what happened by itself, the newest last
     """
@@ -206,6 +227,7 @@ class WorldMemory(Struct):
     serial: int = 0
     objects: dict[str, Properties] = field(default_factory=dict)
     fired: dict[str, int] = field(default_factory=dict)
+    recent: dict[str, list[float]] = field(default_factory=dict)
     history: dict[str, ObjectHistory] = field(default_factory=dict)
     events: list[WorldEvent] = field(default_factory=list)
 

@@ -8,6 +8,8 @@ A world file is YAML (all keys optional):
     quota:    [{provider: aws, region: us-east-1, instance_type: "p*", vcpus: 192}]
     prices:   [{provider: gcp, region: "*", instance_type: a3-*, purchase: spot, usd_hour: 30}]
     refuses:  [{on: create, type: "aws:iam/*", code: AccessDenied}]
+    throttles: [{on: create, type: "aws:ec2/*", per_minute: 60}]
+    delays:   [{type: "*:Cluster", seconds: 900}]
     losses:   [{purchase: spot, per_day: 0.5}]
     faults:   [{on: create, type: "*:Group", code: InsufficientInstanceCapacity, times: 1}]
 
@@ -36,13 +38,16 @@ from providers.base import NodeLimit
 from providers.simulated.world import (
     DEFAULT_CLOCK,
     CallRule,
+    DelayRule,
     FaultRule,
     LossRule,
     PriceOverride,
+    ThrottleRule,
     World,
 )
 
 if TYPE_CHECKING:
+    from planner.spec.field import JsonSchema
     from providers.base import LimitUnit
 
 NAME_PATTERN: Final = TextPattern(
@@ -61,6 +66,10 @@ def _read_limit(**values: Any) -> NodeLimit:
         (name, amount) for name, amount in amounts.items() if amount is not None
     ]
     return NodeLimit(**values, amount=amount, unit=limit_unit)
+
+
+def _read_delay(**values: Any) -> DelayRule:
+    return DelayRule(values["type"], float(values["seconds"]))
 
 
 def _parse_time(time_text: str) -> datetime:
@@ -136,6 +145,35 @@ _FAULT_FIELDS: Final = (
     Field("times", _CALL_COUNT, "how often it fails", default=1),
     Field("after", _CALL_COUNT, "how many calls succeed first", default=0),
 )
+_THROTTLE_BLOCK: Final = Block(
+    "throttles",
+    _without_place(ThrottleRule),
+    (
+        *_CALL_FIELDS[:-1],
+        Field(
+            "code", _ERROR_CODE, "what the cloud answers", default="Throttling"
+        ),
+        Field(
+            "per_minute",
+            Quantity(unit.parse_count, "60"),
+            "calls that succeed in a minute",
+            required=True,
+        ),
+    ),
+)
+_DELAY_BLOCK: Final = Block(
+    "delays",
+    _read_delay,
+    (
+        Field("type", NAME_PATTERN, "resource type", required=True),
+        Field(
+            "seconds",
+            Quantity(unit.parse_number, "30", maximum="100000"),
+            "how long its calls take",
+            required=True,
+        ),
+    ),
+)
 WORLD_BLOCK: Final = Block(
     "world",
     _without_place(World),
@@ -191,6 +229,18 @@ WORLD_BLOCK: Final = Block(
             default=(),
         ),
         Field(
+            "throttles",
+            ListOf(_THROTTLE_BLOCK),
+            "calls of which only so many succeed in a minute",
+            default=(),
+        ),
+        Field(
+            "delays",
+            ListOf(_DELAY_BLOCK),
+            "how long calls take",
+            default=(),
+        ),
+        Field(
             "losses",
             ListOf(_LOSS_BLOCK),
             "how often machines are lost",
@@ -216,3 +266,13 @@ def read_world(file_bytes: bytes, file_path: str) -> World:
         raise SpecError(*report.problems)
     parsed_world: World = parsed_block
     return parsed_world
+
+
+def world_schema() -> JsonSchema:
+    """Return the JSON Schema (draft 2020-12) of a world file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:tonnage:schema:world:v1",
+        "title": "tonnage world",
+        **WORLD_BLOCK.schema(),
+    }

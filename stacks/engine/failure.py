@@ -18,6 +18,8 @@ from planner.errors import (
 from planner.facts import table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.errors import TonnageError
 
 NEXT_STEPS: Final = {
@@ -40,15 +42,20 @@ TRANSIENT_CLASSES: Final = frozenset({"throttle", "transient"})
 # A call that a cloud refuses for a moment is made this often, with a growing pause.
 MAX_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 2.0
+LONGEST_PAUSE_S: Final = 120.0
 CODE_PATTERN: Final = re.compile(r"[A-Za-z_.]+")
 
 
 class ErrorRule(Struct, frozen=True):
-    """How an answer is recognized: by its code, by a text in it, or by both."""
+    """How an answer is recognized: by its code, by a text in it, or by both.
+
+    retry_s  seconds after which the cloud wants to be asked again; 0 where it does not say
+    """
 
     code: str
     text: str
     error_class: str
+    retry_s: float
 
     def applies(self, codes: set[str], lower_message: str) -> bool:
         """Whether an answer is meant."""
@@ -65,11 +72,11 @@ def _error_rules() -> tuple[ErrorRule, ...]:
         "text": table.any_text,
         "class": table.one_of(*NEXT_STEPS),
         "http": table.any_text,
-        "retry_s": table.any_text,
+        "retry_s": lambda cell: float(cell or 0),
         **table.SOURCE_COLUMNS,
     }
     rules = [
-        ErrorRule(row["code"], row["text"], row["class"])
+        ErrorRule(row["code"], row["text"], row["class"], row["retry_s"])
         for row in table.load_rows("stacks", "errors.csv", columns)
     ]
     return tuple(sorted(rules, key=lambda rule: not rule.text))
@@ -77,15 +84,17 @@ def _error_rules() -> tuple[ErrorRule, ...]:
 
 def classify_error(message: str) -> str:
     """Return what kind of refusal a message is, of those in NEXT_STEPS."""
+    rule = _rule_of(message)
+    return rule.error_class if rule else "resource"
+
+
+def _rule_of(message: str) -> ErrorRule | None:
+    """Return the first rule that an answer is meant by."""
     codes = {word.strip(".") for word in CODE_PATTERN.findall(message)}
     lower_message = message.lower()
     return next(
-        (
-            rule.error_class
-            for rule in _error_rules()
-            if rule.applies(codes, lower_message)
-        ),
-        "resource",
+        (rule for rule in _error_rules() if rule.applies(codes, lower_message)),
+        None,
     )
 
 
@@ -94,14 +103,20 @@ def is_transient(message: str) -> bool:
     return classify_error(message) in TRANSIENT_CLASSES
 
 
-def retry_delay_s(attempt: int, seed: str) -> float:
-    """Return the pause after an attempt, seconds.
+def retry_delay_s(attempt: int, messages: Iterable[str], seed: str) -> float:
+    """Return the pause after an attempt that was refused with some messages, seconds.
 
-    pause = 2^attempt * jitter, jitter between 0.5 and 1.5. The same seed gives the same pause;
+    pause = first pause * 2^(attempt - 1), at most 120 s, * jitter between 0.5 and 1.5
+
+    The first pause is the longest that the clouds ask for. The same seed gives the same pause;
     those of different steps differ, so that they do not all come back at once.
     """
+    rules = [_rule_of(message) for message in messages]
+    first_s = max(
+        [FIRST_PAUSE_S, *(rule.retry_s for rule in rules if rule is not None)]
+    )
     jitter = 0.5 + random.Random(f"{seed}/{attempt}").random()  # noqa: S311 - spreads load
-    return FIRST_PAUSE_S * 2.0 ** (attempt - 1) * jitter
+    return min(LONGEST_PAUSE_S, first_s * 2.0 ** (attempt - 1)) * jitter
 
 
 def combined_error(

@@ -64,7 +64,7 @@ def _copied_cloud(world: SharedWorld, region: str) -> SimulatedCloud:
     """Return the clouds as they are, in a world that nobody else sees."""
     cloud = world.view(region)
     return SimulatedCloud(
-        replace(cloud.world, faults=()),
+        replace(cloud.world, faults=(), throttles=()),
         # Objects are replaced as a whole, so that those of the world stay as they are.
         replace(
             cloud.memory,

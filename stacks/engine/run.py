@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from providers.resource_type import has_same_name
-from providers.simulated.cloud import CloudError, durations_s
+from providers.simulated.cloud import CloudError, call_seconds
 from stacks.engine.failure import (
     MAX_ATTEMPTS,
     combined_error,
@@ -336,7 +336,7 @@ class StackRun(Struct, kw_only=True):
         duration_s = (
             0.0
             if step.action == "keep"
-            else durations_s().get(step.type, durations_s()["*"])
+            else call_seconds(self.world.rules, step.type)
         )
         heapq.heappush(running_steps, (self.elapsed_s + duration_s, step.name))
 
@@ -375,7 +375,9 @@ class StackRun(Struct, kw_only=True):
             )
             if is_transient(str(refusal)) and attempt < MAX_ATTEMPTS:
                 delay_s = retry_delay_s(
-                    attempt, f"{self.state_file.state.stack}/{step.name}"
+                    attempt,
+                    [str(refusal)],
+                    f"{self.state_file.state.stack}/{step.name}",
                 )
                 heapq.heappush(
                     running_steps, (self.elapsed_s + delay_s, step.name)

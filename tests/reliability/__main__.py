@@ -77,7 +77,10 @@ def crash_cases(cloud: str) -> tuple[crash.CrashCase, ...]:
     text = text_of(cloud)
     kinds = {p.instance.instance_type for p in solve(catalog, text).pools}
     same = only(catalog, lambda o: o.instance.instance_type in kinds)
-    busier = text.replace("peak_rps: 2", "peak_rps: 40")
+    # More machines, and another template for them.
+    busier = text.replace("peak_rps: 2", "peak_rps: 40").replace(
+        "idle: 30m", "idle: 40m"
+    )
     return crash.crash_cases(
         plan_on(cloud), plan_of(same, busier), plan_on(MOVES[cloud])
     )

@@ -335,7 +335,10 @@ class PulumiEngine:
                 if not is_worth_it:
                     raise
                 event_recorder.errors_by_urn.clear()
-                control.stop.wait(retry_delay_s(attempt, pulumi_stack.name))
+                messages = [problem.message for problem in error.problems]
+                control.stop.wait(
+                    retry_delay_s(attempt, messages, pulumi_stack.name)
+                )
                 if control.stop.is_made:
                     raise
             else:

@@ -55,10 +55,29 @@ def test_a_run_fails_of_what_all_its_failures_are(
 def test_pauses_grow_and_differ() -> None:
     assert is_transient("Throttling: Rate exceeded")
     assert not is_transient("InsufficientInstanceCapacity: none")
-    pauses = [retry_delay_s(n, "chat/nodes") for n in range(1, MAX_ATTEMPTS)]
+    busy = ["UnknownYet: try later"]
+    pauses = [
+        retry_delay_s(n, busy, "chat/nodes") for n in range(1, MAX_ATTEMPTS)
+    ]
     assert pauses == [
-        retry_delay_s(n, "chat/nodes") for n in range(1, MAX_ATTEMPTS)
+        retry_delay_s(n, busy, "chat/nodes") for n in range(1, MAX_ATTEMPTS)
     ]
     for attempt, pause in enumerate(pauses, 1):
         assert 2.0 ** (attempt - 1) <= pause <= 3 * 2.0 ** (attempt - 1)
-    assert retry_delay_s(1, "a") != retry_delay_s(1, "b")
+    assert retry_delay_s(1, busy, "a") != retry_delay_s(1, busy, "b")
+
+
+def test_a_cloud_that_says_when_is_asked_then() -> None:
+    """The attempts of a throttled call last longer than the minute in which calls are counted."""
+    for message in (
+        "Throttling: Rate exceeded",
+        "429 Too Many Requests",
+    ):
+        pauses = [
+            retry_delay_s(n, [message], f"seed-{seed}")
+            for seed in range(20)
+            for n in range(1, MAX_ATTEMPTS)
+        ]
+        assert min(pauses) >= 2.5
+        assert sum(pauses) / 20 > 60
+        assert max(pauses) <= 180

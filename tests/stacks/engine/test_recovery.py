@@ -31,8 +31,15 @@ def cases_of(catalog, cloud: str) -> tuple[CrashCase, ...]:
     same = only(catalog, lambda o: o.instance.instance_type in kinds)
     return crash_cases(
         plan_of(same, text),
-        plan_of(same, text.replace("peak_rps: 2", "peak_rps: 40")),
+        plan_of(same, busier_text(text)),
         plan_of(catalog, TEXT.replace("CLOUD", MOVES[cloud])),
+    )
+
+
+def busier_text(text: str) -> str:
+    """More machines, and another template for them."""
+    return text.replace("peak_rps: 2", "peak_rps: 40").replace(
+        "idle: 30m", "idle: 40m"
     )
 
 
