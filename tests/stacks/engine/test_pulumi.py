@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from planner import api
 from planner.errors import CapacityError, MissingError
+from planner.plan.fallback import with_fallback
 from providers.simulated import world
+from stacks.engine.protocol import ProgressEvent
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import present
+from stacks.engine.store import FolderStore
+from tests.conftest import chat, present
+from tests.reliability.faults import fleet_keys
 from tests.stacks.engine.test_keep import buckets_among, renamed
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -219,3 +224,78 @@ def test_every_bucket_that_was_left_is_remembered_by_the_real_engine(
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
     assert engine.stack_status("chat") is None
+
+
+def test_the_real_engine_walks_down_the_fallbacks(here: Path, catalog) -> None:
+    """What was refused leaves nothing behind, whatever the fallback changes."""
+    text = chat(extra="buy: {fallback: 100%}\nwhere: {clouds: [azure, aws]}")
+    plan = api.plan(text.encode(), catalog=catalog, alternatives=0)
+    fleets = fleet_keys(plan)
+    missing = fleets[0]
+    wanted_rung = next(
+        rung for rung, fleet in enumerate(fleets) if fleet != missing
+    )
+    assert wanted_rung > 1, "other zones are tried first"
+    engine = engine_in(
+        here,
+        "capacity: [{{provider: {}, region: {}, instance_type: {}, nodes: 0}}]\n".format(
+            *missing
+        ),
+    )
+    heard: list[ProgressEvent] = []
+    engine.apply(plan, heard.append)
+    tried = [event for event in heard if event.phase == "fallback"]
+    assert len(tried) == wanted_rung
+    status = present(engine.stack_status("chat"))
+    assert (status.complete, present(status.facts).rung) == (True, wanted_rung)
+    standing = with_fallback(plan, wanted_rung)
+    assert sorted(found["name"] for found in objects(engine).values()) == (
+        sorted(resource.name for resource in standing.graph.resources)
+    )
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+def test_a_stack_renamed_under_the_real_engine_is_the_same_stack(
+    here: Path, catalog
+) -> None:
+    engine = engine_in(here)
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
+    engine.apply(plan, quiet)
+    made = objects(engine)
+    before = present(engine.stack_status("chat"))
+    engine.rename("chat", "other")
+    assert engine.stack_names() == ["other"]
+    after = present(engine.stack_status("other"))
+    assert after.resources == before.resources
+    assert after.outputs == before.outputs
+    assert objects(engine).keys() == made.keys()
+    engine.destroy("other", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_a_bucket_whose_state_was_lost_is_taken_over_by_the_real_engine(
+    here: Path, catalog, cloud: str
+) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    engine = engine_in(here)
+    engine.apply(plan, quiet)
+    engine.destroy("chat", quiet)
+    kept = {
+        object_id: found["name"] for object_id, found in objects(engine).items()
+    }
+    assert kept
+    # The state is gone, the clouds are not.
+    shutil.rmtree(engine.folder / "state", ignore_errors=True)
+    assert isinstance(engine.store, FolderStore)
+    for path in engine.store.folder.glob("*"):
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    for object_id, name in kept.items():
+        engine.take_over(plan, name, object_id)
+    engine.apply(plan, quiet)
+    assert kept.keys() <= objects(engine).keys()
+    assert len(objects(engine)) == len(plan.graph.resources)
+    assert engine.apply(plan, quiet).steps == ()
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
