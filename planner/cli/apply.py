@@ -189,7 +189,6 @@ def preflight(engine: StackEngine, plan: Plan) -> None:
 
     Where only machines are lacking, a fallback that nothing is lacking for is enough.
     """
-    from planner.plan.fallback import with_fallback
     from stacks.engine.failure import combined_error
 
     refusals = engine.preflight(plan)
@@ -197,7 +196,7 @@ def preflight(engine: StackEngine, plan: Plan) -> None:
         return
     error = combined_error(refusals, "would be refused", "nothing was made yet")
     if isinstance(error, CapacityError) and not all(
-        engine.preflight(with_fallback(plan, rung))
+        engine.preflight(plan.on_rung(rung))
         for rung in range(1, len(plan.fallbacks) + 1)
     ):
         return

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta
-from msgspec.structs import replace
 
 from planner.plan.cost import Cost  # noqa: TC001 - msgspec reads the annotations
 from planner.plan.graph import (
@@ -22,9 +21,6 @@ from planner.plan.prediction import (  # noqa: TC001 - msgspec reads the annotat
 from planner.solve.solution import (
     FallbackKind,  # noqa: TC001 - msgspec reads the annotations
 )
-
-if TYPE_CHECKING:
-    from planner.plan.types import Plan
 
 
 class Fallback(DocumentPart, frozen=True, kw_only=True):
@@ -47,24 +43,3 @@ class Fallback(DocumentPart, frozen=True, kw_only=True):
     ]
     cost: Annotated[Cost, Meta(description="its bill")]
     graph: Annotated[PlannedGraph, Meta(description="what apply then creates")]
-
-
-def with_fallback(plan: Plan, rung: int) -> Plan:
-    """Return a plan as apply carries it out on a rung: 0 is the plan itself, 1 its first fallback.
-
-    The digest stays that of the reviewed document.
-    """
-    if rung == 0:
-        return plan
-    fallback = plan.fallbacks[rung - 1]
-    return replace(
-        plan,
-        solution=replace(
-            plan.solution,
-            pools=fallback.pools,
-            predicted=fallback.predicted,
-            verified=fallback.verified,
-        ),
-        cost=fallback.cost,
-        graph=fallback.graph,
-    )

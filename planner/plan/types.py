@@ -10,6 +10,7 @@ from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from typing import Annotated, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from planner.plan.change import Changes, PlanInputs, ResourceChange, Stay
 from planner.plan.cost import Cost, CostLine, Life, TokenCost
@@ -384,3 +385,23 @@ class Plan(DocumentPart, frozen=True, kw_only=True):
     def is_feasible(self) -> bool:
         """Whether there is anything to build."""
         return bool(self.solution.pools)
+
+    def on_rung(self, rung: int) -> Plan:
+        """Return the plan as apply carries it out on a rung: 1 is its first fallback.
+
+        0 is the plan itself. The digest stays that of the reviewed document.
+        """
+        if rung == 0:
+            return self
+        fallback = self.fallbacks[rung - 1]
+        return replace(
+            self,
+            solution=replace(
+                self.solution,
+                pools=fallback.pools,
+                predicted=fallback.predicted,
+                verified=fallback.verified,
+            ),
+            cost=fallback.cost,
+            graph=fallback.graph,
+        )

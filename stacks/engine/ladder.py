@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from planner.errors import CapacityError
 from planner.facts import table
-from planner.plan.fallback import with_fallback
 from stacks.engine.impact import changes_of
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.state import Refusal
@@ -54,7 +53,7 @@ def walk_down(
         # Another zone has the same quota.
         if not has_quota and rung and plan.fallbacks[rung - 1].kind == "zone":
             continue
-        variant = with_fallback(plan, rung)
+        variant = plan.on_rung(rung)
         if (
             rung
             and stack_status is not None
@@ -104,8 +103,7 @@ def _open_rungs(
     affordable = [
         rung
         for rung in range(len(plan.fallbacks) + 1)
-        if most_usd is None
-        or with_fallback(plan, rung).cost.usd_hour <= most_usd
+        if most_usd is None or plan.on_rung(rung).cost.usd_hour <= most_usd
     ]
     refusals = StateFile(store, plan.stack.name).state.refusals
     untried = [

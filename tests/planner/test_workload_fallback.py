@@ -6,7 +6,6 @@ import pytest
 
 from planner import api
 from planner.plan.canonical import dump_plan, parse_plan
-from planner.plan.fallback import with_fallback
 from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
@@ -108,9 +107,9 @@ def test_a_rung_has_its_own_fleet_and_the_digest_of_the_document(
     catalog,
 ) -> None:
     plan = planned(catalog)
-    assert with_fallback(plan, 0) is plan
+    assert plan.on_rung(0) is plan
     for rung, fallback in enumerate(plan.fallbacks, start=1):
-        variant = with_fallback(plan, rung)
+        variant = plan.on_rung(rung)
         assert variant.graph == fallback.graph
         assert variant.cost == fallback.cost
         assert variant.digest == plan.digest

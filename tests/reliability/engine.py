@@ -16,10 +16,13 @@ from typing import TypeAlias
 
 from planner.errors import SpecError
 from providers.simulated.world import load_memory
+from tests.stacks.engine.test_simulated import TEXT
 
 TONNAGE = (sys.executable, "-m", "planner.cli.main")
 FLAGS = ("--simulate", "--engine", "pulumi")
-KILLS_OF_EACH = 3
+# One of each in each cloud.
+KILLED_CLOUDS = ("aws", "gcp", "azure")
+KILLS_OF_EACH = len(KILLED_CLOUDS)
 PATIENCE_S = 120
 LOCKED_EXIT_CODE = 12
 # Name, how often it was right, how often it was tried, what went wrong.
@@ -65,8 +68,9 @@ def _kill_problem(
     """Kill a run at some object; say what is wrong after the next apply, or nothing."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _tonnage(folder, "init", "--blueprint", "chat-8b")
-        _tonnage(folder, "plan", "chat-8b.yaml", "-o", "p.json")
+        text = TEXT.replace("CLOUD", KILLED_CLOUDS[seed])
+        (folder / "chat.yaml").write_text(text)
+        _tonnage(folder, "plan", "chat.yaml", "-o", "p.json")
         resources = json.loads((folder / "p.json").read_text())["graph"][
             "resources"
         ]
@@ -106,9 +110,7 @@ def _run_and_kill(
     all_: bool,
 ) -> None:
     arguments = (
-        ("apply", "p.json")
-        if verb == "apply"
-        else ("destroy", "chat-8b", "--yes")
+        ("apply", "p.json") if verb == "apply" else ("destroy", "chat", "--yes")
     )
     with subprocess.Popen(
         [*TONNAGE, *arguments, *FLAGS],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.errors import CancelledError, CapacityError, TonnageError
-from planner.plan.fallback import with_fallback
 from providers.simulated import world
 from providers.simulated.world_file import read_world
 from stacks.engine.failure import MAX_ATTEMPTS
@@ -152,7 +151,7 @@ def failover_problem(
             return "nothing stands"
         if status.facts.rung != wanted_rung:
             return f"rung {status.facts.rung} stands"
-        return _wrong_with(engine, with_fallback(plan, wanted_rung))
+        return _wrong_with(engine, plan.on_rung(wanted_rung))
     try:
         engine.apply(plan, _unheard)
     except CapacityError:

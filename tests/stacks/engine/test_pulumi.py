@@ -10,7 +10,6 @@ import pytest
 
 from planner import api
 from planner.errors import CapacityError, MissingError
-from planner.plan.fallback import with_fallback
 from providers.simulated import world
 from stacks.engine.protocol import ProgressEvent
 from stacks.engine.simulated import SimulatedEngine
@@ -248,7 +247,7 @@ def test_the_real_engine_walks_down_the_fallbacks(here: Path, catalog) -> None:
     assert len(tried) == wanted_rung
     status = present(engine.stack_status("chat"))
     assert (status.complete, present(status.facts).rung) == (True, wanted_rung)
-    standing = with_fallback(plan, wanted_rung)
+    standing = plan.on_rung(wanted_rung)
     assert sorted(found["name"] for found in objects(engine).values()) == (
         sorted(resource.name for resource in standing.graph.resources)
     )
