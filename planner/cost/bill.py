@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.cost.bill_line import BillLine
-    from planner.cost.lifetime import Lifetime
-
-# A run is one job, a life the time to live of what stands; a month is for what does not end.
-Period: TypeAlias = Literal["month", "run", "life"]
+    from planner.cost.lifetime import Lifetime, Period
 
 
 class Bill(Struct, frozen=True, kw_only=True):

@@ -28,9 +28,10 @@ from planner.units import (
 )
 
 if TYPE_CHECKING:
-    from planner.cost.bill import Period
     from planner.spec.model import ShutdownRule
 
+# A run is one job, a life the time to live of what stands; a month is for what does not end.
+Period: TypeAlias = Literal["month", "run", "life"]
 # What releases a machine: its job, the idle limit, the end of its window, the time to live.
 Release: TypeAlias = Literal["done", "idle", "window", "ttl"]
 

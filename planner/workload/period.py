@@ -9,7 +9,7 @@ from planner.spec.model import Batch
 from planner.workload.registry import workload_of
 
 if TYPE_CHECKING:
-    from planner.cost.bill import Period
+    from planner.cost.lifetime import Period
     from planner.spec.model import Spec
 
 

@@ -22,7 +22,7 @@ from planner.spec.kinds import SPEC_KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.cost.bill import Period
+    from planner.cost.lifetime import Period
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.settings import SolveSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.cost.bill import Period
+from planner.cost.lifetime import Period
 from planner.render import text
 from planner.render.explain import scaling_page
 from planner.render.plan import plan_page

@@ -33,7 +33,7 @@ from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_MONTH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.cost.bill import Period
+    from planner.cost.lifetime import Period
     from planner.facts.llm import Llm
     from planner.perf.serving.margin import LimitedMetric
     from planner.perf.serving.trace import Trace
