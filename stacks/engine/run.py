@@ -26,11 +26,11 @@ from stacks.engine.fill import (
     fill_references,
     output_at,
 )
-from stacks.engine.impact import is_machine_group
 from stacks.engine.keep import kept_keys
 from stacks.engine.naming import refuse_stranger
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.recovery import inputs_digest
+from stacks.engine.rolling import is_machine_group
 from stacks.engine.state import (
     REPLACED_PREFIX,
     PendingCall,

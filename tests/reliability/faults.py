@@ -8,8 +8,8 @@ from planner.errors import CancelledError, CapacityError, TonnageError
 from providers.simulated import world
 from providers.simulated.world_file import read_world
 from stacks.engine.failure import MAX_ATTEMPTS
-from stacks.engine.impact import is_machine_group
 from stacks.engine.protocol import ProgressEvent, RunControl
+from stacks.engine.rolling import is_machine_group
 from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.stop import StopRequest
 from tests.reliability.crash import EVERYTHING

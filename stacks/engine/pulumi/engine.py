@@ -31,7 +31,6 @@ from stacks.engine.failure import (
 )
 from stacks.engine.fill import fill_text, placeholder_values
 from stacks.engine.guard import refuse_protected
-from stacks.engine.impact import is_machine_group
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import (
     move_notes,
@@ -68,6 +67,7 @@ from stacks.engine.pulumi.status import (
     user_outputs,
 )
 from stacks.engine.rehearsal import rehearse
+from stacks.engine.rolling import is_machine_group
 from stacks.engine.stop import StopRequest, cancelled_error
 from stacks.graph import parse_graph, plugin_versions
 

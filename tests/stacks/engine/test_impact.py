@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from planner.plan.types import Changes, Plan
 from planner.render import text
 from planner.render.change import change_blocks
 from providers.simulated import world
-from stacks.engine.impact import changes_of, rolling_rules
+from stacks.engine.impact import changes_of
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import chat, present
 from tests.stacks.engine.test_simulated import plan_of, quiet
@@ -77,12 +76,3 @@ def test_nothing_is_made_anew_while_a_fleet_grows(here, catalog) -> None:
     assert [change.name for change in changes.update] == ["serve-nodes"]
     shown = text.render(tuple(change_blocks(plan, changes)))
     assert "no outage: what stands serves" in shown
-
-
-@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
-@pytest.mark.parametrize("nodes", [1, 2, 3, 7, 100])
-def test_no_more_machines_are_away_than_there_are(cloud, nodes) -> None:
-    rule = rolling_rules()[cloud]
-    assert 0 <= rule.nodes_away(nodes) <= nodes
-    everything = replace(rule, nodes_at_once=1000)
-    assert everything.nodes_away(nodes) == nodes
