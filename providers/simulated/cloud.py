@@ -418,6 +418,11 @@ def immutable_changes(
     ]
 
 
+def computed_outputs(resource_type: str) -> set[str]:
+    """Return the outputs of a type that the cloud decides."""
+    return {name for name, _ in _output_templates().get(resource_type, ())}
+
+
 def _amount(group: NodeGroup, node_limit: NodeLimit) -> int:
     """Return how much of a limit a group takes up, in the unit of the limit.
 

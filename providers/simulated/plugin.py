@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
+from pulumi.runtime.rpc import UNKNOWN
 
 from providers.simulated import world
 from providers.simulated.cloud import (
     CloudError,
     SimulatedCloud,
+    computed_outputs,
     immutable_changes,
 )
 from providers.simulated.shared import (
@@ -175,11 +177,12 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Create an object; a preview returns the inputs without outputs."""
+        """Create an object; a preview knows its inputs, and not yet what the cloud adds."""
         inputs = struct_to_dict(request.properties)
         if request.preview:
+            unknown = dict.fromkeys(computed_outputs(request.type), UNKNOWN)
             return provider_pb2.CreateResponse(
-                id="", properties=request.properties
+                id="", properties=dict_to_struct({**inputs, **unknown})
             )
         with self._call(context) as cloud:
             resource_name = request.urn.rsplit("::", 1)[-1]
@@ -195,7 +198,14 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
         inputs = struct_to_dict(request.news)
         # A preview assumes that outputs stay and inputs are applied.
         if request.preview:
-            outputs = {**struct_to_dict(request.olds), **inputs}
+            prior_inputs = struct_to_dict(request.old_inputs)
+            computed = computed_outputs(request.type)
+            changed = {
+                name: UNKNOWN if name in computed else value
+                for name, value in inputs.items()
+                if value != prior_inputs.get(name)
+            }
+            outputs = {**struct_to_dict(request.olds), **changed}
             return provider_pb2.UpdateResponse(
                 properties=dict_to_struct(outputs)
             )

@@ -15,12 +15,14 @@ from planner.errors import LockedError, Problem
 from planner.facts.cloud import clouds
 from providers.files import write_atomically
 from stacks.engine.lock import host_name, is_running
-from stacks.engine.pulumi.session import PROJECT_NAME
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
 
+PROJECT_NAME: Final = "tonnage"
 BACKUP_SUFFIX: Final = ".bak"
+# What Pulumi's storage writes beside each of its files.
+ATTRIBUTES_SUFFIX: Final = ".attrs"
 
 
 class FolderBackend:
@@ -34,39 +36,47 @@ class FolderBackend:
 
         Raises LockedError while one of them lives, or is on a machine that cannot be asked.
         """
-        lock_folder = (
-            self.folder / "locks" / "organization" / PROJECT_NAME / stack_name
-        )
-        lock_paths = sorted(lock_folder.glob("*.json"))
+        lock_paths = self._lock_paths(stack_name)
         for lock_path in lock_paths:
-            holder = _read_json(lock_path) or {}
-            if holder.get("hostname") != host_name() or is_running(
-                int(holder["pid"]), ""
-            ):
-                raise _held_error(stack_name, holder)
+            holder = _read_json(lock_path)
+            if not _is_dead(holder):
+                raise _held_error(stack_name, holder or {})
         for lock_path in lock_paths:
             lock_path.unlink(missing_ok=True)
         return len(lock_paths)
 
-    def restore_checkpoint(self, stack_name: str) -> bool:
-        """Put the copy of the checkpoint in place of one that is cut; return whether it was."""
-        checkpoint_path = (
-            self.folder / "stacks" / PROJECT_NAME / f"{stack_name}.json"
-        )
+    def mend(self, stack_name: str) -> None:
+        """Let the files of a stack be read again after a run was killed while it wrote them.
+
+        While a run lives, nothing is touched.
+        """
+        if not all(
+            _is_dead(_read_json(lock_path))
+            for lock_path in self._lock_paths(stack_name)
+        ):
+            return
+        stack_folder = self.folder / "stacks" / PROJECT_NAME
+        checkpoint_path = stack_folder / f"{stack_name}.json"
         backup_path = checkpoint_path.with_name(
             checkpoint_path.name + BACKUP_SUFFIX
         )
-        if (
-            not backup_path.exists()
-            or _read_json(checkpoint_path) is not None
-            or _read_json(backup_path) is None
-        ):
-            return False
+        for path in (checkpoint_path, backup_path):
+            attributes_path = path.with_name(path.name + ATTRIBUTES_SUFFIX)
+            # A file can be read without its attributes, but not with half of them.
+            if attributes_path.exists() and _read_json(attributes_path) is None:
+                attributes_path.unlink(missing_ok=True)
         # A stack that was removed has a copy, and no checkpoint.
-        if not checkpoint_path.exists():
-            return False
-        write_atomically(checkpoint_path, backup_path.read_bytes())
-        return True
+        is_cut = (
+            checkpoint_path.exists() and _read_json(checkpoint_path) is None
+        )
+        if is_cut and _read_json(backup_path) is not None:
+            write_atomically(checkpoint_path, backup_path.read_bytes())
+
+    def _lock_paths(self, stack_name: str) -> list[Path]:
+        lock_folder = (
+            self.folder / "locks" / "organization" / PROJECT_NAME / stack_name
+        )
+        return sorted(lock_folder.glob("*.json"))
 
 
 def folder_backend(backend_url: str) -> FolderBackend | None:
@@ -91,13 +101,28 @@ def resource_ids(deployment: Properties) -> set[str]:
     }
 
 
-def place_of(deployment: Properties) -> tuple[str, str]:
-    """Return cloud and region of a checkpoint, as its provider has them."""
-    for state_record in deployment.get("resources") or ():
-        for cloud, facts in clouds().items():
-            if state_record["type"] == f"pulumi:providers:{facts.package}":
-                region = state_record["inputs"].get(facts.region_property, "")
-                return (cloud, str(region))
+def place_of(
+    deployment: Properties, state_record: Properties
+) -> tuple[str, str]:
+    """Return cloud and region of a resource, as its provider in the checkpoint has them.
+
+    A stack that moves has a provider of each place; the place of a provider is its own.
+    """
+    clouds_by_type = {
+        f"pulumi:providers:{facts.package}": (cloud, facts)
+        for cloud, facts in clouds().items()
+    }
+    for provider in deployment.get("resources") or ():
+        if provider["type"] not in clouds_by_type:
+            continue
+        # Pulumi refers to a provider by its name and its id.
+        if (
+            state_record.get("provider")
+            != f"{provider['urn']}::{provider['id']}"
+        ):
+            continue
+        cloud, facts = clouds_by_type[provider["type"]]
+        return (cloud, str(provider["inputs"].get(facts.region_property, "")))
     return ("", "")
 
 
@@ -107,6 +132,15 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
+
+
+def _is_dead(holder: Any) -> bool:
+    """Tell whether the process that a lock names is gone; one that cannot be asked is not."""
+    return (
+        isinstance(holder, dict)
+        and holder.get("hostname") == host_name()
+        and not is_running(int(holder["pid"]), "")
+    )
 
 
 def _held_error(stack_name: str, holder: Properties) -> LockedError:

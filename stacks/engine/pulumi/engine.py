@@ -47,12 +47,10 @@ from stacks.engine.pulumi.checkpoint import folder_backend
 from stacks.engine.pulumi.drift import find_drift, forget_gone
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.finder import CloudFinder, SimulatedFinder
+from stacks.engine.pulumi.move import is_move, take_back
 from stacks.engine.pulumi.recovery import recover_stack
-from stacks.engine.pulumi.retention import (
-    RetainedObjects,
-    clear_flags,
-    standing_records,
-)
+from stacks.engine.pulumi.rehearsal import rehearse_apply
+from stacks.engine.pulumi.retention import RetainedObjects, clear_flags
 from stacks.engine.pulumi.session import PulumiSession
 from stacks.engine.pulumi.status import (
     FACTS_OUTPUT,
@@ -66,7 +64,6 @@ from stacks.engine.pulumi.status import (
     status_of,
     user_outputs,
 )
-from stacks.engine.rehearsal import rehearse
 from stacks.engine.rolling import is_machine_group
 from stacks.engine.stop import StopRequest, cancelled_error
 from stacks.graph import parse_graph, plugin_versions
@@ -110,6 +107,10 @@ class PulumiEngine:
         world = self._load_world()
         return SharedWorld(world, self.folder) if world else None
 
+    def _now(self) -> datetime:
+        shared_world = self.simulated_world()
+        return shared_world.now() if shared_world else datetime.now(UTC)
+
     def stack_names(self) -> list[str]:
         """Return the names of all stacks of the backend."""
         return self.session.stack_names()
@@ -137,7 +138,7 @@ class PulumiEngine:
         event_recorder = EventRecorder(
             lambda progress_event: record_step(progress_event.step)
         )
-        program = self._program(plan, start_time(pulumi_stack), {})
+        program = self._program(plan, pulumi_stack, {})
         with closing(program):
             self.session.run(
                 lambda: pulumi_stack.preview(
@@ -160,28 +161,14 @@ class PulumiEngine:
         world = self._load_world()
         if world is None:
             return []
-        graph = parse_graph(plan.graph)
-        pulumi_stack = self.session.open_stack(plan.stack.name, create=False)
-        records = (
-            {}
-            if pulumi_stack is None
-            else standing_records(deployment_of(pulumi_stack))
-        )
-        return rehearse(
-            graph,
-            [
-                ResourceStep(
-                    "same" if resource.name in records else "create",
-                    resource.type,
-                    resource.name,
-                )
-                for resource in graph.resources
-            ],
-            records,
+        stack_name = plan.stack.name
+        pulumi_stack = self.session.open_stack(stack_name, create=False)
+        return rehearse_apply(
+            parse_graph(plan.graph),
+            deployment_of(pulumi_stack) if pulumi_stack else {},
+            RetainedObjects(self.store, stack_name),
             SharedWorld(world, self.folder),
-            placeholder_values(
-                world.project, datetime.now(UTC), plan.shutdown.ttl
-            ),
+            placeholder_values(world.project, self._now(), plan.shutdown.ttl),
         )
 
     def apply(
@@ -206,7 +193,7 @@ class PulumiEngine:
                 plan,
                 stack_status,
                 self.store,
-                now=datetime.now(UTC),
+                now=self._now(),
                 control=control,
                 listener=listener,
                 preview=self.preview,
@@ -239,8 +226,11 @@ class PulumiEngine:
         stack_name = plan.stack.name
         pulumi_stack = self.session.open_stack(stack_name, create=True)
         clear_flags(pulumi_stack, prior_ids)
+        take_back(pulumi_stack, (plan.graph.provider, plan.graph.region))
         forget_gone(self.session, pulumi_stack, listener)
-        self._record_start(pulumi_stack, plan.digest, start_time(pulumi_stack))
+        self._record_start(
+            pulumi_stack, plan.digest, start_time(pulumi_stack, self._now())
+        )
         event_recorder = EventRecorder(listener)
         try:
             self._up(pulumi_stack, plan, rung, event_recorder, control)
@@ -304,7 +294,7 @@ class PulumiEngine:
         # What is imported is as it was, so a second round changes what differs.
         for round_ids in [import_ids, {}] if import_ids else [{}]:
             with closing(
-                self._program(plan, start_time(pulumi_stack), round_ids, rung)
+                self._program(plan, pulumi_stack, round_ids, rung)
             ) as program:
                 self._call_up(pulumi_stack, program, event_recorder, control)
             retained.settle(deployment_of(pulumi_stack))
@@ -547,7 +537,7 @@ class PulumiEngine:
     def _program(
         self,
         plan: Plan,
-        started_at: str,
+        pulumi_stack: Any,
         import_ids: Mapping[str, str],
         rung: int = 0,
     ) -> Program:
@@ -555,6 +545,7 @@ class PulumiEngine:
         self.session.automation()
         from stacks.engine.pulumi.program import Program
 
+        started_at = start_time(pulumi_stack, self._now())
         resource_graph = parse_graph(plan.graph)
         return Program(
             resource_graph,
@@ -568,6 +559,10 @@ class PulumiEngine:
                 ).decode(),
             },
             import_ids,
+            is_move=is_move(
+                deployment_of(pulumi_stack),
+                (resource_graph.provider, resource_graph.region),
+            ),
         )
 
     def _text_filler(

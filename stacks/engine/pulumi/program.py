@@ -39,8 +39,11 @@ class Program:
         version: str,
         exports: Properties,
         import_ids: Mapping[str, str],
+        *,
+        is_move: bool = False,
     ) -> None:
         self.resource_graph = resource_graph
+        self.is_move = is_move
         self.import_ids = import_ids
         self.retained_names = retained_names(resource_graph)
         self.fill_text = fill_text
@@ -110,7 +113,10 @@ class Program:
             import_=self.import_ids.get(resource.name),
             retain_on_delete=resource.name in self.retained_names,
             replace_on_changes=graph_options.get("replace_on_changes"),
-            delete_before_replace=graph_options.get("delete_before_replace"),
+            # Names are those of a region: in another one, nothing is in the way.
+            delete_before_replace=False
+            if self.is_move
+            else graph_options.get("delete_before_replace"),
             custom_timeouts=pulumi.CustomTimeouts(delete=delete_timeout)
             if delete_timeout
             else None,

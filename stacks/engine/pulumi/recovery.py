@@ -35,7 +35,6 @@ def recover_stack(
     files = folder_backend(session.backend)
     if files is not None:
         files.free_dead_locks(stack_name)
-        files.restore_checkpoint(stack_name)
     pulumi_stack = session.open_stack(stack_name, create=False)
     if pulumi_stack is None:
         return ()
@@ -44,8 +43,7 @@ def recover_stack(
     operations = pending_operations(deployment)
     if not operations:
         return ()
-    finder = finder_of(place_of(deployment))
-    read_urns = _settle_operations(deployment, operations, finder)
+    read_urns = _settle_operations(deployment, operations, finder_of)
     pulumi_stack.import_stack(exported)
     if read_urns:
         pulumi_stack.refresh(target=read_urns, color="never")
@@ -56,7 +54,9 @@ def recover_stack(
 
 
 def _settle_operations(
-    deployment: Properties, operations: list[Properties], finder: ObjectFinder
+    deployment: Properties,
+    operations: list[Properties],
+    finder_of: Callable[[tuple[str, str]], ObjectFinder],
 ) -> list[str]:
     """Enter created objects into a checkpoint, and return the resources that are to be read."""
     known_ids = resource_ids(deployment)
@@ -64,6 +64,7 @@ def _settle_operations(
     for operation in operations:
         resource = operation["resource"]
         if operation["type"] == "creating":
+            finder = finder_of(place_of(deployment, resource))
             found_id = finder.find(resource, known_ids)
             # What was never made is in no state, and cannot be read.
             if found_id is None:

@@ -114,11 +114,10 @@ class RetainedObjects:
 
     def remember(self, deployment: Properties) -> list[str]:
         """Write down every object that the next run may leave, and return their names."""
-        place = place_of(deployment)
         for state_record in deployment.get("resources") or ():
             if state_record.get(RETAINED_FLAG) and state_record.get("id"):
                 self.records[str(state_record["id"])] = _record(
-                    state_record, place
+                    state_record, place_of(deployment, state_record)
                 )
         if self.records:
             self.file.state.operation = "destroying"
@@ -177,14 +176,11 @@ class RetainedObjects:
         What the state has already is not imported; an object of another name is another one.
         """
         place = (resource_graph.provider, resource_graph.region)
-        standing_names = {
-            _resource_name(state_record["urn"])
-            for state_record in deployment.get("resources") or ()
-        }
+        standing = standing_records(deployment, place)
         resources = {
             resource.name: resource
             for resource in resource_graph.resources
-            if resource.name not in standing_names
+            if resource.name not in standing
         }
         found_ids = {}
         for object_id, record in self.records.items():
@@ -200,13 +196,17 @@ class RetainedObjects:
         return found_ids
 
 
-def standing_records(deployment: Properties) -> dict[str, ResourceRecord]:
-    """Return what stands of a stack, by the names of resources."""
-    place = place_of(deployment)
+def standing_records(
+    deployment: Properties, place: tuple[str, str]
+) -> dict[str, ResourceRecord]:
+    """Return what stands of a stack in a place, by the names of resources."""
     return {
         _resource_name(state_record["urn"]): _record(state_record, place)
         for state_record in deployment.get("resources") or ()
-        if state_record.get("custom") and state_record.get("id")
+        if state_record.get("id")
+        # What waits for its deletion has a successor.
+        and not state_record.get("delete")
+        and place_of(deployment, state_record) == place
     }
 
 

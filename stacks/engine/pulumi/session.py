@@ -13,6 +13,7 @@ from planner.errors import LockedError, Problem, UsageError
 from providers.files import make_folder
 from providers.simulated.shared import FOLDER_VARIABLE, WORLD_VARIABLE
 from stacks.engine.failure import combined_error
+from stacks.engine.pulumi.checkpoint import PROJECT_NAME, folder_backend
 from stacks.engine.pulumi.plugin import install_plugins
 from stacks.engine.stop import cancelled_error
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from stacks.engine.pulumi.event import EventRecorder
     from stacks.engine.stop import StopRequest
 
-PROJECT_NAME: Final = "tonnage"
 POLL_S: Final = 0.05
 
 
@@ -84,6 +84,9 @@ class PulumiSession:
     def open_stack(self, stack_name: str, *, create: bool) -> Any:
         """Open a stack of the backend; nothing when there is none and none is to be created."""
         automation = self.automation()
+        files = folder_backend(self.backend)
+        if files is not None:
+            files.mend(stack_name)
         open_function = (
             automation.create_or_select_stack
             if create

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.json import decode as json_decode
@@ -14,6 +13,7 @@ from stacks.engine.pulumi.checkpoint import pending_operations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from planner.plan.status import Operation
     from planner.plan.types import Properties
@@ -144,12 +144,12 @@ def entry_values(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry.value for name, entry in entries.items()}
 
 
-def start_time(pulumi_stack: Any) -> str:
+def start_time(pulumi_stack: Any, now: datetime) -> str:
     """When a stack was first applied, as it wrote down; the present time for a new one."""
     return str(
         entry_values(pulumi_stack.outputs()).get(STARTED_OUTPUT)
         or entry_values(pulumi_stack.get_all_config()).get(STARTED_OUTPUT)
-        or datetime.now(UTC).isoformat()
+        or now.isoformat()
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner import api
-from planner.errors import CapacityError, MissingError
+from planner.errors import CapacityError, MissingError, ResourceError
 from providers.simulated import world
 from stacks.engine.protocol import ProgressEvent
 from stacks.engine.simulated import SimulatedEngine
@@ -73,6 +73,7 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(
     standing = present(engine.stack_status("chat"))
     assert standing.complete
     assert standing.plan == plan.digest
+    assert standing.started == world.default_world().clock.isoformat()
     assert engine.stack_names() == ["chat"]
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
@@ -175,6 +176,7 @@ def test_calls_that_were_cut_off_are_looked_up(
     ]
     checkpoint_path.write_text(json.dumps(document))
     assert len(present(engine.stack_status("chat")).pending) == len(cut_records)
+    assert engine.preflight(plan) == [], "nothing is in its own way"
     # The cloud has forgotten one of them.
     lost_name = cut_records[0]["urn"].rsplit("::", 1)[-1]
     remaining = world.load_memory(engine.folder / "world.json")
@@ -185,6 +187,7 @@ def test_calls_that_were_cut_off_are_looked_up(
     ]
     del remaining.objects[lost_id]
     world.save_memory(engine.folder / "world.json", remaining)
+    assert engine.preflight(plan) == []
 
     found = engine.recover("chat", quiet)
     assert {step.name for step in found.steps} == {
@@ -296,5 +299,41 @@ def test_a_bucket_whose_state_was_lost_is_taken_over_by_the_real_engine(
     assert kept.keys() <= objects(engine).keys()
     assert len(objects(engine)) == len(plan.graph.resources)
     assert engine.apply(plan, quiet).steps == ()
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("aws", "gcp"),
+        ("azure", "aws"),
+        ("gcp", "azure"),
+        ("aws], regions: [us-east-1", "aws], regions: [us-west-2"),
+    ],
+)
+def test_the_real_engine_moves_a_stack_there_and_back(
+    here: Path, catalog, pair: tuple[str, str]
+) -> None:
+    """Also when a cloud refuses something on the way; data that were left are taken back."""
+    engine = engine_in(
+        here,
+        "faults: [{on: create, name: '*-nodes', code: InvalidParameterValue, after: 1}]\n",
+    )
+    home, away = (
+        plan_of(catalog, TEXT.replace("CLOUD", cloud)) for cloud in pair
+    )
+    engine.apply(home, quiet)
+    at_home = buckets_among(objects(engine))
+    with pytest.raises(ResourceError):
+        engine.apply(away, quiet)
+    assert engine.preflight(home) == engine.preflight(away) == []
+    engine.apply(away, quiet)
+    assert at_home.keys() <= buckets_among(objects(engine)).keys()
+    engine.apply(home, quiet)
+    assert at_home.keys() <= buckets_among(objects(engine)).keys()
+    assert engine.apply(home, quiet).steps == ()
+    left = len(present(engine.stack_status("chat")).retained)
+    assert len(objects(engine)) == len(home.graph.resources) + left
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
