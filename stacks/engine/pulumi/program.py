@@ -59,10 +59,13 @@ class Program:
         self.event_loop = asyncio.get_running_loop()
         self.registered = {}
         cloud = clouds()[self.resource_graph.provider]
+        region = self.resource_graph.region
+        # Of a move that was cut, Pulumi compares the providers of both regions. With one name
+        # it would take what still stands in the old region for a part of the new one.
         cloud_provider = pulumi.ProviderResource(
             cloud.package,
-            cloud.package,
-            {cloud.region_property: self.resource_graph.region},
+            f"{cloud.package}-{region}",
+            {cloud.region_property: region},
             pulumi.ResourceOptions(version=self.version),
         )
         for resource in self.ordered_resources:

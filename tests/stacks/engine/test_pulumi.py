@@ -337,3 +337,30 @@ def test_the_real_engine_moves_a_stack_there_and_back(
     assert len(objects(engine)) == len(home.graph.resources) + left
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("gcp", "aws"),
+        ("aws], regions: [us-east-1", "aws], regions: [us-west-2"),
+    ],
+)
+def test_the_real_engine_takes_back_what_a_cut_move_has_not_deleted(
+    here: Path, catalog, pair: tuple[str, str]
+) -> None:
+    engine = engine_in(
+        here,
+        "faults: [{on: create, name: '*-nodes', code: InvalidParameterValue, after: 1}]\n",
+    )
+    home, away = (
+        plan_of(catalog, TEXT.replace("CLOUD", cloud)) for cloud in pair
+    )
+    engine.apply(home, quiet)
+    at_home = objects(engine).keys()
+    with pytest.raises(ResourceError):
+        engine.apply(away, quiet)
+    assert at_home < objects(engine).keys()
+    engine.apply(home, quiet, EVERYTHING)
+    assert objects(engine).keys() == at_home
+    assert engine.apply(home, quiet).steps == ()

@@ -98,6 +98,7 @@ def test_a_removed_stack_does_not_come_back(
         holder(DEAD_PROCESS, "another-machine"),
         CUT,
     ],
+    ids=["lives", "elsewhere", "cut"],
 )
 def test_nothing_is_mended_or_freed_while_a_run_may_live(
     tmp_path: Path, checkpoint: Path, held_by: bytes
