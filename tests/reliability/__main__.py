@@ -298,6 +298,11 @@ def planted_secrets() -> Figure:
     return tally("a secret that was planted", problems())
 
 
+def killed_runs(verb: str, way: str, cloud: str) -> Figure:
+    problem = engine.kill_problem(verb, way, cloud, MOVES[cloud])
+    return tally(f"the Pulumi engine, {verb}, {way}", iter([(cloud, problem)]))
+
+
 def steps_of_the_model(seed: int) -> Figure:
     steps = MODEL_STEPS // MODEL_SEEDS
     failure = ""
@@ -337,6 +342,13 @@ def tasks() -> list[tuple[Callable[..., Figure], tuple[Any, ...]]]:
         (hostile_files, (reader,)) for reader in hostile.readers(plan_on("aws"))
     ]
     found.append((planted_secrets, ()))
+    if engine.is_there():
+        found += [
+            (killed_runs, (verb, way, cloud))
+            for verb in engine.VERBS
+            for way in engine.WAYS
+            for cloud in MOVES
+        ]
     return found
 
 
@@ -380,8 +392,6 @@ def main() -> None:
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         running = [pool.submit(work, *inputs) for work, inputs in tasks()]
         figures = summed([task.result() for task in running])
-    real_engine = engine.figures()
-    figures += [Figure(*row) for row in real_engine]
     table = table_of(figures)
     sys.stdout.write(table)
     for figure in figures:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -12,106 +11,105 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 from planner.errors import SpecError
+from planner.plan.canonical import parse_plan
 from providers.simulated.world import load_memory
+from stacks.engine.pulumi.retention import retained_names
+from stacks.graph import parse_graph
 from tests.stacks.engine.test_simulated import TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.plan.types import Plan
 
 TONNAGE = (sys.executable, "-m", "planner.cli.main")
 FLAGS = ("--simulate", "--engine", "pulumi")
-# One of each in each cloud.
-KILLED_CLOUDS = ("aws", "gcp", "azure")
-KILLS_OF_EACH = len(KILLED_CLOUDS)
+# Whether a way ends only tonnage, or also the engine and its plugins.
+WAYS = {
+    "SIGKILL of all processes": (signal.SIGKILL, True),
+    "SIGKILL of tonnage alone": (signal.SIGKILL, False),
+    "SIGTERM": (signal.SIGTERM, False),
+    "SIGHUP": (signal.SIGHUP, False),
+    "Ctrl-C": (signal.SIGINT, False),
+}
+VERBS = ("apply", "destroy", "move")
 PATIENCE_S = 120
 LOCKED_EXIT_CODE = 12
-# Name, how often it was right, how often it was tried, what went wrong.
-Row: TypeAlias = tuple[str, int, int, tuple[str, ...]]
 
 
-def figures() -> list[Row]:
-    """Kill apply and destroy in five ways; nothing without a Pulumi program."""
-    if shutil.which("pulumi") is None:
-        return []
-    rows = []
-    for verb in ("apply", "destroy"):
-        for way, kill_signal, takes_all in (
-            ("SIGKILL of all processes", signal.SIGKILL, True),
-            ("SIGKILL of tonnage alone", signal.SIGKILL, False),
-            ("SIGTERM", signal.SIGTERM, False),
-            ("SIGHUP", signal.SIGHUP, False),
-            ("Ctrl-C", signal.SIGINT, False),
-        ):
-            failures = tuple(
-                f"{verb} {seed}: {problem}"
-                for seed in range(KILLS_OF_EACH)
-                if (
-                    problem := _kill_problem(
-                        verb, kill_signal, seed, all_=takes_all
-                    )
-                )
-            )
-            rows.append(
-                (
-                    f"Pulumi, {verb}, {way}",
-                    KILLS_OF_EACH - len(failures),
-                    KILLS_OF_EACH,
-                    failures,
-                )
-            )
-    return rows
+def is_there() -> bool:
+    """Tell whether there is a Pulumi program."""
+    return shutil.which("pulumi") is not None
 
 
-def _kill_problem(
-    verb: str, kill_signal: signal.Signals, seed: int, *, all_: bool
+def kill_problem(
+    verb: str, way: str, cloud: str, next_cloud: str
 ) -> str | None:
-    """Kill a run at some object; say what is wrong after the next apply, or nothing."""
+    """Kill a run at some moment; say what is wrong after the next apply, or nothing."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        text = TEXT.replace("CLOUD", KILLED_CLOUDS[seed])
-        (folder / "chat.yaml").write_text(text)
-        _tonnage(folder, "plan", "chat.yaml", "-o", "p.json")
-        resources = json.loads((folder / "p.json").read_text())["graph"][
-            "resources"
-        ]
-        if verb == "destroy":
-            _tonnage(folder, "apply", "p.json", *FLAGS)
-        generator = random.Random(seed)
+        home = wanted = _planned(folder, cloud)
+        if verb != "apply":
+            first = _tonnage(folder, "apply", f"{cloud}.json", *FLAGS)
+            if first.returncode:
+                return f"the first apply: {first.stderr[-300:]}"
+        if verb == "move":
+            wanted = _planned(folder, next_cloud)
+        generator = random.Random(f"{verb} {way} {cloud}")
+        moment = generator.randrange(1, len(home.graph.resources))
+        path = f"{wanted.graph.provider}.json"
         _run_and_kill(
             folder,
-            verb,
-            kill_signal,
-            generator.randrange(1, len(resources)),
-            all_=all_,
+            ("destroy", "chat", "--yes")
+            if verb == "destroy"
+            else ("apply", path),
+            way,
+            lambda count: (
+                0 <= count <= moment
+                if verb == "destroy"
+                else count
+                >= moment + (len(home.graph.resources) if verb == "move" else 0)
+            ),
         )
         for _ in range(PATIENCE_S):
-            again = _tonnage(folder, "apply", "p.json", *FLAGS)
+            again = _tonnage(folder, "apply", path, *FLAGS)
             # A run that lost its terminal may still be ending.
             if again.returncode != LOCKED_EXIT_CODE:
                 break
             time.sleep(1)
-        names = [
+        names = sorted(
             found["name"]
             for found in load_memory(_world(folder)).objects.values()
-        ]
+        )
         if again.returncode:
             return f"exit {again.returncode}: {again.stderr[-300:]}"
-        if sorted(names) != sorted(resource["name"] for resource in resources):
-            return f"{len(names)} objects of {len(resources)}"
+        expected = [resource.name for resource in wanted.graph.resources]
+        if verb == "move":
+            expected += retained_names(parse_graph(home.graph))
+        if names != sorted(expected):
+            return f"{len(names)} objects of {len(expected)}"
     return None
+
+
+def _planned(folder: Path, cloud: str) -> Plan:
+    """Write a plan for a cloud, and return it."""
+    (folder / f"{cloud}.yaml").write_text(TEXT.replace("CLOUD", cloud))
+    path = f"{cloud}.json"
+    _tonnage(folder, "plan", f"{cloud}.yaml", "-o", path, *FLAGS)
+    return parse_plan((folder / path).read_bytes(), path)
 
 
 def _run_and_kill(
     folder: Path,
-    verb: str,
-    kill_signal: signal.Signals,
-    target_count: int,
-    *,
-    all_: bool,
+    arguments: tuple[str, ...],
+    way: str,
+    is_due: Callable[[int], bool],
 ) -> None:
-    arguments = (
-        ("apply", "p.json") if verb == "apply" else ("destroy", "chat", "--yes")
-    )
+    """Start a run, and kill it as soon as the number of objects in the world says so."""
+    kill_signal, takes_all = WAYS[way]
     with subprocess.Popen(
         [*TONNAGE, *arguments, *FLAGS],
         cwd=folder,
@@ -121,16 +119,10 @@ def _run_and_kill(
     ) as process:
         deadline_s = time.monotonic() + PATIENCE_S
         while process.poll() is None and time.monotonic() < deadline_s:
-            count = _object_count(folder)
-            is_there = (
-                count >= target_count
-                if verb == "apply"
-                else 0 <= count <= target_count
-            )
-            if is_there:
+            if is_due(_object_count(folder)):
                 break
             time.sleep(0.02)
-        for process_id in _family(process.pid) if all_ else [process.pid]:
+        for process_id in _family(process.pid) if takes_all else [process.pid]:
             try:
                 os.kill(process_id, kill_signal)
             except ProcessLookupError:
