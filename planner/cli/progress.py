@@ -87,6 +87,8 @@ class Pace:
         if event.phase not in ("done", "failed") or not self.expected_steps:
             return ""
         self.done_steps += 1
+        # After a crash, what the dead run had left to do is counted too.
+        self.expected_steps = max(self.expected_steps, self.done_steps)
         count_text = f"  ({self.done_steps} of {self.expected_steps}"
         left_steps = self.expected_steps - self.done_steps
         if left_steps <= 0 or event.elapsed_s <= 0:
