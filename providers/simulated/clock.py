@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.perf.reliability.interruption import run_hazard
 from planner.units import SECONDS_PER_DAY
 from providers.registry import all_providers
 from providers.simulated.history import WorldEvent
@@ -31,7 +33,8 @@ MOST_EVENTS: Final = 10_000
 class Moment(Struct, frozen=True, order=True):
     """Something that is due at a second of the world.
 
-    kind       resize: by a rule; lose: a machine goes; return: it comes back
+    kind       resize: by a rule; notice: a machine on spot hears that it goes; lose: a machine
+               goes; return: it comes back
     object_id  the group
     rule       the rule of a resize
     """
@@ -68,10 +71,12 @@ class Passage:
     def run(self) -> list[WorldEvent]:
         """Go through all moments in order, and return what happened."""
         self._collect_resizes()
+        cloud_s = self.cloud.memory.seconds
         for object_id, history in self._groups():
             if history.next_loss is None:
                 self._draw_loss(object_id, history, history.second)
-            self._push(history.next_loss, "lose", object_id)
+            else:
+                self._push_loss(object_id, history, cloud_s)
             for second in history.due_back:
                 self._push(second, "return", object_id)
         while self.moments:
@@ -79,6 +84,8 @@ class Passage:
             history = self.cloud.memory.history[moment.object_id]
             if moment.kind == "resize":
                 self._resize(moment, history)
+            elif moment.kind == "notice":
+                self._notice(moment, history)
             elif moment.kind == "lose":
                 self._lose(moment, history)
             else:
@@ -135,17 +142,20 @@ class Passage:
             return
         self._set_nodes(moment, history, nodes, "resized")
 
+    def _notice(self, moment: Moment, history: ObjectHistory) -> None:
+        """Tell a machine on spot that it is going to be taken back."""
+        if history.nodes and history.next_loss is not None:
+            left_s = history.next_loss - moment.second
+            self._tell(moment.second, "notice", history, f"in {left_s:.0f} s")
+
     def _lose(self, moment: Moment, history: ObjectHistory) -> None:
-        """Take a machine back; one on spot was told before."""
+        """Take a machine back."""
         if history.nodes:
-            if history.sizes[-1].group.offer_key[-1] == "spot":
-                self._tell(moment.second, "notice", history, "")
             self._set_nodes(moment, history, history.nodes - 1, "lost")
             back_s = moment.second + RELAUNCH_S
             history.due_back.append(back_s)
             self._push(back_s, "return", moment.object_id)
         self._draw_loss(moment.object_id, history, moment.second)
-        self._push(history.next_loss, "lose", moment.object_id)
 
     def _return(self, moment: Moment, history: ObjectHistory) -> None:
         """Let a group have the machine again that it has lost."""
@@ -179,7 +189,7 @@ class Passage:
     def _draw_loss(
         self, object_id: str, history: ObjectHistory, second: float
     ) -> None:
-        """Draw when the next machine of a group is lost.
+        """Draw when the next machine of a group is lost, and enter it.
 
         gap ~ exponential, mean = 1 day / (nodes * losses of a node and day)
         """
@@ -196,6 +206,22 @@ class Passage:
         seed = f"{self.cloud.world.seed}/{object_id}/{second:.3f}"
         gap_s = random.Random(seed).expovariate(rate)  # noqa: S311 - a simulation
         history.next_loss = second + gap_s
+        self._push_loss(object_id, history, -math.inf)
+
+    def _push_loss(
+        self, object_id: str, history: ObjectHistory, told_until: float
+    ) -> None:
+        """Enter the next loss of a group, and its notice unless that was told before."""
+        if history.next_loss is None:
+            return
+        self._push(history.next_loss, "lose", object_id)
+        provider, *_, purchase = history.sizes[-1].group.offer_key
+        if purchase != "spot":
+            return
+        notice_s = run_hazard(1, provider, "", "monthly").notice_s
+        told_at = history.next_loss - notice_s
+        if told_at > told_until:
+            self._push(told_at, "notice", object_id)
 
     def _tell(
         self,

@@ -22,7 +22,7 @@ from providers.catalog.metering import node_group
 from providers.resource_type import name_properties, name_rules
 from providers.simulated.check import input_problems
 from providers.simulated.history import ObjectHistory, SizedGroup, stack_of
-from providers.simulated.relation import blocking_objects
+from providers.simulated.relation import blocking_objects, names_object
 
 if TYPE_CHECKING:
     from planner.market.offer import Instance
@@ -64,6 +64,7 @@ class SimulatedCloud:
         """
         self._refuse_call("create", resource_type, resource_name)
         self._check_inputs(resource_type, inputs, None)
+        self._check_lags(resource_type, inputs)
         self._check_unique(resource_type, inputs)
         self._check_limits(resource_type, inputs, None)
         return self.place(resource_type, resource_name, inputs, origin)
@@ -104,6 +105,7 @@ class SimulatedCloud:
         self._refuse_call("update", cloud_object["type"], cloud_object["name"])
         self._check_immutable(cloud_object, inputs)
         self._check_inputs(cloud_object["type"], inputs, object_id)
+        self._check_lags(cloud_object["type"], inputs)
         self._check_limits(cloud_object["type"], inputs, object_id)
         fixed_name = inputs.get(name_properties().get(cloud_object["type"], ""))
         outputs = self._object_outputs(
@@ -244,6 +246,24 @@ class SimulatedCloud:
         problems = input_problems(resource_type, inputs, others, self.region)
         if problems:
             raise CloudError(INVALID_CODE, "; ".join(problems))
+
+    def _check_lags(self, resource_type: str, inputs: Properties) -> None:
+        """Refuse what refers to an object that is not known everywhere yet."""
+        for rule in self.world.lags:
+            for object_id, cloud_object in self.memory.objects.items():
+                age_s = (
+                    self.memory.seconds - self.memory.history[object_id].second
+                )
+                if (
+                    age_s < rule.seconds
+                    and fnmatchcase(cloud_object["type"], rule.type)
+                    and names_object(
+                        resource_type, inputs, object_id, self.memory.objects
+                    )
+                ):
+                    raise CloudError(
+                        rule.code, f"{cloud_object['name']} is not ready yet"
+                    )
 
     def _check_immutable(
         self, cloud_object: Properties, inputs: Properties

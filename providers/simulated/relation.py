@@ -67,6 +67,22 @@ def reference_problems(
                 yield f"{property_path}: {text!r} is no {type_names} that exists"
 
 
+def names_object(
+    resource_type: str,
+    inputs: Properties,
+    object_id: str,
+    objects: Mapping[str, Properties],
+) -> bool:
+    """Tell whether the inputs of a resource refer to an object."""
+    target = objects[object_id]
+    target_texts = _identities(object_id, target)
+    return any(
+        reference.target == target["type"]
+        and _refers({"inputs": inputs}, reference, target_texts, objects)
+        for reference in _references().get(resource_type, ())
+    )
+
+
 def blocking_objects(
     target_id: str, objects: Mapping[str, Properties]
 ) -> tuple[str, list[str]] | None:

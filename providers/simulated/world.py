@@ -137,6 +137,19 @@ class DelayRule(Struct, frozen=True):
     seconds: float
 
 
+class LagRule(Struct, frozen=True):
+    """How long a new object is not known everywhere in its cloud.
+
+    type     pattern of the type of the new object
+    seconds  for so long, calls that name it are refused
+    code     error code of the cloud
+    """
+
+    type: str
+    seconds: float
+    code: str
+
+
 class World(Struct, frozen=True, kw_only=True):
     """The rules of a simulated world.
 
@@ -149,6 +162,7 @@ class World(Struct, frozen=True, kw_only=True):
     faults    calls that fail for a while
     throttles  calls of which only so many succeed in a minute
     delays    how long calls take, other than they usually do
+    lags      how long new objects are not known everywhere
     losses    how often machines are lost
     seed      of everything that is drawn
     """
@@ -162,6 +176,7 @@ class World(Struct, frozen=True, kw_only=True):
     faults: tuple[FaultRule, ...] = ()
     throttles: tuple[ThrottleRule, ...] = ()
     delays: tuple[DelayRule, ...] = ()
+    lags: tuple[LagRule, ...] = ()
     losses: tuple[LossRule, ...] = ()
     seed: int = 1
 

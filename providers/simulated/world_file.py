@@ -10,6 +10,7 @@ A world file is YAML (all keys optional):
     refuses:  [{on: create, type: "aws:iam/*", code: AccessDenied}]
     throttles: [{on: create, type: "aws:ec2/*", per_minute: 60}]
     delays:   [{type: "*:Cluster", seconds: 900}]
+    lags:     [{type: "aws:iam/*", seconds: 12, code: ResourceNotReady}]
     losses:   [{purchase: spot, per_day: 0.5}]
     faults:   [{on: create, type: "*:Group", code: InsufficientInstanceCapacity, times: 1}]
 
@@ -40,6 +41,7 @@ from providers.simulated.world import (
     CallRule,
     DelayRule,
     FaultRule,
+    LagRule,
     LossRule,
     PriceOverride,
     ThrottleRule,
@@ -70,6 +72,10 @@ def _read_limit(**values: Any) -> NodeLimit:
 
 def _read_delay(**values: Any) -> DelayRule:
     return DelayRule(values["type"], float(values["seconds"]))
+
+
+def _read_lag(**values: Any) -> LagRule:
+    return LagRule(values["type"], float(values["seconds"]), values["code"])
 
 
 def _parse_time(time_text: str) -> datetime:
@@ -174,6 +180,20 @@ _DELAY_BLOCK: Final = Block(
         ),
     ),
 )
+_LAG_BLOCK: Final = Block(
+    "lags",
+    _read_lag,
+    (
+        Field("type", NAME_PATTERN, "resource type", required=True),
+        Field(
+            "seconds",
+            Quantity(unit.parse_number, "12", maximum="100000"),
+            "for how long nothing may refer to a new one",
+            required=True,
+        ),
+        _CALL_FIELDS[-1],
+    ),
+)
 WORLD_BLOCK: Final = Block(
     "world",
     _without_place(World),
@@ -238,6 +258,12 @@ WORLD_BLOCK: Final = Block(
             "delays",
             ListOf(_DELAY_BLOCK),
             "how long calls take",
+            default=(),
+        ),
+        Field(
+            "lags",
+            ListOf(_LAG_BLOCK),
+            "how long new objects are not known everywhere",
             default=(),
         ),
         Field(

@@ -29,7 +29,8 @@ def rehearse(
     """Return what the clouds would refuse, as the call and the answer of each.
 
     The steps are made in a copy of the world. What is refused there is made all the same, so that
-    everything that needs it is tried too. Faults of the world file are left out: they pass.
+    everything that needs it is tried too. Faults, throttles and lags of the world file are left
+    out: they pass.
     """
     cloud = _copied_cloud(world, resource_graph.region)
     steps_by_name = {step.name: step for step in steps}
@@ -64,7 +65,7 @@ def _copied_cloud(world: SharedWorld, region: str) -> SimulatedCloud:
     """Return the clouds as they are, in a world that nobody else sees."""
     cloud = world.view(region)
     return SimulatedCloud(
-        replace(cloud.world, faults=(), throttles=()),
+        replace(cloud.world, faults=(), throttles=(), lags=()),
         # Objects are replaced as a whole, so that those of the world stay as they are.
         replace(
             cloud.memory,

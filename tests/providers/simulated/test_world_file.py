@@ -15,7 +15,7 @@ from providers.simulated.cloud import CloudError, SimulatedCloud, call_seconds
 from providers.simulated.world import WorldMemory
 from providers.simulated.world_file import read_world, world_schema
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import ROOT, chat
+from tests.conftest import ROOT, chat, present
 from tests.stacks.engine.test_simulated import plan_of, quiet
 
 VPC = "aws:ec2/vpc:Vpc"
@@ -70,6 +70,55 @@ def test_the_first_delay_that_matches_counts(here, catalog) -> None:
     assert 700 < outcome.elapsed_s < 730
 
 
+ROLE, PROFILE = (
+    "aws:iam/role:Role",
+    "aws:iam/instanceProfile:InstanceProfile",
+)
+
+
+@given(st.floats(0, 30, allow_nan=False))
+def test_a_new_object_is_not_known_everywhere_at_once(pause: float) -> None:
+    rules = world_of(
+        "lags: [{type: 'aws:iam/role*', seconds: 12, code: ResourceNotReady}]"
+    )
+    memory = WorldMemory()
+    cloud = SimulatedCloud(rules, memory, "us-east-1")
+    trust = {"assumeRolePolicy": "{}", "name": "node"}
+    _, role = cloud.create(ROLE, "node", trust)
+    memory.seconds += pause
+    profile = {"name": "chat-node", "role": role["name"]}
+    if pause < 12:
+        with pytest.raises(CloudError, match="ResourceNotReady"):
+            cloud.create(PROFILE, "node-profile", profile)
+        # What does not refer to it is made at once.
+        cloud.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
+    else:
+        cloud.create(PROFILE, "node-profile", profile)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "code"),
+    [
+        ("aws", "ResourceNotReady"),
+        ("gcp", "resourceNotReady"),
+        ("azure", "PrincipalNotFound"),
+    ],
+)
+def test_an_apply_goes_on_when_new_objects_are_known_late(
+    here, catalog, cloud: str, code: str
+) -> None:
+    plan = plan_of(catalog, chat(extra=f"where: {{clouds: [{cloud}]}}"))
+    rules = world_of(f"lags: [{{type: '*', seconds: 9, code: {code}}}]")
+    engine = SimulatedEngine(rules, here / "clouds")
+    assert engine.preflight(plan) == []
+    phases = []
+    engine.apply(plan, lambda event: phases.append(event.phase))
+    assert "retry" in phases
+    assert "failed" not in phases
+    standing = present(engine.stack_status(plan.stack.name))
+    assert len(standing.resources) == len(plan.graph.resources)
+
+
 WHOLE = """\
 clock: "2026-11-21T08:00:00Z"
 project: mine
@@ -81,6 +130,7 @@ refuses: [{on: create, type: "aws:iam/*", code: AccessDenied}]
 faults: [{on: create, code: Busy, times: 1, after: 2}]
 throttles: [{on: create, per_minute: 60}]
 delays: [{type: "*", seconds: 3}]
+lags: [{type: "*", seconds: 3, code: NotReady}]
 losses: [{purchase: spot, per_day: 0.5}]
 """
 
