@@ -17,18 +17,13 @@ from planner.errors import (
     CapacityError,
     MissingError,
     Problem,
-    ResourceError,
 )
 from planner.plan.status import StackFacts, StackStatus
 from providers import registry
+from providers.simulated.clock import advance
 from providers.simulated.shared import SharedWorld
 from providers.simulated.world import default_world
 from stacks.engine.backend import open_store
-from stacks.engine.failure import (
-    MAX_ATTEMPTS,
-    TRANSIENT_CLASSES,
-    retry_delay_s,
-)
 from stacks.engine.fill import fill_text, placeholder_values
 from stacks.engine.guard import refuse_protected
 from stacks.engine.ladder import walk_down
@@ -43,6 +38,7 @@ from stacks.engine.protocol import (
     EngineOutcome,
     ResourceStep,
 )
+from stacks.engine.pulumi.attempt import bring_up
 from stacks.engine.pulumi.checkpoint import folder_backend
 from stacks.engine.pulumi.drift import find_drift, forget_gone
 from stacks.engine.pulumi.event import EventRecorder
@@ -306,33 +302,23 @@ class PulumiEngine:
         event_recorder: EventRecorder,
         control: RunControl,
     ) -> None:
-        """Bring a stack up; what a cloud refuses for a moment is tried again after a pause."""
-        for attempt in range(1, MAX_ATTEMPTS + 1):
-            try:
-                self.session.run(
-                    lambda: pulumi_stack.up(
-                        program=program, on_event=event_recorder, color="never"
-                    ),
-                    event_recorder,
-                    pulumi_stack.name,
-                    control.stop,
-                )
-            except ResourceError as error:
-                is_worth_it = attempt < MAX_ATTEMPTS and all(
-                    problem.code in TRANSIENT_CLASSES
-                    for problem in error.problems
-                )
-                if not is_worth_it:
-                    raise
-                event_recorder.errors_by_urn.clear()
-                messages = [problem.message for problem in error.problems]
-                control.stop.wait(
-                    retry_delay_s(attempt, messages, pulumi_stack.name)
-                )
-                if control.stop.is_made:
-                    raise
+        """Bring a stack up; the time of simulated clouds passes while nobody waits."""
+        shared_world = self.simulated_world()
+
+        def pause(seconds: float) -> None:
+            if shared_world is None:
+                control.stop.wait(seconds)
             else:
-                return
+                advance(shared_world, seconds)
+
+        bring_up(
+            self.session,
+            pulumi_stack,
+            program,
+            event_recorder,
+            stop=control.stop,
+            pause=pause,
+        )
 
     def destroy(
         self,

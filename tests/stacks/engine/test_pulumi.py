@@ -364,3 +364,20 @@ def test_the_real_engine_takes_back_what_a_cut_move_has_not_deleted(
     engine.apply(home, quiet, EVERYTHING)
     assert objects(engine).keys() == at_home
     assert engine.apply(home, quiet).steps == ()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "lags: [{type: '*', seconds: 9, code: ResourceNotReady}]",
+        "throttles: [{on: create, type: '*', per_minute: 12}]",
+    ],
+)
+def test_the_real_engine_goes_on_when_a_cloud_asks_for_patience(
+    here: Path, catalog, rules: str
+) -> None:
+    engine = engine_in(here, rules)
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+    engine.apply(plan, quiet)
+    assert len(objects(engine)) == len(plan.graph.resources)
+    assert engine.apply(plan, quiet).steps == ()

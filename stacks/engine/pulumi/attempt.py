@@ -1,0 +1,69 @@
+"""Brings a stack up with Pulumi, and tries again what a cloud refuses for a moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import ResourceError
+from stacks.engine.failure import (
+    MAX_ATTEMPTS,
+    TRANSIENT_CLASSES,
+    retry_delay_s,
+)
+from stacks.engine.pulumi.checkpoint import resource_ids
+from stacks.engine.pulumi.status import deployment_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stacks.engine.pulumi.event import EventRecorder
+    from stacks.engine.pulumi.program import Program
+    from stacks.engine.pulumi.session import PulumiSession
+    from stacks.engine.stop import StopRequest
+
+
+def bring_up(
+    session: PulumiSession,
+    pulumi_stack: Any,
+    program: Program,
+    recorder: EventRecorder,
+    *,
+    stop: StopRequest,
+    pause: Callable[[float], None],
+) -> None:
+    """Bring a stack up to a program; `pause` lets seconds pass.
+
+    Pulumi ends at the first refusal. Attempts are counted anew whenever one of them has made more
+    objects than there ever were: a graph is as deep as it is.
+    """
+    attempt = 0
+    most_objects = 0
+    while True:
+        attempt += 1
+        try:
+            session.run(
+                lambda: pulumi_stack.up(
+                    program=program, on_event=recorder, color="never"
+                ),
+                recorder,
+                pulumi_stack.name,
+                stop,
+            )
+        except ResourceError as error:
+            if any(
+                problem.code not in TRANSIENT_CLASSES
+                for problem in error.problems
+            ):
+                raise
+            object_count = len(resource_ids(deployment_of(pulumi_stack)))
+            if object_count > most_objects:
+                attempt, most_objects = 1, object_count
+            if attempt >= MAX_ATTEMPTS:
+                raise
+            recorder.errors_by_urn.clear()
+            messages = [problem.message for problem in error.problems]
+            pause(retry_delay_s(attempt, messages, pulumi_stack.name))
+            if stop.is_made:
+                raise
+        else:
+            return
