@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from planner.cli import option
 from planner.cli.compose import (
+    open_bucket,
     open_engine,
     stack_account,
     standing_stack,
 )
+from planner.cli.progress import waiting
+from planner.errors import UsageError
 
 if TYPE_CHECKING:
+    from planner.cli.compose import PlanningOptions
+    from planner.plan.account import StackHealth
+    from planner.plan.status import StackStatus
     from stacks.engine.protocol import StackEngine
 
 SHOWN_EVENTS: Final = 3
@@ -31,7 +37,8 @@ SHOWN_EVENTS: Final = 3
 def command(stack: str, **option_values: Any) -> int:
     """Show STACK: since when it stands, what it has cost and costs now, and what happened.
 
-    On simulated clouds hours are counted. Of real ones the plan says what is known.
+    On simulated clouds hours are counted. Of real ones the plan says what is known, and the agents
+    of the machines say in the bucket of the stack how they are.
 
     Example: tonnage status chat-8b --simulate
     """
@@ -41,6 +48,8 @@ def command(stack: str, **option_values: Any) -> int:
     stack_status = standing_stack(stack, options)
     engine = open_engine(options)
     account = stack_account(engine, stack_status)
+    with waiting("asking the machines"):
+        health = _health(stack_status, options)
     if option_values["format"] == "json":
         from msgspec import to_builtins
 
@@ -51,6 +60,8 @@ def command(stack: str, **option_values: Any) -> int:
                 {
                     **to_builtins(stack_status),
                     "account": to_builtins(account),
+                    "health": to_builtins(health),
+                    "events": _events(engine, stack),
                 }
             )
         )
@@ -59,6 +70,7 @@ def command(stack: str, **option_values: Any) -> int:
             status_page(
                 stack_status,
                 account,
+                health,
                 events=_events(engine, stack),
                 full=option_values["full"],
             ),
@@ -66,6 +78,19 @@ def command(stack: str, **option_values: Any) -> int:
             option_values["color"],
         )
     return 0
+
+
+def _health(status: StackStatus, options: PlanningOptions) -> StackHealth:
+    """Return how the machines are; of a stack without a bucket nothing is known."""
+    from planner.plan.account import StackHealth
+    from stacks.operate.health import stack_health
+
+    try:
+        bucket = open_bucket(status, options)
+    except UsageError:
+        return StackHealth()
+    # Buckets keep real time, also those of simulated clouds.
+    return stack_health(bucket, datetime.now(UTC))
 
 
 def _events(engine: StackEngine, stack: str) -> list[str]:

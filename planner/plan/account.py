@@ -1,4 +1,4 @@
-"""What a stack has cost, and what was done with it, as types."""
+"""What a stack has cost, how it is, and what was done with it, as types."""
 
 from __future__ import annotations
 
@@ -27,6 +27,41 @@ class StackAccount(Struct, frozen=True, kw_only=True):
     nodes: int | None
     left_s: float | None
     basis: Literal["metered", "plan"]
+
+
+class GroupHealth(Struct, frozen=True, kw_only=True):
+    """The machines of a scaling group that have given a sign of life in the last half hour.
+
+    heard_s  since the newest of these signs, seconds
+    """
+
+    group: str
+    alive: int
+    heard_s: float
+
+
+class MachineEvent(Struct, frozen=True, kw_only=True):
+    """Something that happened to a machine, and the reason that its agent gave.
+
+    at  when, ISO 8601 in UTC
+    """
+
+    at: str
+    group: str
+    machine: str
+    outcome: str
+    reason: str
+
+
+class StackHealth(Struct, frozen=True, kw_only=True):
+    """How the machines of a stack are.
+
+    problem  why they could not be asked; empty when they could
+    """
+
+    groups: tuple[GroupHealth, ...] = ()
+    events: tuple[MachineEvent, ...] = ()
+    problem: str = ""
 
 
 class PastRun(Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
-    from planner.plan.account import PastRun, StackAccount
+    from planner.plan.account import PastRun, StackAccount, StackHealth
     from planner.plan.status import (
         BatchJob,
         Operation,
@@ -75,6 +75,11 @@ def _stack_row(
     )
 
 
+def _minute(time: str) -> str:
+    """Return a time in ISO 8601 up to its minute."""
+    return time[:MINUTE_LENGTH].replace("T", " ")
+
+
 def _optional_dollars(usd: Decimal | None) -> str:
     return "" if usd is None else figures.dollars(usd, cents=True)
 
@@ -86,7 +91,7 @@ def history_page(runs: Sequence[PastRun]) -> Page:
             ("when", "who", "what", ">changes", ">USD an hour", "how it ended"),
             tuple(
                 (
-                    run.began[:MINUTE_LENGTH].replace("T", " "),
+                    _minute(run.began),
                     run.by,
                     run.verb,
                     str(run.changes),
@@ -102,13 +107,14 @@ def history_page(runs: Sequence[PastRun]) -> Page:
 def status_page(
     stack_status: StackStatus,
     account: StackAccount,
+    health: StackHealth,
     *,
     events: Sequence[str] = (),
     full: bool = False,
 ) -> Page:
-    """Return the page of one stack: since when it stands, what it costs, what happened.
+    """Return the page of one stack: since when it stands, what it costs, how it is.
 
-    `events` are lines, the newest last; `full` lists the resources.
+    `events` are lines of simulated clouds, the newest last; `full` lists the resources.
     """
     headline = (
         f"{stack_status.stack}  ·  {len(stack_status.resources)} resources  "
@@ -121,6 +127,7 @@ def status_page(
     is_gone = stack_status.operation == "destroyed"
     if not is_gone:
         page_blocks += _machine_blocks(stack_status)
+        page_blocks += _health_lines(health)
     page_blocks += [Paragraph(f"  {line}") for line in events]
     if stack_status.pending:
         page_blocks.append(
@@ -209,6 +216,35 @@ def _machine_blocks(stack_status: StackStatus) -> list[Block]:
             ),
         )
     ]
+
+
+def _health_lines(health: StackHealth) -> list[Block]:
+    """Say which machines live, and why others have ended."""
+    if health.problem:
+        return [
+            Paragraph(
+                f"! the machines could not be asked: {health.problem}",
+                "warn",
+                LINE_WIDTH,
+            )
+        ]
+    lines: list[Block] = []
+    for found in health.groups:
+        machine_word = "machine" if found.alive == 1 else "machines"
+        lines.append(
+            Paragraph(
+                f"  {found.group}: {found.alive} {machine_word} alive, "
+                f"heard {_long_time(found.heard_s)} ago"
+            )
+        )
+    lines += [
+        Paragraph(
+            f"  {_minute(event.at)}  {event.group} {event.machine} "
+            f"{event.outcome}: {event.reason}"
+        )
+        for event in health.events
+    ]
+    return lines
 
 
 def _resource_table(title: str, resources: Sequence[ResourceRef]) -> PageTable:
