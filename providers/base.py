@@ -33,12 +33,14 @@ class NodeGroup(Struct, frozen=True):
     node_count  requested nodes
     boot_gb     boot disk of each node, GB
     data_gb     other disks of each node that go with it, GB
+    zones       where they may be; empty where nobody says
     """
 
     offer_key: OfferKey
     node_count: int
     boot_gb: int = 0
     data_gb: int = 0
+    zones: tuple[str, ...] = ()
 
 
 class NodeLimit(Struct, frozen=True):
@@ -46,6 +48,8 @@ class NodeLimit(Struct, frozen=True):
 
     The first four fields are patterns, in which * and ? stand for others. Clouds count capacity in
     nodes, and quota in nodes, vCPUs or accelerators.
+
+    zone  pattern of the zones that have so much, each of them; * for a limit of the whole region
     """
 
     provider: str
@@ -54,6 +58,7 @@ class NodeLimit(Struct, frozen=True):
     purchase: str
     amount: int
     unit: LimitUnit = "nodes"
+    zone: str = "*"
 
     def applies(self, offer_key: OfferKey) -> bool:
         """Whether nodes of an offer count against the limit."""

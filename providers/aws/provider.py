@@ -65,6 +65,11 @@ class AwsProvider:
             int(inputs["desiredCapacity"]),
             boot_gb=sum(disks_gb[:1]),
             data_gb=sum(disks_gb[1:]),
+            zones=tuple(
+                objects[subnet_id]["inputs"]["availabilityZone"]
+                for subnet_id in inputs.get("vpcZoneIdentifiers", ())
+                if subnet_id in objects
+            ),
         )
 
     def size_rules(

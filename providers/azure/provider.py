@@ -57,6 +57,7 @@ class AzureProvider:
             data_gb=sum(
                 int(disk["diskSizeGB"]) for disk in storage.get("dataDisks", ())
             ),
+            zones=tuple(inputs.get("zones", ())),
         )
 
     def size_rules(

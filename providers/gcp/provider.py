@@ -89,6 +89,7 @@ class GcpProvider:
             data_gb=sum(
                 disk["diskSizeGb"] for disk in disks if not disk["boot"]
             ),
+            zones=(inputs["zone"],) if "zone" in inputs else (),
         )
 
     def size_rules(

@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from planner.facts import table
-from planner.facts.cloud import clouds
 from planner.units import SECONDS_PER_MINUTE
 from providers.catalog.load import SnapshotPrices
 from providers.catalog.metering import node_group
 from providers.resource_type import name_properties, name_rules
 from providers.simulated.check import input_problems
 from providers.simulated.history import ObjectHistory, SizedGroup, stack_of
+from providers.simulated.limit import capacity_refusal, limit_refusal
 from providers.simulated.relation import blocking_objects, names_object
 
 if TYPE_CHECKING:
-    from planner.market.offer import Instance
     from planner.plan.types import Properties
-    from providers.base import CapacitySource, NodeGroup, NodeLimit, QuotaSource
+    from providers.base import NodeGroup
     from providers.simulated.world import ThrottleRule, World, WorldMemory
 
 # How the clouds call a request that is wrong in itself.
@@ -297,10 +296,7 @@ class SimulatedCloud:
     def _check_limits(
         self, resource_type: str, inputs: Properties, own_id: str | None
     ) -> None:
-        """Check capacity and quota for the nodes that a group requests.
-
-        Refused when `used + requested > limit` for any matching rule.
-        """
+        """Check capacity and quota for the nodes that a group requests."""
         wanted_group = self._node_group(resource_type, inputs, self.region)
         if wanted_group is None:
             return
@@ -318,21 +314,9 @@ class SimulatedCloud:
             )
         ]
         self._check_machine_type(wanted_group)
-        facts = clouds()[wanted_group.offer_key[0]]
-        quota_source: QuotaSource = self.world
-        capacity_source: CapacitySource = self.world
-        for node_limits, error_code, limit_kind in (
-            # Quota is refused first when both are exceeded.
-            (quota_source.quota, facts.quota_code, "quota"),
-            (capacity_source.capacity, facts.capacity_code, "capacity"),
-        ):
-            for node_limit in node_limits:
-                self._check_limit(
-                    node_limit,
-                    wanted_group,
-                    other_groups,
-                    (error_code, limit_kind),
-                )
+        refusal = limit_refusal(self.world, wanted_group, other_groups)
+        if refusal is not None:
+            raise CloudError(*refusal)
 
     def _node_group(
         self, resource_type: str, inputs: Properties, region: str
@@ -362,38 +346,8 @@ class SimulatedCloud:
             for other_id, other in self.memory.history.items()
             if other_id != object_id and other.sizes and other.until is None
         ]
-        code = clouds()[group.offer_key[0]].capacity_code
-        try:
-            for node_limit in self.world.capacity:
-                self._check_limit(
-                    node_limit, group, other_groups, (code, "capacity")
-                )
-        except CloudError as refusal:
-            return str(refusal)
-        return None
-
-    def _check_limit(
-        self,
-        node_limit: NodeLimit,
-        wanted_group: NodeGroup,
-        other_groups: list[NodeGroup],
-        refusal: tuple[str, str],
-    ) -> None:
-        if not node_limit.applies(wanted_group.offer_key):
-            return
-        used = sum(
-            _amount(other_group, node_limit)
-            for other_group in other_groups
-            if node_limit.applies(other_group.offer_key)
-        )
-        wanted = _amount(wanted_group, node_limit)
-        if used + wanted > node_limit.amount:
-            _, region, machine_type, _ = wanted_group.offer_key
-            message = (
-                f"{refusal[1]} for {node_limit.amount} {node_limit.unit} of "
-                f"{machine_type} in {region}, {used} used, {wanted} wanted"
-            )
-            raise CloudError(refusal[0], message)
+        refusal = capacity_refusal(self.world, group, other_groups)
+        return None if refusal is None else ": ".join(refusal)
 
     def _object_outputs(
         self,
@@ -441,32 +395,6 @@ def immutable_changes(
 def computed_outputs(resource_type: str) -> set[str]:
     """Return the outputs of a type that the cloud decides."""
     return {name for name, _ in _output_templates().get(resource_type, ())}
-
-
-def _amount(group: NodeGroup, node_limit: NodeLimit) -> int:
-    """Return how much of a limit a group takes up, in the unit of the limit.
-
-    A machine type that the catalog does not have counts as one.
-    """
-    if node_limit.unit == "nodes":
-        return group.node_count
-    provider, _, machine_type, _ = group.offer_key
-    instance = _instances().get((provider, machine_type))
-    if instance is None:
-        return group.node_count
-    each = (
-        instance.vcpu if node_limit.unit == "vcpus" else instance.accelerators
-    )
-    return group.node_count * each
-
-
-@cache
-def _instances() -> dict[tuple[str, str], Instance]:
-    """Return the machine types of the catalog, by cloud and name."""
-    return {
-        (offer.provider, offer.instance.instance_type): offer.instance
-        for offer in SnapshotPrices().catalog().offers
-    }
 
 
 @cache

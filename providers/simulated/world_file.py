@@ -5,6 +5,7 @@ A world file is YAML (all keys optional):
     clock: 2026-11-21T08:00:00Z
     project: my-project
     capacity: [{provider: aws, region: us-east-1, instance_type: p5.48xlarge, nodes: 2}]
+              # or of one zone alone: {zone: us-east-1a, nodes: 0}
     quota:    [{provider: aws, region: us-east-1, instance_type: "p*", vcpus: 192}]
     prices:   [{provider: gcp, region: "*", instance_type: a3-*, purchase: spot, usd_hour: 30}]
     refuses:  [{on: create, type: "aws:iam/*", code: AccessDenied}]
@@ -119,6 +120,16 @@ _LIMIT_BLOCK: Final = Block(
     (*_OFFER_FIELDS, *_AMOUNT_FIELDS),
     exclusive_groups=(LIMIT_UNITS,),
 )
+_CAPACITY_BLOCK: Final = Block(
+    "capacity",
+    _read_limit,
+    (
+        *_OFFER_FIELDS,
+        Field("zone", NAME_PATTERN, "zone", default="*"),
+        *_AMOUNT_FIELDS,
+    ),
+    exclusive_groups=(LIMIT_UNITS,),
+)
 _PRICE_BLOCK: Final = Block(
     "price", _without_place(PriceOverride), (*_OFFER_FIELDS, _PRICE_FIELD)
 )
@@ -212,7 +223,7 @@ WORLD_BLOCK: Final = Block(
         ),
         Field(
             "capacity",
-            ListOf(_LIMIT_BLOCK),
+            ListOf(_CAPACITY_BLOCK),
             "how many nodes there are",
             default=(),
         ),

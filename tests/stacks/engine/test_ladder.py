@@ -159,3 +159,45 @@ def test_a_standing_fleet_keeps_serving_when_its_change_is_refused(
     with pytest.raises(CapacityError):
         engine.apply(large, quiet)
     assert groups.keys() <= objects(engine).keys()
+
+
+# On Azure a fleet is spread over all zones of its region.
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_other_zones_are_taken_when_the_first_ones_have_nothing(
+    here: Path, catalog, cloud: str
+) -> None:
+    """The region stays, and what was made in the first zones is gone."""
+    plan = api.plan(
+        chat(
+            extra=f"buy: {{fallback: 100%}}\nwhere: {{clouds: [{cloud}]}}"
+        ).encode(),
+        catalog=catalog,
+        alternatives=0,
+    )
+    first = next(
+        number
+        for number, fallback in enumerate(plan.fallbacks, start=1)
+        if fallback.kind == "zone"
+    )
+    engine = SimulatedEngine(world.default_world(), here / "probe")
+    engine.apply(plan, quiet)
+    memory = engine.shared_world.view().memory
+    [zones] = [
+        history.sizes[-1].group.zones
+        for history in memory.history.values()
+        if history.sizes
+    ]
+    rows = ", ".join(f"{{zone: '{zone}', nodes: 0}}" for zone in zones)
+    engine = engine_of(f"capacity: [{rows}]", here)
+    assert len(tried(engine, plan)) == first
+    status = present(engine.stack_status(plan.stack.name))
+    assert present(status.facts).rung == first
+    standing = plan.on_rung(first)
+    assert standing.solution.pools[0].region == plan.solution.pools[0].region
+    assert len(objects(engine)) == len(standing.graph.resources)
+    [taken] = [
+        history.sizes[-1].group.zones
+        for history in engine.shared_world.view().memory.history.values()
+        if history.sizes and history.until is None
+    ]
+    assert not set(taken) <= set(zones)
