@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from planner.facts import table
 from stacks.engine.fill import built_on_digests, fill_references
 from stacks.engine.protocol import DriftedResource
 from stacks.engine.state import REPLACED_PREFIX, resource_name
@@ -23,8 +25,9 @@ def find_drift(
 ) -> tuple[DriftedResource, ...]:
     """Return the objects that are gone, or have other inputs than the state says.
 
-    What a graph leaves to others (`ignore_changes`) is no drift, nor is a change that an apply has
-    begun: what is replaced, and inputs that would be filled with other values now.
+    What a graph leaves to others (`ignore_changes`) is no drift, nor is what moves by itself, nor
+    a change that an apply has begun: what is replaced, and inputs that would be filled with other
+    values now.
     """
     known_outputs = {name: record.outputs for name, record in records.items()}
     drifted = []
@@ -44,8 +47,11 @@ def find_drift(
             if digests.get(name) == record.built_on.get(name)
         }
         details = _differing_properties(
-            fill_references(current_inputs, placeholders, known_outputs),
-            cloud_object["inputs"],
+            _without_moving(
+                record.type,
+                fill_references(current_inputs, placeholders, known_outputs),
+            ),
+            _without_moving(record.type, cloud_object["inputs"]),
             ignored=frozenset(
                 {
                     *record.options.get("ignore_changes", ()),
@@ -60,6 +66,46 @@ def find_drift(
                 )
             )
     return tuple(drifted)
+
+
+def moves_by_itself(resource_type: str, property_path: str) -> bool:
+    """Tell whether schedules, alarms or agents set a property, such as the size of a group."""
+    return property_path in _moving_properties().get(resource_type, ())
+
+
+def _without_moving(resource_type: str, inputs: Properties) -> Properties:
+    """Return inputs without what moves by itself."""
+    remaining = dict(inputs)
+    for property_path in _moving_properties().get(resource_type, ()):
+        name, _, nested_name = property_path.partition(".")
+        if name not in remaining:
+            continue
+        if nested_name:
+            remaining[name] = {
+                key: value
+                for key, value in remaining[name].items()
+                if key != nested_name
+            }
+        else:
+            del remaining[name]
+    return remaining
+
+
+@cache
+def _moving_properties() -> dict[str, tuple[str, ...]]:
+    """Return by type the paths of the properties that move by themselves."""
+    columns: table.Columns = {
+        "cloud": table.nonempty_text,
+        "type": table.nonempty_text,
+        "property": table.nonempty_text,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    properties: dict[str, tuple[str, ...]] = {}
+    for row in table.load_rows("stacks", "moving.csv", columns):
+        known = properties.get(row["type"], ())
+        properties[row["type"]] = (*known, row["property"])
+    return properties
 
 
 def _differing_properties(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stacks.engine.drift import moves_by_itself
 from stacks.engine.protocol import DriftedResource
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.status import deployment_of, name_of
@@ -27,15 +28,21 @@ def find_drift(
         pulumi_stack.name,
         StopRequest(),
     )
-    return tuple(
-        DriftedResource(
-            "gone" if step.action == "delete" else "changed",
-            step.type,
-            step.name,
-            step.reasons,
+    drifted = []
+    for step in event_recorder.changed_steps():
+        if step.action == "delete":
+            drifted.append(DriftedResource("gone", step.type, step.name))
+            continue
+        details = tuple(
+            reason
+            for reason in step.reasons
+            if not moves_by_itself(step.type, reason)
         )
-        for step in event_recorder.changed_steps()
-    )
+        if details or not step.reasons:
+            drifted.append(
+                DriftedResource("changed", step.type, step.name, details)
+            )
+    return tuple(drifted)
 
 
 def forget_gone(

@@ -6,6 +6,7 @@ import pytest
 
 from planner.errors import MissingError
 from providers.simulated import world
+from stacks.engine.drift import moves_by_itself
 from stacks.engine.simulated import SimulatedEngine
 from tests.stacks.engine.test_simulated import TEXT, objects, plan_of, quiet
 
@@ -73,3 +74,47 @@ def test_an_apply_makes_again_what_is_gone(here, catalog, cloud: str) -> None:
     assert made == gone
     assert engine.drift("chat") == ()
     assert len(objects(engine)) == len(plan.graph.resources)
+
+
+SIZES = {
+    "aws": ("desiredCapacity", "minSize", "maxSize"),
+    "gcp": ("targetSize",),
+    "azure": ("sku.capacity",),
+}
+
+
+@pytest.mark.parametrize("cloud", sorted(SIZES))
+def test_a_size_that_a_schedule_has_set_is_no_drift(
+    here, catalog, cloud: str
+) -> None:
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    engine.apply(plan, quiet)
+    with engine.shared_world.call(plan.graph.region) as clouds:
+        [group] = [
+            found
+            for found in clouds.memory.objects.values()
+            if found["name"] == "serve-nodes"
+        ]
+        inputs = group["inputs"]
+        for path in SIZES[cloud]:
+            assert moves_by_itself(group["type"], path)
+            name, _, nested = path.partition(".")
+            assert name in inputs
+            inputs = {
+                **inputs,
+                name: {**inputs[name], nested: 0} if nested else 0,
+            }
+        group["inputs"] = inputs
+    assert engine.drift("chat") == ()
+    with engine.shared_world.call(plan.graph.region) as clouds:
+        group = clouds.memory.objects[
+            next(
+                object_id
+                for object_id, found in clouds.memory.objects.items()
+                if found["name"] == "serve-nodes"
+            )
+        ]
+        group["inputs"] = {**group["inputs"], "added": "by somebody"}
+    [drifted] = engine.drift("chat")
+    assert drifted.details == ("added",)

@@ -381,3 +381,27 @@ def test_the_real_engine_goes_on_when_a_cloud_asks_for_patience(
     engine.apply(plan, quiet)
     assert len(objects(engine)) == len(plan.graph.resources)
     assert engine.apply(plan, quiet).steps == ()
+
+
+def test_a_size_that_a_schedule_has_set_is_no_drift_to_the_real_engine(
+    here: Path, catalog
+) -> None:
+    engine = engine_in(here)
+    engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
+
+    def change(name: str, value: object) -> None:
+        memory = world.load_memory(engine.folder / "world.json")
+        [group] = [
+            found
+            for found in memory.objects.values()
+            if found["name"] == "serve-nodes"
+        ]
+        group["inputs"][name] = group["outputs"][name] = value
+        world.save_memory(engine.folder / "world.json", memory)
+
+    change("desiredCapacity", 0)
+    assert engine.drift("chat") == ()
+    change("healthCheckGracePeriod", 1)
+    [drifted] = engine.drift("chat")
+    assert (drifted.kind, drifted.name) == ("changed", "serve-nodes")
+    assert drifted.details == ("healthCheckGracePeriod",)
