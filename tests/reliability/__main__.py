@@ -33,6 +33,7 @@ from tests.reliability import (
     faults,
     graphs,
     hostile,
+    recorded,
     secrets,
     tampering,
 )
@@ -46,6 +47,7 @@ FLIPS, FORGERIES = 800, 200
 STOPS = range(1, 90, 2)
 MODEL_STEPS, MODEL_SEEDS = 2_000, 4
 HOSTILE_FILES = 320
+MOMENTS_OF_EACH_RUN = 4
 
 
 class Figure(Struct, frozen=True):
@@ -305,6 +307,29 @@ def killed_runs(verb: str, way: str, cloud: str) -> Figure:
     )
 
 
+def recorded_runs(verb: str, cloud: str, *, every_moment: bool) -> Figure:
+    home, away = plan_on(cloud), plan_on(MOVES[cloud])
+    with folder() as place:
+        recording, goal = recorded.record_verb(verb, home, away, place)
+        moments = recording.moments
+        count = len(moments) if every_moment else MOMENTS_OF_EACH_RUN
+        numbers = [
+            (2 * n + 1) * len(moments) // (2 * count) for n in range(count)
+        ]
+        return tally(
+            f"Pulumi dies at an event, {verb}",
+            (
+                (
+                    f"{cloud} {number} of {len(moments)}",
+                    recorded.problem_after(
+                        recording, moments[number], home, goal, place / "try"
+                    ),
+                )
+                for number in numbers
+            ),
+        )
+
+
 def steps_of_the_model(seed: int) -> Figure:
     steps = MODEL_STEPS // MODEL_SEEDS
     failure = ""
@@ -356,6 +381,11 @@ def tasks(
             if every_kill or (number + way_number + cloud_number) % 3 == 0
         ]
         found += [(killed_runs, run) for run in runs]
+        found += [
+            (partial(recorded_runs, every_moment=every_kill), (verb, cloud))
+            for verb in engine.VERBS
+            for cloud in MOVES
+        ]
     return found
 
 
@@ -397,7 +427,7 @@ def main() -> None:
     parser.add_argument(
         "--every-kill",
         action="store_true",
-        help="kill the Pulumi engine in each way on each cloud, not in turn",
+        help="end the Pulumi engine in each way, on each cloud, at each event; takes hours",
     )
     options = parser.parse_args()
     started = time.monotonic()
