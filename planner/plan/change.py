@@ -75,7 +75,10 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
     unchanged: Annotated[int, Meta(description="resources that stay")]
     outage_s: Annotated[
         Number,
-        Meta(description="seconds in which nothing answers, about; 0: none"),
+        Meta(
+            description="seconds in which nothing answers, about; 0: none. Without uploads, "
+            "which `empty_data` may need"
+        ),
     ]
     rolling: Annotated[
         tuple[Rolling, ...],
@@ -85,6 +88,12 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(description="what would be deleted with its data, each named"),
     ]
+    empty_data: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="what holds data and is made anew: the old one is kept, the new one is empty"
+        ),
+    ] = ()
     usd_before: Annotated[
         Decimal | None, Meta(description="total of what stands, as planned")
     ]

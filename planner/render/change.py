@@ -30,7 +30,7 @@ def change_blocks(
         ]
     return [
         Paragraph(_headline(plan, changes), "strong", LINE_WIDTH),
-        *_danger_lines(changes),
+        *_danger_lines(plan.stack.name, changes),
         *_rolling_lines(plan, changes),
         *_stay_lines(plan),
         PageTable(
@@ -71,13 +71,18 @@ def _stay_lines(plan: Plan) -> list[Paragraph]:
     ]
 
 
-def _danger_lines(changes: Changes) -> list[Paragraph]:
+def _danger_lines(stack_name: str, changes: Changes) -> list[Paragraph]:
     """Return what is lost, and for how long nothing answers."""
     lines = []
     if changes.outage_s:
         lines.append(
             f"outage of about {figures.duration(changes.outage_s)}: old machines go "
-            "before new ones come (apply asks, or --allow outage)"
+            "before new ones answer (apply asks, or --allow outage)"
+        )
+    if changes.empty_data:
+        lines.append(
+            f"data: {', '.join(changes.empty_data)} is made anew and empty until "
+            f"tonnage upload {stack_name} FOLDER; the old one is kept"
         )
     if changes.deletes_data:
         lines.append(

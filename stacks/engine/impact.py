@@ -43,6 +43,13 @@ def changes_of(
             if held_data(step.type)
             and (step.action in ("keep", "delete") or step.deletes_first)
         ),
+        empty_data=tuple(
+            f"{step.name} ({held_data(step.type)})"
+            for step in all_steps
+            if held_data(step.type)
+            and step.action == "replace"
+            and not step.deletes_first
+        ),
         usd_before=facts.total if facts else None,
         period_before=facts.cost_period if facts else None,
     )
@@ -71,13 +78,14 @@ def _outage_s(
 ) -> int | float:
     """Return the time in which nothing answers, seconds.
 
-    outage = start-up of the slowest new machine, when the old ones go before the new ones come
+    outage = start-up of the slowest new machine, when all old ones go before the new ones answer.
+    Machines that are replaced go when the new group stands; whether it answers is not waited for.
     """
     is_serving = status.facts is not None and any(
         pool.role == "serve" for pool in status.facts.pools
     )
-    goes_first = any(
-        step.deletes_first
+    is_replaced = any(
+        step.action == "replace"
         and (is_machine_group(step.name) or step.name == BALANCER_NAME)
         for step in steps
     )
@@ -85,6 +93,6 @@ def _outage_s(
         pool.at_once == pool.nodes and pool.peak_share is not None
         for pool in rolling
     )
-    if not (is_serving and (goes_first or all_roll)):
+    if not (is_serving and (is_replaced or all_roll)):
         return 0
     return max((pool.startup_s for pool in plan.solution.pools), default=0)

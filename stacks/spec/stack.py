@@ -216,8 +216,11 @@ class StackSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits that make global names unlikely to collide."""
-        digest_seed = f"{self.name}/{self.provider}/{self.region}/{sorted(self.labels.items())}"
+        """Eight hexadecimal digits that make global names unlikely to collide.
+
+        They follow from the place alone: no label and no price gives a bucket another name.
+        """
+        digest_seed = f"{self.name}/{self.provider}/{self.region}"
         return hashlib.sha256(digest_seed.encode()).hexdigest()[:8]
 
     @property
