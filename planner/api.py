@@ -29,6 +29,7 @@ from planner.solve.settings import (
 )
 from planner.spec.load import load_spec
 from planner.workload.solver import solve
+from providers.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,4 +138,4 @@ def _recorded(
 
 
 def _beside(path: str) -> Callable[[str], bytes]:
-    return lambda name: (Path(path).parent / name).read_bytes()
+    return lambda name: read_regular(Path(path).parent / name)

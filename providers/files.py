@@ -1,14 +1,41 @@
-"""Writing files so that a crash leaves either the old content or the new one."""
+"""Files that end, and writing so that a crash leaves either the old content or the new one."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Final
 
 PRIVATE_FOLDER_MODE: Final = 0o700
 PUBLIC_FILE_MODE: Final = 0o666
+# Traces of many millions of requests are smaller, and so is every document.
+MAX_FILE_BYTES: Final = 512 * 2**20
+MAX_DOCUMENT_BYTES: Final = 16 * 2**20
+
+
+def read_regular(path: str | Path, most_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Return the bytes of a regular file; any other one may never end.
+
+    Raises OSError: FileNotFoundError, IsADirectoryError, with EINVAL for a file of another sort,
+    and with EFBIG for one of more than `most_bytes`, of which no more is read.
+    """
+    # A pipe that nobody writes to would be waited for.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    with os.fdopen(descriptor, "rb") as opened_file:
+        content = opened_file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        size_text = f"has more than {most_bytes // 2**20} MiB"
+        raise OSError(errno.EFBIG, size_text, str(path))
+    return content
 
 
 def write_atomically(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from planner.errors import (
     UsageError,
 )
 from planner.plan.staleness import check_staleness
+from providers.files import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:
     from planner.cli.option import OptionValues
@@ -92,7 +92,7 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
 
     options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
-    file_bytes = read_file(path)
+    file_bytes = read_file(path, MAX_DOCUMENT_BYTES)
     # A saved plan is the approval, so only a spec needs a question.
     is_saved = is_plan(file_bytes)
     if is_saved:
@@ -130,6 +130,7 @@ def _carry_out(
 ) -> int:
     """Check a plan against all that it was made from, and apply it."""
     from stacks.engine.impact import changes_of
+    from stacks.engine.ladder import standing_rung
     from stacks.engine.protocol import RunControl
 
     if is_saved and spec_file is None and not option_values["require_approval"]:
@@ -142,15 +143,24 @@ def _carry_out(
     if is_saved and spec_file is not None:
         refuse_underived(plan, spec_file, catalog, options)
     changes = None
+    # A second apply goes on with the fallback that stands.
+    variant = plan.on_rung(standing_rung(plan, stack_status))
     if stack_status is not None:
         # What the document says of changes was true when it was made, if ever.
-        changes = changes_of(plan, engine.preview(plan), stack_status)
+        changes = changes_of(variant, engine.preview(variant), stack_status)
         _refuse_many_changes(plan, changes, option_values["max_changes"])
-        if changes.delete or changes.replace_first or changes.outage_s:
+        if any(
+            (
+                changes.delete,
+                changes.replace,
+                changes.replace_first,
+                changes.outage_s,
+            )
+        ):
             _check_production(stack_status, option_values)
         _confirm_outage(plan, changes, option_values)
 
-    preflight(engine, plan)
+    preflight(engine, variant)
 
     def check(stack_status: StackStatus | None) -> None:
         # Files may have changed while somebody was asked, or while a lock was waited for.
@@ -313,12 +323,12 @@ def _check_production(
     """Raise PolicyError where parts of a stack in production would go and nobody is asked."""
     from stacks.engine.guard import refuse_production
 
-    if not sys.stdin.isatty() or option_values["no_input"]:
+    if not option.can_ask(option_values):
         refuse_production(
             stack_status.stack,
             stack_status.facts,
             option_values["allow"],
-            "parts of it would be deleted",
+            "parts of it would be deleted or made anew",
         )
 
 
@@ -331,8 +341,7 @@ def _confirm_outage(
     outage_text = (
         f"nothing answers for about {figures.duration(changes.outage_s)}"
     )
-    can_ask = sys.stdin.isatty() and not option_values["no_input"]
-    if can_ask and click.confirm(
+    if option.can_ask(option_values) and click.confirm(
         f"{outage_text}. Go on?", default=False, err=True
     ):
         return
@@ -340,7 +349,7 @@ def _confirm_outage(
         Problem(
             code="outage",
             message=f"{plan.stack.name}: {outage_text}",
-            cause="old machines go before new ones come: both would have one name",
+            cause="old machines go before new ones answer",
             next_step="apply it when that is all right: --allow outage",
         )
     )

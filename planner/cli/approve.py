@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from planner.cli.compose import read_file
+from providers.files import MAX_DOCUMENT_BYTES
 
 
 @click.command("approve")
@@ -27,7 +28,7 @@ def command(plan: str, key: str) -> int:
     from stacks.operate.signature import sign
 
     # Only what can be applied is signed.
-    document = parse_plan(read_file(plan), plan)
+    document = parse_plan(read_file(plan, MAX_DOCUMENT_BYTES), plan)
     signature_path = sign(Path(plan), Path(key))
     click.echo(f"approved {document.stack.name}: {signature_path}")
     click.echo(f"next: tonnage apply {plan} --require-approval ALLOWED_SIGNERS")

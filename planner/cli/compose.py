@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import stat
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,9 +17,9 @@ from planner.errors import (
     MissingError,
     Place,
     Problem,
-    TonnageError,
     UsageError,
 )
+from providers.files import MAX_DOCUMENT_BYTES, MAX_FILE_BYTES, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 STATE_FOLDER: Final = Path(".tonnage")
 DEFAULT_WORLD: Final = "default"
-# Traces of many millions of requests are smaller, and so is every document.
-MAX_FILE_BYTES: Final = 512 * 2**20
-MAX_DOCUMENT_BYTES: Final = 16 * 2**20
 
 
 class SpecFile(Struct, frozen=True, kw_only=True):
@@ -69,10 +66,14 @@ def read_file(path: str, most_bytes: int = MAX_FILE_BYTES) -> bytes:
     a file of another sort or of more than `most_bytes`.
     """
     if path == "-":
-        return _within(sys.stdin.buffer.read(most_bytes + 1), path, most_bytes)
+        content = sys.stdin.buffer.read(most_bytes + 1)
+        if len(content) > most_bytes:
+            raise _unusable_file(
+                path, f"has more than {most_bytes // 2**20} MiB"
+            )
+        return content
     try:
-        # A pipe that nobody writes to would be waited for.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        return read_regular(path, most_bytes)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingError(
             Problem(
@@ -82,45 +83,33 @@ def read_file(path: str, most_bytes: int = MAX_FILE_BYTES) -> bytes:
                 next_step="check the path, or write a spec with: tonnage init",
             )
         ) from error
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        raise _no_file(path, is_folder=stat.S_ISDIR(mode))
-    with os.fdopen(descriptor, "rb") as opened_file:
-        return _within(opened_file.read(most_bytes + 1), path, most_bytes)
-
-
-def _no_file(path: str, *, is_folder: bool) -> TonnageError:
-    if is_folder:
-        return MissingError(
+    except IsADirectoryError as error:
+        raise MissingError(
             Problem(
                 code="file",
                 message="is a folder",
                 place=Place(path),
                 next_step="name a file in it",
             )
-        )
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EFBIG):
+            raise
+        raise _unusable_file(path, str(error.strerror)) from error
+
+
+def _unusable_file(path: str, message: str) -> UsageError:
+    is_too_large = message.startswith("has more")
     return UsageError(
         Problem(
             code="file",
-            message="is no regular file",
+            message=message,
             place=Place(path),
-            next_step="give its content on standard input, as -",
+            next_step="give a smaller one"
+            if is_too_large
+            else "give its content on standard input, as -",
         )
     )
-
-
-def _within(content: bytes, path: str, most_bytes: int) -> bytes:
-    if len(content) > most_bytes:
-        raise UsageError(
-            Problem(
-                code="file",
-                message=f"has more than {most_bytes // 2**20} MiB",
-                place=Place(path),
-                next_step="give a smaller one",
-            )
-        )
-    return content
 
 
 def read_spec(path: str) -> SpecFile:
@@ -206,7 +195,7 @@ def open_world(simulate: str | None) -> World | None:
         return default_world()
     from providers.simulated.world_file import read_world
 
-    return read_world(read_file(simulate), simulate)
+    return read_world(read_file(simulate, MAX_DOCUMENT_BYTES), simulate)
 
 
 def solve_settings(
@@ -247,7 +236,9 @@ def load_confidence(options: PlanningOptions) -> Confidence:
         return Confidence(level)
     from planner.estimate.calibration_file import parse_correction
 
-    correction = parse_correction(read_file(calibration_path), calibration_path)
+    correction = parse_correction(
+        read_file(calibration_path, MAX_DOCUMENT_BYTES), calibration_path
+    )
     return Confidence(level, correction)
 
 

@@ -41,7 +41,7 @@ def command(stack: str, **option_values: Any) -> int:
     stack_status = standing_stack(stack, options)
     deletes_data = "delete-data" in option_values["allow"]
     # Whoever is asked sees what it is; a pipeline has to say it.
-    if option_values["yes"]:
+    if option_values["yes"] or not option.can_ask(option_values):
         refuse_production(
             stack,
             stack_status.facts,

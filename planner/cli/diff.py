@@ -14,6 +14,7 @@ from planner.cli.compose import (
     open_catalog,
     read_file,
 )
+from providers.files import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
@@ -66,7 +67,7 @@ def _read_plan(path: str, catalog: Catalog) -> Plan:
     from planner.plan.canonical import is_plan, parse_plan
     from planner.spec.load import load_spec
 
-    file_bytes = read_file(path)
+    file_bytes = read_file(path, MAX_DOCUMENT_BYTES)
     if is_plan(file_bytes):
         return parse_plan(file_bytes, path)
     return make_plan(

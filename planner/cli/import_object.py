@@ -10,6 +10,7 @@ from planner.cli import option
 from planner.cli.compose import open_engine, read_file
 from planner.errors import MissingError, Problem
 from planner.suggest import closest
+from providers.files import MAX_DOCUMENT_BYTES
 
 
 @click.command("import")
@@ -32,7 +33,7 @@ def command(
     from stacks.graph import parse_graph
 
     options = option.planning_options(option_values)
-    document = parse_plan(read_file(plan), plan)
+    document = parse_plan(read_file(plan, MAX_DOCUMENT_BYTES), plan)
     resources = {
         planned.name: planned
         for planned in parse_graph(document.graph).resources

@@ -123,7 +123,12 @@ color = click.option(
 no_input = click.option(
     "--no-input", is_flag=True, help="Never ask; refuse where one would."
 )
-PERMISSIONS = ("delete-data", "outage", "production")
+PERMISSIONS = ("delete-data", "drift", "outage", "production")
+
+
+def can_ask(option_values: OptionValues) -> bool:
+    """Whether a person sits there who may be asked."""
+    return sys.stdin.isatty() and not option_values["no_input"]
 
 
 def parse_permissions(
@@ -144,7 +149,8 @@ allow = click.option(
     metavar="WHAT,...",
     default="",
     callback=parse_permissions,
-    help="Allow delete-data, outage, and changes in production, each by its word.",
+    help="Allow delete-data, outage, changes in production, and to undo drift: changes by others. "
+    "Each by its word.",
 )
 exit_code = click.option(
     "--exit-code", is_flag=True, help="Exit with 20 when something changes."

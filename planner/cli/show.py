@@ -9,6 +9,7 @@ import click
 from planner.cli import option
 from planner.cli.compose import read_file
 from planner.errors import Place, Problem, UsageError
+from providers.files import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:
     from planner.plan.types import Plan
@@ -35,7 +36,7 @@ def command(plan: str, **option_values: Any) -> int:
     from planner.plan.canonical import dump_plan, parse_plan
     from planner.render.plan import plan_page
 
-    plan_document = parse_plan(read_file(plan), plan)
+    plan_document = parse_plan(read_file(plan, MAX_DOCUMENT_BYTES), plan)
     output_format = option_values["format"]
     output_path = option_values["output"]
     if option_values["slurm"]:

@@ -91,7 +91,7 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
     empty_data: Annotated[
         tuple[str, ...],
         Meta(
-            description="what holds data and is made anew: the old one is kept, the new one is empty"
+            description="what holds data and is made anew, empty; the old one is kept"
         ),
     ] = ()
     usd_before: Annotated[

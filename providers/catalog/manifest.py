@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import CatalogError, Place, Problem
+from providers.files import MAX_DOCUMENT_BYTES, read_regular
 
 CATALOG_FILES: Final = (
     "instances.csv",
@@ -36,13 +37,13 @@ def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
     CatalogError for a missing file, and for one that differs from the manifest.
     """
     try:
-        manifest_bytes = manifest_path.read_bytes()
+        manifest_bytes = read_regular(manifest_path, MAX_DOCUMENT_BYTES)
         manifest: dict[str, Any] = json.loads(manifest_bytes)
         file_digests = dict(manifest["files"])
         as_of = str(manifest["as_of"])
         file_texts = {}
         for file_name in CATALOG_FILES:
-            file_bytes = (manifest_path.parent / file_name).read_bytes()
+            file_bytes = read_regular(manifest_path.parent / file_name)
             # A changed file would make plans that nobody can reproduce.
             if sha256_hex(file_bytes) != file_digests.get(file_name):
                 _raise_invalid(

@@ -21,6 +21,7 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
+from providers.files import MAX_DOCUMENT_BYTES, read_regular
 from providers.simulated import world
 from providers.simulated.cloud import (
     CloudError,
@@ -254,7 +255,7 @@ def main(plugin_version: str) -> None:
     """
     world_path = os.environ.get(WORLD_VARIABLE, "")
     world_rules = (
-        read_world(Path(world_path).read_bytes(), world_path)
+        read_world(read_regular(world_path, MAX_DOCUMENT_BYTES), world_path)
         if world_path
         else world.default_world()
     )

@@ -16,7 +16,7 @@ from planner.plan.part import (
     Properties,  # noqa: TC001 - msgspec reads the annotations
 )
 from providers.base import NodeLimit, matches_patterns
-from providers.files import write_atomically
+from providers.files import read_regular, write_atomically
 from providers.simulated.history import (  # noqa: TC001 - msgspec reads the annotations
     ObjectHistory,
     WorldEvent,
@@ -260,7 +260,7 @@ def load_memory(memory_path: Path) -> WorldMemory:
     Raises SpecError for a damaged file.
     """
     try:
-        content = memory_path.read_bytes()
+        content = read_regular(memory_path)
     except FileNotFoundError:
         return WorldMemory()
     try:

@@ -46,10 +46,10 @@ def walk_down(
     nothing would answer for a while is left out, unless that is allowed. Raises CapacityError when
     every rung is refused.
     """
-    standing_rung = _standing_rung(plan, stack_status)
+    first_rung = standing_rung(plan, stack_status)
     refused: list[CapacityError] = []
     has_quota = True
-    for rung in _open_rungs(plan, standing_rung, store, now, control):
+    for rung in _open_rungs(plan, first_rung, store, now, control):
         # Another zone has the same quota.
         if not has_quota and rung and plan.fallbacks[rung - 1].kind == "zone":
             continue
@@ -61,7 +61,7 @@ def walk_down(
             and changes_of(variant, preview(variant), stack_status).outage_s
         ):
             continue
-        if rung != standing_rung:
+        if rung != first_rung:
             listener(_fallback_event(variant))
         try:
             return attempt(variant, rung)
@@ -76,7 +76,7 @@ def walk_down(
     )
 
 
-def _standing_rung(plan: Plan, stack_status: StackStatus | None) -> int:
+def standing_rung(plan: Plan, stack_status: StackStatus | None) -> int:
     """Return the rung that a stack stands on; 0 where this plan does not stand."""
     if (
         stack_status is None
@@ -90,7 +90,7 @@ def _standing_rung(plan: Plan, stack_status: StackStatus | None) -> int:
 
 def _open_rungs(
     plan: Plan,
-    standing_rung: int,
+    first_rung: int,
     store: StateStore,
     now: datetime,
     control: RunControl,
@@ -114,7 +114,7 @@ def _open_rungs(
         or datetime.fromisoformat(refusals[str(rung)].until) <= now
     ]
     rungs = untried or affordable
-    yield from sorted(rungs, key=lambda rung: (rung != standing_rung, rung))
+    yield from sorted(rungs, key=lambda rung: (rung != first_rung, rung))
 
 
 def _remember(

@@ -22,7 +22,7 @@ Action: TypeAlias = Literal[
     "same", "create", "update", "replace", "delete", "keep", "adopt"
 ]
 # What a run may do beside what is always allowed.
-Permission: TypeAlias = Literal["delete-data", "outage", "production"]
+Permission: TypeAlias = Literal["delete-data", "drift", "outage", "production"]
 
 
 class ResourceStep(Struct, frozen=True):

@@ -22,7 +22,12 @@ from obstore import list as list_objects
 from obstore import put as put_object
 
 from planner.errors import LockedError, Problem
-from providers.files import make_folder, write_atomically
+from providers.files import (
+    MAX_DOCUMENT_BYTES,
+    make_folder,
+    read_regular,
+    write_atomically,
+)
 from stacks.engine.lock import (
     RENEWAL_S,
     decode_holder,
@@ -128,7 +133,7 @@ class FolderStore:
     def read(self, stack_name: str) -> StoredState | None:
         """Return the state of a stack."""
         try:
-            content = self.path(stack_name).read_bytes()
+            content = read_regular(self.path(stack_name))
         except FileNotFoundError:
             return None
         return StoredState(content, _content_version(content))
@@ -199,7 +204,7 @@ class FolderStore:
         """Return what is kept about a stack."""
         note_folder = self.folder / f"{stack_name}{NOTE_SUFFIX}"
         return [
-            note_path.read_bytes()
+            read_regular(note_path, MAX_DOCUMENT_BYTES)
             for note_path in sorted(note_folder.glob(f"*{NOTE_SUFFIX}"))
         ]
 
@@ -211,7 +216,9 @@ class FolderStore:
 
     def _written_holder(self, stack_name: str) -> LockHolder | None:
         try:
-            return decode_holder(self._holder_path(stack_name).read_bytes())
+            return decode_holder(
+                read_regular(self._holder_path(stack_name), MAX_DOCUMENT_BYTES)
+            )
         except FileNotFoundError:
             return None
 

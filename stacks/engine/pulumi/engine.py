@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.json import encode as json_encode
@@ -20,6 +19,7 @@ from planner.errors import (
 )
 from planner.plan.status import StackFacts, StackStatus
 from providers import registry
+from providers.files import MAX_DOCUMENT_BYTES, read_regular
 from providers.simulated.clock import advance
 from providers.simulated.shared import SharedWorld
 from providers.simulated.world import default_world
@@ -66,6 +66,7 @@ from stacks.graph import parse_graph, plugin_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from planner.plan.types import Plan
     from providers.base import IdentitySource
@@ -572,7 +573,8 @@ class PulumiEngine:
         from providers.simulated.world_file import read_world
 
         return read_world(
-            Path(self.world_source).read_bytes(), self.world_source
+            read_regular(self.world_source, MAX_DOCUMENT_BYTES),
+            self.world_source,
         )
 
 
