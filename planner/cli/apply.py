@@ -236,11 +236,15 @@ def _parsed_spec(path: str, file_bytes: bytes) -> SpecFile:
 def _refuse_planning_flags(context: click.Context) -> None:
     """Raise UsageError for a flag that would change how a saved plan is made."""
     for name in PLANNING_FLAGS:
-        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+        if context.get_parameter_source(name) in (
+            ParameterSource.COMMANDLINE,
+            ParameterSource.ENVIRONMENT,
+        ):
             raise UsageError(
                 Problem(
                     code="flag",
                     message=f"--{name} changes how a plan is made, and this one is",
+                    cause=f"it may also come from TONNAGE_APPLY_{name.upper()}",
                     next_step="leave it out, or plan again with it: tonnage plan SPEC",
                 )
             )

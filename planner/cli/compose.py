@@ -22,7 +22,7 @@ from planner.errors import (
 from providers.files import MAX_DOCUMENT_BYTES, MAX_FILE_BYTES, read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
@@ -430,6 +430,21 @@ def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
             )
         )
     return stack_status
+
+
+def readable_stacks(engine: StackEngine) -> Iterator[StackStatus]:
+    """Yield all stacks of an engine; of one whose state is damaged only the problem is told."""
+    from planner.cli.main import print_problems
+
+    for stack_name in engine.stack_names():
+        try:
+            status = engine.stack_status(stack_name)
+        except UsageError as error:
+            print_problems(error)
+            continue
+        # One may be destroyed meanwhile.
+        if status is not None:
+            yield status
 
 
 def stack_account(engine: StackEngine, status: StackStatus) -> StackAccount:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from planner.cli import option, progress
-from planner.cli.compose import open_engine, stack_account
+from planner.cli.compose import open_engine, readable_stacks, stack_account
 
 
 @click.command("list")
@@ -28,15 +28,9 @@ def command(**option_values: Any) -> int:
 
     engine = open_engine(option.planning_options(option_values))
     with progress.waiting("looking at the stacks"):
-        statuses = [
-            engine.stack_status(stack_name)
-            for stack_name in engine.stack_names()
-        ]
         stacks = [
             (status, stack_account(engine, status))
-            for status in statuses
-            # One may be destroyed meanwhile.
-            if status is not None
+            for status in readable_stacks(engine)
         ]
     if option_values["format"] == "json":
         rows = [

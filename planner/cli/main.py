@@ -204,11 +204,20 @@ def run(argv: list[str]) -> int:
             args=argv, prog_name="tonnage", standalone_mode=False
         )
     except Exception as error:  # noqa: BLE001 - the choke point: no traceback reaches a user
-        exit_code = _report_error(error)
+        try:
+            exit_code = _report_error(error)
+        except OSError:
+            # Nobody hears it any more.
+            exit_code = getattr(error, "exit_code", BUG_EXIT_CODE)
+            _drop_output()
         # Terraform's convention has one code for all errors: 1.
         return (
             1 if exit_code > 1 and "--detailed-exitcode" in argv else exit_code
         )
+    except SystemExit:
+        # Only a pipe that was closed ends it so: whoever read it has what they wanted.
+        _drop_output()
+        return 0
     except KeyboardInterrupt:
         click.echo("cancelled: nothing more is done", err=True)
         return INTERRUPTED_EXIT_CODE
@@ -230,10 +239,6 @@ def _report_error(error: Exception) -> int:
         case TonnageError():
             print_problems(error)
             exit_code = error.exit_code
-        case BrokenPipeError():
-            # The pipe was closed: the flush at exit must not fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            exit_code = 0
         case OSError():
             click.echo(
                 "error[file]: "
@@ -251,6 +256,13 @@ def _report_error(error: Exception) -> int:
                 "  next: report it, with TONNAGE_TRACEBACK=1 set", err=True
             )
     return exit_code
+
+
+def _drop_output() -> None:
+    """Let nobody hear what comes: the flush at exit must not fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
 
 
 def print_problems(error: TonnageError) -> None:

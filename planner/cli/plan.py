@@ -101,16 +101,15 @@ def _offer_rename(plan: Plan, options: PlanningOptions) -> None:
         or plan.stack.state_sha256 is not None
     ):
         return
-    from planner.cli.compose import open_engine
+    from planner.cli.compose import open_engine, readable_stacks
 
     engine = open_engine(options)
-    for stack_name in engine.stack_names():
-        status = engine.stack_status(stack_name)
-        if status and status.facts and status.facts.spec_path == plan.spec.path:
+    for status in readable_stacks(engine):
+        if status.facts and status.facts.spec_path == plan.spec.path:
             click.echo(
-                f"stack {stack_name} was applied from {plan.spec.path} and stays beside "
+                f"stack {status.stack} was applied from {plan.spec.path} and stays beside "
                 f"{plan.stack.name}; to go on with it: "
-                f"tonnage rename {stack_name} {plan.stack.name}{options.flags}",
+                f"tonnage rename {status.stack} {plan.stack.name}{options.flags}",
                 err=True,
             )
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stacks.engine.protocol import (
         EngineOutcome,
         Listener,
+        ProgressEvent,
         StackEngine,
     )
     from stacks.engine.stop import StopRequest
@@ -46,40 +47,55 @@ def run_engine(
     """Run an engine, show its progress and summary, and return the exit code 0.
 
     The first signal lets it finish what is in flight; the error of the engine then says how to go
-    on. What was done is written down beside the state. `plan` is what is applied; none for a
-    destroy.
+    on. So does the end of whoever reads its progress. What is done is written down beside the
+    state when it begins and when it ends. `plan` is what is applied; none for a destroy.
     """
     from planner.plan.account import PastRun
+    from stacks.engine.history import run_name
     from stacks.engine.lock import host_name, user_name
     from stacks.engine.stop import StopRequest, stop_on_signals
 
     stop = StopRequest()
+    began = _now()
+    write_down = partial(_write_down, engine, stack_name, run_name(began))
     past_run = partial(
         PastRun,
-        began=_now(),
+        began=began,
         by=f"{user_name()}@{host_name()}",
         verb=verb,
         plan=plan.digest if plan else "",
     )
+
+    def work(listener: Listener) -> EngineOutcome:
+        has_begun = False
+
+        def listen(event: ProgressEvent) -> None:
+            nonlocal has_begun
+            if not has_begun:
+                has_begun = True
+                write_down(past_run(ended="", outcome="no end", changes=0))
+            if stop.is_unheard:
+                return
+            try:
+                listener(event)
+            except OSError:
+                # A pipe was closed, or a disk is full: what is in flight ends, and is saved.
+                stop.is_unheard = True
+                stop.make()
+
+        return engine_work(listen, stop)
+
     try:
         with stop_on_signals(stop, progress.say_stopping):
-            outcome = progress.listened(
-                lambda listener: engine_work(listener, stop),
-                expected_steps,
-                output_format,
-            )
+            outcome = progress.listened(work, expected_steps, output_format)
     except (LockedError, StaleError):
         # Nothing was done, so nothing is written down.
         raise
     except TonnageError as error:
         code = error.problems[0].code if error.problems else "failed"
-        _write_down(
-            engine,
-            stack_name,
-            past_run(ended=_now(), outcome=code, changes=0),
-        )
+        write_down(past_run(ended=_now(), outcome=code, changes=0))
         whole_error = _with_remains(error, engine, stack_name, options)
-        if output_format == "json":
+        if output_format == "json" and not stop.is_unheard:
             progress.write_json_line(_refusal_event(whole_error))
         raise whole_error from error
     usd_hour = _usd_hour(engine, stack_name)
@@ -90,7 +106,7 @@ def run_engine(
             changes=len(outcome.steps),
             usd_hour=usd_hour,
         )
-        _write_down(engine, stack_name, run)
+        write_down(run)
     if output_format == "json":
         progress.write_json_line(_end_event(stack_name, outcome, usd_hour))
     else:
@@ -128,12 +144,14 @@ def _refusal_event(error: TonnageError) -> dict[str, Any]:
     }
 
 
-def _write_down(engine: StackEngine, stack_name: str, run: PastRun) -> None:
+def _write_down(
+    engine: StackEngine, stack_name: str, name: str, run: PastRun
+) -> None:
     """Enter a run into the history of its stack. One that cannot be written stops nothing."""
     from stacks.engine.history import add_run
 
     try:
-        add_run(engine.store, stack_name, run)
+        add_run(engine.store, stack_name, name, run)
     except (OSError, TonnageError) as error:
         click.echo(f"the run was not written down: {error}", err=True)
 

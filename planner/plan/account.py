@@ -65,13 +65,13 @@ class StackHealth(Struct, frozen=True, kw_only=True):
 
 
 class PastRun(Struct, frozen=True, kw_only=True):
-    """A run that has ended.
+    """A run of an engine.
 
-    began, ended  when, ISO 8601 in UTC
+    began, ended  when, ISO 8601 in UTC; the end is empty while it runs, and of one that died
     by            who, as user@host
     verb          what was done
     plan          digest of the plan; empty for a destroy
-    outcome       done, or the code of the error that ended it
+    outcome       done, or the code of the error that ended it; "no end" without one
     changes       how many resources were changed
     usd_hour      what the stack costs afterwards, USD an hour; none where that is not known
     """

@@ -202,20 +202,21 @@ def _machine_blocks(stack_status: StackStatus) -> list[Block]:
     stack_facts = stack_status.facts
     if stack_facts is None:
         return []
-    return [
-        PageTable(
-            ("", "", "", ">"),
-            tuple(
-                (
-                    f"{pool.provider} {pool.region}",
-                    f"{pool.nodes} x {pool.instance_type}",
-                    pool.purchase_text,
-                    f"{figures.dollars(stack_facts.usd_hour, cents=True)}/h",
-                )
-                for pool in stack_facts.pools
-            ),
+    cost_text = f"{figures.dollars(stack_facts.usd_hour, cents=True)}/h"
+    # The cost is that of all pools together.
+    is_one = len(stack_facts.pools) == 1
+    rows = [
+        (
+            f"{pool.provider} {pool.region}",
+            f"{pool.nodes} x {pool.instance_type}",
+            pool.purchase_text,
+            cost_text if is_one else "",
         )
+        for pool in stack_facts.pools
     ]
+    if not is_one:
+        rows.append(("total", "", "", cost_text))
+    return [PageTable(("", "", "", ">"), tuple(rows))]
 
 
 def _health_lines(health: StackHealth) -> list[Block]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from planner.errors import PolicyError, Problem
 from planner.facts import table
 from stacks.engine.fill import built_on_digests, fill_references
 from stacks.engine.protocol import DriftedResource
 from stacks.engine.state import REPLACED_PREFIX, resource_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from planner.plan.types import Properties
     from providers.simulated.shared import SharedWorld
+    from stacks.engine.protocol import Permission, ResourceStep
     from stacks.engine.state import ResourceRecord
 
 
@@ -66,6 +70,52 @@ def find_drift(
                 )
             )
     return tuple(drifted)
+
+
+def heed_drift(
+    steps: tuple[ResourceStep, ...],
+    drifted: Iterable[DriftedResource],
+    allow: Collection[Permission],
+) -> tuple[ResourceStep, ...]:
+    """Return the steps of an apply, which undo changes by others only where that is allowed.
+
+    Raises PolicyError where a step would change what somebody else has changed, too.
+    """
+    details = {
+        resource.name: resource.details
+        for resource in drifted
+        if resource.kind == "changed"
+    }
+    if "drift" in allow:
+        return tuple(
+            replace(step, action="update", reasons=details[step.name])
+            if step.action == "same" and step.name in details
+            else step
+            for step in steps
+        )
+    refuse_undoing(
+        {
+            step.name: details[step.name]
+            for step in steps
+            if step.action in ("update", "replace") and step.name in details
+        }
+    )
+    return steps
+
+
+def refuse_undoing(details: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise PolicyError for resources of which others have changed some properties."""
+    problems = [
+        Problem(
+            code="drift",
+            message=f"somebody has changed {name}: {', '.join(properties) or 'its properties'}",
+            cause="this apply would undo that",
+            next_step="put it into the spec, or undo it: --allow drift",
+        )
+        for name, properties in details.items()
+    ]
+    if problems:
+        raise PolicyError(*problems)
 
 
 def moves_by_itself(resource_type: str, property_path: str) -> bool:

@@ -16,10 +16,18 @@ if TYPE_CHECKING:
     from stacks.engine.store import StateStore
 
 
-def add_run(store: StateStore, stack_name: str, run: PastRun) -> None:
-    """Write down a run."""
-    # Names sort by time; two runs of one moment have different ones.
-    name = f"{re.sub(r'[^0-9T]', '', run.began)}-{uuid4().hex[:8]}"
+def run_name(began: str) -> str:
+    """Return a name for what is written down of a run that begins at a time.
+
+    Names sort by time; two runs of one moment have different ones.
+    """
+    return f"{re.sub(r'[^0-9T]', '', began)}-{uuid4().hex[:8]}"
+
+
+def add_run(
+    store: StateStore, stack_name: str, name: str, run: PastRun
+) -> None:
+    """Write down a run, in place of what was written under that name."""
     store.add_note(stack_name, name, msgspec.json.encode(run))
 
 

@@ -11,7 +11,7 @@ from planner.plan.status import ResourceRef, StackFacts, StackStatus
 from providers.simulated.cloud import immutable_changes
 from providers.simulated.shared import SharedWorld
 from stacks.engine.change import diff_steps
-from stacks.engine.drift import find_drift
+from stacks.engine.drift import find_drift, heed_drift
 from stacks.engine.fill import placeholder_values
 from stacks.engine.guard import refuse_protected
 from stacks.engine.keep import refuse_replaced_data
@@ -138,7 +138,11 @@ class SimulatedEngine:
         run.forget_gone()
         run.take_back()
         run.placeholders = self._placeholders(state, plan.shutdown.ttl)
-        planned_steps = self._planned_steps(run)
+        planned_steps = heed_drift(
+            self._planned_steps(run),
+            find_drift(run.records, self.shared_world, run.placeholders),
+            run.control.allow,
+        )
         changed_steps = tuple(
             step for step in planned_steps if step.action != "same"
         )

@@ -26,11 +26,13 @@ WAIT_STEP_S: Final = 0.1
 class StopRequest:
     """Whether a run was asked to end.
 
-    overdue_s  time of the monotonic clock at which it has to be over; none: whenever it is done
+    overdue_s   time of the monotonic clock at which it has to be over; none: whenever it is done
+    is_unheard  whether nobody can be told anything any more
     """
 
     def __init__(self) -> None:
         self.is_made = False
+        self.is_unheard = False
         self.overdue_s: float | None = None
 
     def make(self, overdue_s: float | None = None) -> None:

@@ -63,7 +63,9 @@ def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
     code, out, _ = tonnage("diff", "one.json", "two.json")
     assert code == 0
     assert "+$" in out
-    assert tonnage("apply", "two.json", "--simulate")[0] == 0
+    assert (
+        tonnage("apply", "two.json", "--simulate", "--allow", "outage")[0] == 0
+    )
     assert "up to date" in tonnage("apply", "two.json", "--simulate")[1]
     code, out, _ = tonnage("destroy", "chat", "--simulate", "--yes")
     assert (code, "kept for their data" in out) == (0, True)

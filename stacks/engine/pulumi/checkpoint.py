@@ -72,6 +72,11 @@ class FolderBackend:
         if is_cut and _read_json(backup_path) is not None:
             write_atomically(checkpoint_path, backup_path.read_bytes())
 
+    def stack_names(self) -> list[str]:
+        """Return the names of all stacks that have a checkpoint."""
+        folder = self.folder / "stacks" / PROJECT_NAME
+        return sorted(path.stem for path in folder.glob("*.json"))
+
     def _lock_paths(self, stack_name: str) -> list[Path]:
         lock_folder = (
             self.folder / "locks" / "organization" / PROJECT_NAME / stack_name

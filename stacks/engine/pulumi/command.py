@@ -6,16 +6,23 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 from pulumi.automation import CommandResult, PulumiCommand
-from pulumi.automation.errors import create_command_error
+from pulumi.automation.errors import CommandError, create_command_error
+
+from planner.errors import Problem, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO
 
 END_GRACE_S: Final = 1.0
+# A state that is being written is whole again a moment later.
+READ_ATTEMPTS: Final = 5
+READ_PAUSE_S: Final = 0.3
+CUT_TEXTS: Final = ("EOF", "unexpected end of JSON")
 
 
 class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
@@ -33,7 +40,35 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
         on_output: Callable[[str], object] | None = None,
         on_error: Callable[[str], object] | None = None,
     ) -> CommandResult:
-        """Run a command of the program and return its output; raises CommandError if it fails."""
+        """Run a command of the program and return its output; raises CommandError if it fails.
+
+        What only reads a state is asked again while another process writes it. Raises UsageError
+        where the state cannot be read.
+        """
+        is_reading = args[0] == "stack"
+        for _ in range(READ_ATTEMPTS if is_reading else 1):
+            result = self._result_of(
+                args, cwd, additional_env, on_output, on_error
+            )
+            if not result.code:
+                return result
+            if not any(text in result.stderr for text in CUT_TEXTS):
+                break
+            time.sleep(READ_PAUSE_S)
+        error = create_command_error(result)
+        if is_reading and type(error) is CommandError:
+            raise _unreadable(result.stderr) from error
+        raise error
+
+    def _result_of(
+        self,
+        args: list[str],
+        cwd: str,
+        additional_env: Mapping[str, str],
+        on_output: Callable[[str], object] | None,
+        on_error: Callable[[str], object] | None,
+    ) -> CommandResult:
+        """Run a command of the program to its end."""
         with subprocess.Popen(  # noqa: S603 - the program that the user has installed
             [self.command, "--non-interactive", *args],
             stdout=subprocess.PIPE,
@@ -63,14 +98,11 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
                 reader.join()
             exit_code = process.wait()
         self.process = None
-        result = CommandResult(
+        return CommandResult(
             stdout="\n".join(output_lines),
             stderr="\n".join(error_lines),
             code=exit_code,
         )
-        if exit_code:
-            raise create_command_error(result)
-        return result
 
     def interrupt(self) -> None:
         """Ask the program to end after what is in flight; a second time ends it at once."""
@@ -87,6 +119,19 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
             process.wait(END_GRACE_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def _unreadable(error_text: str) -> UsageError:
+    """Return the error for a backend that the program cannot read."""
+    lines = error_text.strip().splitlines() or ["it says nothing"]
+    return UsageError(
+        Problem(
+            code="backend",
+            message="Pulumi cannot read the states",
+            cause=lines[-1].strip().removeprefix("error: "),
+            next_step="check --backend, what it needs to log in, and the file that is named",
+        )
+    )
 
 
 def _read_lines(

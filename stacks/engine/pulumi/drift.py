@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stacks.engine.drift import moves_by_itself
+from stacks.engine.drift import heed_drift, moves_by_itself
 from stacks.engine.protocol import DriftedResource
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.status import deployment_of, name_of
 from stacks.engine.stop import StopRequest
 
 if TYPE_CHECKING:
-    from stacks.engine.protocol import Listener
+    from collections.abc import Callable, Collection
+
+    from stacks.engine.protocol import Listener, Permission, ResourceStep
     from stacks.engine.pulumi.session import PulumiSession
 
 
@@ -45,25 +47,36 @@ def find_drift(
     return tuple(drifted)
 
 
-def forget_gone(
-    session: PulumiSession, pulumi_stack: Any, listener: Listener
+def face_drift(
+    session: PulumiSession,
+    pulumi_stack: Any,
+    listener: Listener,
+    preview: Callable[[], tuple[ResourceStep, ...]],
+    allow: Collection[Permission],
 ) -> None:
-    """Let the checkpoint forget what somebody has deleted, so that it is made again."""
+    """Let the checkpoint forget what somebody has deleted, so that it is made again.
+
+    What somebody has changed is read into it where that may be undone. Raises PolicyError where
+    `preview` says that an apply would change it, too, and that is not allowed.
+    """
     deployment = deployment_of(pulumi_stack)
     if not deployment.get("resources"):
         return
-    gone_names = {
+    drifted = find_drift(session, pulumi_stack)
+    if any(resource.kind == "changed" for resource in drifted):
+        heed_drift(preview(), drifted, allow)
+    read_names = {
         resource.name
-        for resource in find_drift(session, pulumi_stack)
-        if resource.kind == "gone"
+        for resource in drifted
+        if resource.kind == "gone" or "drift" in allow
     }
-    gone_urns = [
+    read_urns = [
         state_record["urn"]
         for state_record in deployment["resources"]
-        if name_of(state_record) in gone_names
+        if name_of(state_record) in read_names
     ]
-    if gone_urns:
+    if read_urns:
         event_recorder = EventRecorder(listener)
         pulumi_stack.refresh(
-            target=gone_urns, on_event=event_recorder, color="never"
+            target=read_urns, on_event=event_recorder, color="never"
         )

@@ -40,7 +40,7 @@ from stacks.engine.protocol import (
 )
 from stacks.engine.pulumi.attempt import bring_up
 from stacks.engine.pulumi.checkpoint import folder_backend
-from stacks.engine.pulumi.drift import find_drift, forget_gone
+from stacks.engine.pulumi.drift import face_drift, find_drift
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.finder import CloudFinder, SimulatedFinder
 from stacks.engine.pulumi.move import is_move, take_back
@@ -224,7 +224,13 @@ class PulumiEngine:
         pulumi_stack = self.session.open_stack(stack_name, create=True)
         clear_flags(pulumi_stack, prior_ids)
         take_back(pulumi_stack, (plan.graph.provider, plan.graph.region))
-        forget_gone(self.session, pulumi_stack, listener)
+        face_drift(
+            self.session,
+            pulumi_stack,
+            listener,
+            lambda: self.preview(plan),
+            control.allow,
+        )
         self._record_start(
             pulumi_stack, plan.digest, start_time(pulumi_stack, self._now())
         )

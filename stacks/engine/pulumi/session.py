@@ -75,6 +75,10 @@ class PulumiSession:
     def stack_names(self) -> list[str]:
         """Return the names of all stacks of the backend."""
         automation = self.automation()
+        files = folder_backend(self.backend)
+        if files is not None:
+            for stack_name in files.stack_names():
+                files.mend(stack_name)
         workspace = automation.LocalWorkspace(**self._options(automation))
         return sorted(
             stack_summary.name.split("/")[-1]

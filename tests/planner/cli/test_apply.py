@@ -239,7 +239,7 @@ def test_what_is_not_to_be_allowed_is_said(
     tonnage: Command, plan_path: Path
 ) -> None:
     code, _, err = tonnage("apply", "p.json", "--simulate", "--allow", "all")
-    assert (code, "none of delete-data, outage" in err) == (2, True)
+    assert (code, "none of delete-data, drift, outage" in err) == (2, True)
 
 
 def test_only_regular_files_of_a_reasonable_size_are_read(

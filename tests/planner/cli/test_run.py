@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import chat
+from tests.conftest import ROOT, chat
 from tests.planner.cli.conftest import Command
 
 
@@ -106,3 +109,89 @@ def test_progress_counts(tonnage: Command, saved: str) -> None:
     assert counted[0].rstrip(")").split("(")[1].startswith("1 of ")
     total = counted[0].split(" of ")[1].split(",")[0]
     assert f"({total} of {total})" in counted[-1]
+
+
+def started(*arguments: str, **pipes: object) -> subprocess.Popen:
+    """Start tonnage as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "planner.cli.main", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        **pipes,  # type: ignore[call-overload]
+    )
+
+
+@pytest.mark.parametrize("output_format", ["text", "json"])
+def test_a_run_that_nobody_hears_ends_as_one_that_was_asked_to(
+    tonnage: Command, saved: str, output_format: str
+) -> None:
+    """As `tonnage apply p.json | head -1` leaves it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with started(
+        *("apply", saved, "--simulate", "-f", output_format),
+        stdout=writer,
+        stderr=writer,
+    ) as process:
+        os.close(writer)
+        assert process.wait() == 8
+    [run] = json.loads(
+        tonnage("history", "chat", "--simulate", "-f", "json")[1]
+    )
+    assert run["outcome"] == "cancelled"
+    assert tonnage("apply", saved, "--simulate")[0] == 0
+
+
+def test_a_run_that_dies_is_in_the_history(
+    tonnage: Command, saved: str, here: Path
+) -> None:
+    (here / "w.yaml").write_text("delays: [{type: '*', seconds: 1}]")
+    with started(
+        *("apply", saved, "--simulate", "w.yaml", "-f", "json"),
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+    listed = tonnage("history", "chat", "--simulate", "-f", "json")[1]
+    [run] = json.loads(listed)
+    assert (run["outcome"], run["ended"]) == ("no end", "")
+
+
+def test_a_damaged_state_hides_no_other_stack(
+    tonnage: Command, saved: str, here: Path
+) -> None:
+    assert tonnage("apply", saved, "--simulate")[0] == 0
+    (here / ".tonnage/simulated/stacks/bad.json").write_text("{")
+    code, out, err = tonnage("list", "--simulate")
+    assert (code, "chat" in out, "bad.json" in err) == (0, True, True)
+
+
+def test_production_is_not_made_anew_unasked(
+    tonnage: Command, saved: str, here: Path
+) -> None:
+    assert tonnage("apply", saved, "--simulate")[0] == 0
+    moved = (here / "chat.yaml").read_text().replace("[aws]", "[gcp]")
+    (here / "chat.yaml").write_text(moved)
+    assert tonnage("plan", "chat.yaml", "-o", "q.json", "--simulate")[0] == 0
+    code, _, err = tonnage("apply", "q.json", "--simulate", "--allow", "outage")
+    assert (code, "in production" in err) == (5, True)
+    # A pipe that says yes is no person.
+    code, _, err = tonnage("destroy", "chat", "--simulate")
+    assert (code, "in production" in err) == (5, True)
+
+
+def test_a_second_apply_goes_on_with_the_fallback_that_stands(
+    tonnage: Command, here: Path
+) -> None:
+    spec = chat(extra="where: {clouds: [gcp]}\nbuy: {fallback: 100%}")
+    (here / "chat.yaml").write_text(spec)
+    assert tonnage("plan", "chat.yaml", "-o", "p.json")[0] == 0
+    plan = json.loads((here / "p.json").read_text())
+    machine = plan["solution"]["pools"][0]["instance_type"]
+    (here / "w.yaml").write_text(
+        f"capacity: [{{instance_type: {machine}, nodes: 0}}]"
+    )
+    world = ("--simulate", "w.yaml")
+    assert tonnage("apply", "p.json", *world)[0] == 0
+    code, out, err = tonnage("apply", "p.json", *world)
+    assert (code, "nothing was changed" in out) == (0, True), err

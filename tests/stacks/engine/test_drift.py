@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from planner.errors import MissingError
+from planner.errors import MissingError, PolicyError
 from providers.simulated import world
 from stacks.engine.drift import moves_by_itself
+from stacks.engine.protocol import RunControl
 from stacks.engine.simulated import SimulatedEngine
 from tests.stacks.engine.test_simulated import TEXT, objects, plan_of, quiet
+
+OUTAGE = frozenset({"outage"})
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
@@ -53,6 +56,21 @@ def test_what_others_do_is_told_and_what_is_gone_is_made_again(
     # What somebody has changed is not overwritten without being asked.
     assert engine.apply(plan, quiet).steps == ()
     assert len(engine.drift("chat")) == 1
+    larger = plan_of(
+        catalog,
+        TEXT.replace("CLOUD", cloud).replace("peak_rps: 2", "peak_rps: 40"),
+    )
+    if "serve-nodes" in {
+        step.name
+        for step in engine.preview(larger)
+        if step.action in ("update", "replace")
+    }:
+        with pytest.raises(PolicyError, match="somebody has changed serve-nod"):
+            engine.apply(larger, quiet, RunControl(allow=OUTAGE))
+    assert len(engine.drift("chat")) == 1
+    engine.apply(plan, quiet, RunControl(allow=frozenset({"drift"})))
+    assert engine.drift("chat") == ()
+    assert engine.apply(plan, quiet).steps == ()
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])

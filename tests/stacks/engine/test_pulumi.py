@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 from planner import api
-from planner.errors import CapacityError, MissingError, ResourceError
+from planner.errors import (
+    CapacityError,
+    MissingError,
+    PolicyError,
+    ResourceError,
+)
 from providers.simulated import world
-from stacks.engine.protocol import ProgressEvent
+from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.store import FolderStore
 from tests.conftest import chat, present
@@ -301,6 +306,30 @@ def test_a_bucket_whose_state_was_lost_is_taken_over_by_the_real_engine(
     assert engine.apply(plan, quiet).steps == ()
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
+
+
+def test_the_real_engine_undoes_changes_by_others_only_when_asked(
+    here: Path, catalog
+) -> None:
+    engine = engine_in(here)
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
+    engine.apply(plan, quiet)
+    shared_world = present(engine.simulated_world())
+    with shared_world.call(plan.graph.region) as clouds:
+        for changed in clouds.memory.objects.values():
+            if changed["name"] == "serve-nodes":
+                changed["inputs"] = {**changed["inputs"], "description": "mine"}
+    assert [found.name for found in engine.drift("chat")] == ["serve-nodes"]
+    assert engine.apply(plan, quiet).steps == ()
+    larger = plan_of(
+        catalog,
+        TEXT.replace("CLOUD", "gcp").replace("peak_rps: 2", "peak_rps: 40"),
+    )
+    with pytest.raises(PolicyError, match="somebody has changed serve-nodes"):
+        engine.apply(larger, quiet, RunControl(allow=frozenset({"outage"})))
+    engine.apply(plan, quiet, RunControl(allow=frozenset({"drift"})))
+    assert engine.drift("chat") == ()
+    assert engine.apply(plan, quiet).steps == ()
 
 
 @pytest.mark.parametrize(
