@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+import csv
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
 
 from planner.errors import CancelledError, CapacityError, TonnageError
 from providers.simulated import world
 from providers.simulated.world_file import read_world
-from stacks.engine.failure import MAX_ATTEMPTS
+from stacks.engine.failure import MAX_ATTEMPTS, classify_error, is_transient
 from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.rolling import is_machine_group
 from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.stop import StopRequest
+from tests.conftest import ROOT
 from tests.reliability.crash import EVERYTHING
 
 if TYPE_CHECKING:
@@ -21,15 +24,19 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
 
 FleetKey: TypeAlias = tuple[str, str, str]
-# One answer of each kind; the first two pass by themselves.
-TRANSIENT_CODES: Final = ("Throttling", "ServiceUnavailable")
-LASTING_CODES: Final = (
-    "InsufficientInstanceCapacity",
-    "VcpuLimitExceeded",
-    "UnauthorizedOperation",
-    "ExpiredToken",
-    "InvalidParameterValue",
-)
+
+
+@cache
+def fault_codes() -> tuple[str, ...]:
+    """Return an answer of each kind that the clouds give, as the first row with a code has it."""
+    codes: dict[str, str] = {}
+    with (ROOT / "stacks/data/errors.csv").open() as rows:
+        for row in csv.DictReader(rows):
+            # In the world file an answer is a word.
+            is_word = row["code"].isalnum() and not row["text"]
+            if is_word and classify_error(row["code"]) == row["class"]:
+                codes.setdefault(row["class"], row["code"])
+    return tuple(codes[error_class] for error_class in sorted(codes))
 
 
 def fault_problem(
@@ -43,17 +50,17 @@ def fault_problem(
     engine = _engine(
         f"faults: [{{on: create, name: {resource_name}, code: {code}}}]", folder
     )
-    is_transient = code in TRANSIENT_CODES
+    passes = is_transient(code)
     try:
         engine.apply(plan, _unheard)
     except TonnageError as error:
-        if is_transient:
+        if passes:
             return "it was not tried again"
         if resource_name not in str(error) or not error.problems[0].next_step:
             return "the error names neither the resource nor a next step"
         engine.apply(plan, _unheard)
     else:
-        if not is_transient:
+        if not passes:
             return "nobody was told"
     return _wrong_with(engine, plan)
 
@@ -120,6 +127,29 @@ def drift_problem(plan: Plan, resource_name: str, folder: Path) -> str | None:
     engine.apply(plan, _unheard, EVERYTHING)
     if engine.drift(plan.stack.name):
         return "it was not repaired"
+    return _wrong_with(engine, plan)
+
+
+def change_problem(plan: Plan, resource_name: str, folder: Path) -> str | None:
+    """Change an object behind the back of a stack; say what is wrong afterwards, or nothing.
+
+    It is told, left as it is, and undone when somebody asks for that.
+    """
+    engine = _engine("", folder)
+    engine.apply(plan, _unheard)
+    with engine.shared_world.call(plan.graph.region) as clouds:
+        for found in clouds.memory.objects.values():
+            if found["name"] == resource_name:
+                found["inputs"] = {**found["inputs"], "added": "by somebody"}
+    if [drifted.name for drifted in engine.drift(plan.stack.name)] != [
+        resource_name
+    ]:
+        return "it was not found"
+    if engine.apply(plan, _unheard).steps:
+        return "it was undone unasked"
+    engine.apply(plan, _unheard, RunControl(allow=frozenset({"drift"})))
+    if engine.drift(plan.stack.name):
+        return "it was not undone"
     return _wrong_with(engine, plan)
 
 

@@ -7,11 +7,11 @@ import pytest
 from planner.errors import MissingError, PolicyError
 from providers.simulated import world
 from stacks.engine.drift import moves_by_itself
-from stacks.engine.protocol import RunControl
+from stacks.engine.protocol import Permission, RunControl
 from stacks.engine.simulated import SimulatedEngine
 from tests.stacks.engine.test_simulated import TEXT, objects, plan_of, quiet
 
-OUTAGE = frozenset({"outage"})
+OUTAGE: frozenset[Permission] = frozenset({"outage"})
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
