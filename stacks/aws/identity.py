@@ -15,7 +15,7 @@ from stacks.spec.stack import WRITTEN_FOLDERS
 if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
-    from stacks.spec.upload import WeightsPlace
+    from stacks.spec.upload import BucketPlace
 
 
 def log_group_name(stack: StackSpec) -> str:
@@ -59,15 +59,16 @@ def resources(stack: StackSpec) -> list[Resource]:
                 [_secret_statement(stack.hub_weights.token)],
             )
         )
-    if stack.weights_place is not None:
-        role_policies.append(
-            role_policy(
-                "node-weights",
-                "node",
-                "weights",
-                _weights_statements(stack.weights_place),
-            )
+    role_policies += [
+        role_policy(
+            f"node-{part}", "node", part, _folder_statements(bucket_folder)
         )
+        for part, bucket_folder in (
+            ("weights", stack.weights_place),
+            ("dataset", stack.dataset_place),
+        )
+        if bucket_folder is not None
+    ]
     if stack.file_system is not None:
         find_statement = {
             "Effect": "Allow",
@@ -197,7 +198,7 @@ def _model_statements(stack: StackSpec) -> list[Properties]:
     ]
 
 
-def _weights_statements(place: WeightsPlace) -> list[Properties]:
+def _folder_statements(place: BucketPlace) -> list[Properties]:
     """One folder of a bucket, to be read."""
     bucket_arn = f"arn:aws:s3:::{place.bucket}"
     return [

@@ -37,6 +37,8 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "subnetName": "files",
                 "addressPrefix": FILES_CIDR,
                 "defaultOutboundAccess": False,
+                # The service speaks to other services of Azure from this subnet.
+                "natGateway": {"id": ref("nat")},
             },
             depends_on=("subnet",),
         ),

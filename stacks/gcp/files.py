@@ -10,8 +10,11 @@ from stacks.graph import Resource, ref
 if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
 
-# Bits of the range that Google Cloud takes addresses of.
+# The range that Google Cloud takes addresses of.
+PEERED_ADDRESS: Final = "10.45.0.0"
 PEERED_PREFIX_BITS: Final = 20
+# Servers of Lustre open connections to its clients too.
+LUSTRE_PORT: Final = 988
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -27,6 +30,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "name": network.global_name(stack, "peered"),
                 "purpose": "VPC_PEERING",
                 "addressType": "INTERNAL",
+                "address": PEERED_ADDRESS,
                 "prefixLength": PEERED_PREFIX_BITS,
                 "network": ref("net"),
             },
@@ -38,7 +42,16 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "network": ref("net"),
                 "service": "servicenetworking.googleapis.com",
                 "reservedPeeringRanges": [ref("peered-range", "name")],
+                # Google Cloud keeps it for days after its last user; it goes with the network.
+                "deletionPolicy": "ABANDON",
             },
+        ),
+        network.security_rule(
+            stack,
+            "net-files",
+            "net",
+            (f"{PEERED_ADDRESS}/{PEERED_PREFIX_BITS}",),
+            [{"protocol": "tcp", "ports": [str(LUSTRE_PORT)]}],
         ),
         Resource(
             type="gcp:lustre/instance:Instance",
@@ -59,7 +72,7 @@ def resources(stack: StackSpec) -> list[Resource]:
 
 def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
-    return ("data-files",) if stack.file_system is not None else ()
+    return ("data-files", "net-files") if stack.file_system is not None else ()
 
 
 def file_system_name(stack: StackSpec) -> str:

@@ -179,6 +179,7 @@ def _node_group(
                     *firewall_rules,
                     "nat",
                     *identity.prerequisites(),
+                    *storage.prerequisites(stack),
                     *files.prerequisites(stack),
                     *home.prerequisites(stack),
                 ]

@@ -119,7 +119,7 @@ def internal_rule(
     stack: StackSpec, network_name: str, cidr_block: str
 ) -> Resource:
     """Lets the nodes of a network talk to each other."""
-    return _security_rule(
+    return security_rule(
         stack,
         f"{network_name}-inside",
         network_name,
@@ -136,7 +136,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
     shell_protocols = [{"protocol": "tcp", "ports": ["22"]}]
     firewall_rules = [
         internal_rule(stack, "net", NODE_CIDR),
-        _security_rule(
+        security_rule(
             stack,
             "net-proxy",
             "net",
@@ -147,7 +147,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
     if stack.is_serving:
         probe_protocols = [{"protocol": "tcp", "ports": [str(SERVING_PORT)]}]
         firewall_rules.append(
-            _security_rule(
+            security_rule(
                 stack,
                 "net-probes",
                 "net",
@@ -158,13 +158,14 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
     return firewall_rules
 
 
-def _security_rule(
+def security_rule(
     stack: StackSpec,
     rule_name: str,
     network_name: str,
     source_ranges: tuple[str, ...],
     allowed_protocols: list[Properties],
 ) -> Resource:
+    """Let some addresses open connections to the nodes in one of the networks."""
     return Resource(
         type="gcp:compute/firewall:Firewall",
         name=rule_name,

@@ -10,6 +10,7 @@ from stacks.spec.stack import WRITTEN_FOLDERS
 if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
+    from stacks.spec.upload import BucketPlace
 
 
 def bucket_name(stack: StackSpec) -> str:
@@ -61,27 +62,36 @@ def _written_objects(bucket: str) -> str:
     )
 
 
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
+    """What must exist before nodes read from buckets of others."""
+    return tuple(f"{part}-read" for part, _ in _other_buckets(stack))
+
+
+def _other_buckets(stack: StackSpec) -> list[tuple[str, BucketPlace]]:
+    """Return the buckets of others that nodes read, each with what is in it."""
+    places = {"weights": stack.weights_place, "dataset": stack.dataset_place}
+    return [
+        (part, place) for part, place in places.items() if place is not None
+    ]
+
+
 def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, and the right of the nodes to read it, and to write some of its folders.
 
-    They also read the bucket that the weights are in, when it is another one.
+    They also read the buckets of weights and dataset, when these are others.
     """
-    place = stack.weights_place
-    others = (
-        []
-        if place is None
-        else [
-            Resource(
-                type="gcp:storage/bucketIAMMember:BucketIAMMember",
-                name="weights-read",
-                inputs={
-                    "bucket": place.bucket,
-                    "role": "roles/storage.objectViewer",
-                    "member": ref("node-account", "member"),
-                },
-            )
-        ]
-    )
+    others = [
+        Resource(
+            type="gcp:storage/bucketIAMMember:BucketIAMMember",
+            name=f"{part}-read",
+            inputs={
+                "bucket": place.bucket,
+                "role": "roles/storage.objectViewer",
+                "member": ref("node-account", "member"),
+            },
+        )
+        for part, place in _other_buckets(stack)
+    ]
     return [
         *others,
         Resource(

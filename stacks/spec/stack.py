@@ -16,7 +16,7 @@ from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from stacks.spec.fleet import derive_fleet
 from stacks.spec.table import stack_error
-from stacks.spec.upload import hub_weights, weights_place
+from stacks.spec.upload import bucket_place, hub_weights
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.solve.solution import Solution, TrainingRun
     from planner.spec.model import Spec
     from stacks.spec.fleet import FleetSpec, ScalingGroup
-    from stacks.spec.upload import HubWeights, WeightsPlace
+    from stacks.spec.upload import BucketPlace, HubWeights
 
 SERVING_PORT: Final = 8000
 # Of JupyterLab on a machine of a workspace.
@@ -77,7 +77,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     planned_usd: int
     model_name: str
     hub_weights: HubWeights | None
-    weights_place: WeightsPlace | None
+    weights_place: BucketPlace | None
     routing: Routing
     idle_s: int | None
     ttl_s: int | None
@@ -150,6 +150,13 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             self.file_system is not None
             and cloud_of_address(self.dataset_uri) == self.provider
         )
+
+    @property
+    def dataset_place(self) -> BucketPlace | None:
+        """The folder of the dataset; none where it is not in a bucket of this cloud."""
+        if cloud_of_address(self.dataset_uri) != self.provider:
+            return None
+        return bucket_place(self.dataset_uri)
 
     @property
     def dataset_path(self) -> str:
@@ -268,7 +275,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             else None
         ),
         weights_place=(
-            weights_place(spec.model)
+            bucket_place(spec.model.weights)
             if isinstance(spec, Inference | Batch)
             else None
         ),

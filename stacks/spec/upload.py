@@ -28,8 +28,8 @@ class UploadRule(Struct, frozen=True):
     required: tuple[str, ...]
 
 
-class WeightsPlace(Struct, frozen=True):
-    """Weights in a bucket that the account has already.
+class BucketPlace(Struct, frozen=True):
+    """A folder of a bucket that the account has already.
 
     bucket  its name; of Azure container@account.dfs.core.windows.net
     prefix  of the keys, with a slash at its end unless it is empty
@@ -39,14 +39,14 @@ class WeightsPlace(Struct, frozen=True):
     prefix: str
 
 
-def weights_place(model: ModelSpec) -> WeightsPlace | None:
-    """Return where the weights are, when that is an address."""
-    _, has_scheme, address = model.weights.partition("://")
+def bucket_place(address: str) -> BucketPlace | None:
+    """Return the folder that an address such as s3://bucket/folder names; none for a word."""
+    _, has_scheme, bucket_path = address.partition("://")
     if not has_scheme:
         return None
-    bucket, _, path = address.partition("/")
+    bucket, _, path = bucket_path.partition("/")
     path = path.strip("/")
-    return WeightsPlace(bucket, f"{path}/" if path else "")
+    return BucketPlace(bucket, f"{path}/" if path else "")
 
 
 class HubWeights(Struct, frozen=True):

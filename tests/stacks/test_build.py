@@ -32,7 +32,7 @@ from stacks.runtime.vm.megatron import megatron_options
 from stacks.runtime.vm.program import unpacked
 from stacks.spec.stack import WRITTEN_FOLDERS, derive_stack
 from stacks.spec.table import unsupported_reason
-from tests.conftest import BLUEPRINTS, chat, only, present, solve, spec_of
+from tests.conftest import BLUEPRINTS, ROOT, chat, only, present, solve, spec_of
 from tests.oracles import schema
 
 LARGE = chat(
@@ -319,6 +319,71 @@ def test_aws_policies_allow_nothing_on_everything_but_reading_and_sessions() -> 
     changing = [a for a in wide if not a.split(":")[1].startswith("Describe")]
     assert changing
     assert all(a.startswith(("ssm:", "ssmmessages:")) for a in changing)
+
+
+DATASETS = {
+    "aws": "s3://corpus/tokens/v1",
+    "gcp": "gs://corpus/tokens/v1",
+    "azure": "abfss://tokens@corpus.dfs.core.windows.net/v1",
+}
+
+
+def training_on(cloud: str, location: str, storage: str) -> Graph:
+    text = (ROOT / f"tests/cases/{cloud}/training/spec.yaml").read_text()
+    text = re.sub(r'location: "[^"]*"', f'location: "{location}"', text)
+    catalog = load_catalog()
+    text = text.replace("storage: parallel", f"storage: {storage}")
+    solution = solve(catalog, text, keep=0)
+    return build_stack(spec_of(text), solution, "chat").graph
+
+
+@pytest.mark.parametrize("storage", ["object", "parallel"])
+def test_machines_of_aws_read_the_folder_of_the_dataset_and_no_other(
+    storage: str,
+) -> None:
+    granted = [
+        resource
+        for actions, statement in aws_statements(
+            training_on("aws", DATASETS["aws"], storage)
+        )
+        if "s3:GetObject" in actions
+        for resource in [statement["Resource"]]
+        if "corpus" in str(resource)
+    ]
+    assert granted == ["arn:aws:s3:::corpus/tokens/v1/*"]
+    elsewhere = training_on("aws", DATASETS["gcp"], storage)
+    assert not [name for name in resource_names(elsewhere) if "dataset" in name]
+
+
+def test_machines_of_google_read_the_bucket_of_the_dataset() -> None:
+    graph = training_on("gcp", DATASETS["gcp"], "parallel")
+    grants = {
+        r.inputs["bucket"]
+        for r in graph.resources
+        if r.type == "gcp:storage/bucketIAMMember:BucketIAMMember"
+        and isinstance(r.inputs["bucket"], str)
+    }
+    assert grants == {"corpus"}
+
+
+def test_servers_of_file_systems_reach_their_clients_and_the_cloud() -> None:
+    """Lustre opens connections both ways; without them a mount waits for ever."""
+    graph = training_on("gcp", DATASETS["gcp"], "parallel")
+    by_name = {r.name: r.inputs for r in graph.resources}
+    peered, rule = by_name["peered-range"], by_name["net-files"]
+    assert rule["sourceRanges"] == [
+        f"{peered['address']}/{peered['prefixLength']}"
+    ]
+    assert rule["allows"] == [{"protocol": "tcp", "ports": ["988"]}]
+    [group] = [r for r in graph.resources if r.name.endswith("-nodes")]
+    assert {"net-files", "dataset-read"} <= set(group.depends_on)
+    graph = training_on("azure", DATASETS["azure"], "parallel")
+    by_name = {r.name: r.inputs for r in graph.resources}
+    assert by_name["files-subnet"]["natGateway"]["id"]["$ref"] == "nat"
+
+
+def resource_names(graph: Graph) -> set[str]:
+    return {resource.name for resource in graph.resources}
 
 
 def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
