@@ -141,6 +141,9 @@ def _check_spec(spec: Spec) -> Spec:
         and spec.shutdown == ShutdownRule()
     ):
         spec = replace(spec, shutdown=ShutdownRule(idle=DEFAULT_IDLE_S))
+    if spec.protect is None:
+        # What a training has made cannot be bought again.
+        spec = replace(spec, protect=isinstance(spec, Training))
     if isinstance(spec, Training):
         problems.extend(_dataset_problems(spec))
     problems.extend(_purchase_problems(spec.buy))

@@ -186,7 +186,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     """Fields that all kinds of workloads share.
 
     notify  addresses of who is told of trouble and cost
-    protect  whether its data are kept whatever is allowed
+    protect  whether its data are kept whatever is allowed; set once a spec is loaded
     """
 
     place: Place
@@ -196,7 +196,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     buy: PurchaseRule = field(default_factory=PurchaseRule)
     shutdown: ShutdownRule = field(default_factory=ShutdownRule)
     notify: tuple[str, ...] = ()
-    protect: bool = False
+    protect: bool | None = None
     runtime: Runtime = "vm"
 
 

@@ -23,7 +23,7 @@ def refuse_protected(
             Problem(
                 code="protected",
                 message=f"{stack_name} is protected: its data are not deleted",
-                cause="its spec says protect: true",
+                cause="its spec says protect: true, which is the default of training",
                 next_step="apply it with protect: false first, or leave out delete-data",
             )
         )

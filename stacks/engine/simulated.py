@@ -146,7 +146,12 @@ class SimulatedEngine:
         changed_steps = tuple(
             step for step in planned_steps if step.action != "same"
         )
+        facts = StackFacts.of(plan, rung)
         if not changed_steps and state.complete:
+            # Some of a plan is in no resource, such as whether its data are protected.
+            if state.facts != facts:
+                state.plan, state.facts = plan.digest, facts
+                run.state_file.save()
             return EngineOutcome(steps=found_steps, outputs=state.outputs)
         if "delete-data" not in run.control.allow:
             refuse_replaced_data(planned_steps)
@@ -154,7 +159,7 @@ class SimulatedEngine:
             state.started = self.shared_world.now().isoformat()
         state.operation = "applying"
         state.plan = plan.digest
-        state.facts = StackFacts.of(plan, rung)
+        state.facts = facts
         run.state_file.save()
         try:
             run.run_steps(planned_steps)

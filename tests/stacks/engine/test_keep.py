@@ -14,14 +14,13 @@ from tests.conftest import present
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
     TEXT,
-    TRAINED,
     objects,
     plan_of,
     quiet,
+    trained_on,
 )
 
 CLOUDS = ("aws", "gcp", "azure")
-SCHEMES = {"aws": "s3", "gcp": "gs", "azure": "abfss"}
 BUCKETS = {
     "aws:s3/bucket:Bucket",
     "gcp:storage/bucket:Bucket",
@@ -102,8 +101,7 @@ def test_a_destroy_leaves_data_and_an_apply_takes_them_back(
 def test_what_stays_keeps_what_protects_it_and_what_it_lives_in(
     engine, catalog, cloud: str
 ) -> None:
-    text = TRAINED.replace("CLOUD", cloud).replace("SCHEME", SCHEMES[cloud])
-    plan = plan_of(catalog, text)
+    plan = plan_of(catalog, trained_on(cloud))
     engine.apply(plan, quiet)
     engine.destroy("chat", quiet)
     left = {found["type"] for found in objects(engine).values()}
