@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option
+from planner import figures
+from planner.cli import option, progress
 from planner.cli.compose import open_bucket, open_engine, standing_stack
 from planner.cli.run import run_engine
-from planner.errors import Problem, UsageError
+from planner.errors import Problem, TonnageError, UsageError
 from planner.render.page import LINE_WIDTH
 
 if TYPE_CHECKING:
+    from planner.cli.compose import PlanningOptions
     from planner.plan.status import StackStatus
 
 
@@ -50,6 +52,8 @@ def command(stack: str, **option_values: Any) -> int:
         )
     for line in _deletion_lines(stack_status, deletes_data=deletes_data):
         click.echo(line, err=True)
+    if deletes_data and stack_status.outputs.get("bucket"):
+        click.echo(f"  {_contents_text(stack_status, options)}", err=True)
     if not option_values["yes"]:
         if option_values["no_input"]:
             problem = Problem(
@@ -83,6 +87,21 @@ def command(stack: str, **option_values: Any) -> int:
     ):
         open_bucket(stack_status, options).forget()
     return exit_code
+
+
+def _contents_text(stack_status: StackStatus, options: PlanningOptions) -> str:
+    """Say how much is in the bucket of a stack, or why that is not known."""
+    bucket = open_bucket(stack_status, options)
+    try:
+        with progress.waiting("counting what is in the bucket"):
+            contents = bucket.contents()
+    except TonnageError as error:
+        return f"{bucket.name}: not known how much is in it: {error.problems[0].message}"
+    more_text = "" if contents.is_whole else "at least "
+    return (
+        f"{bucket.name}: {more_text}{figures.byte_size(contents.size_bytes)} "
+        f"in {contents.objects:,} objects"
+    )
 
 
 def _deletion_lines(

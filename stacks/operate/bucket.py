@@ -9,9 +9,11 @@ from __future__ import annotations
 import shutil
 from importlib import import_module
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import obstore
 from msgspec import Struct
+from msgspec.structs import replace
 from obstore.store import LocalStore
 
 from stacks.operate.bucket_error import bucket_errors
@@ -20,6 +22,18 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from obstore.store import ObjectStore
+
+
+# Counting more objects takes longer than a person waits.
+MOST_COUNTED: Final = 100_000
+
+
+class Contents(Struct, frozen=True, kw_only=True):
+    """What is in a bucket; when it is not whole, there is more."""
+
+    objects: int = 0
+    size_bytes: int = 0
+    is_whole: bool = True
 
 
 class Bucket(Struct, frozen=True, kw_only=True):
@@ -48,6 +62,21 @@ class Bucket(Struct, frozen=True, kw_only=True):
                 f"stacks.{self.provider}.bucket"
             ).open_folder(self.name, self.region, prefix)
             return store
+
+    def contents(self) -> Contents:
+        """Count what is in it. Raises the errors of `folder`."""
+        store = self.folder("")
+        found = Contents()
+        with self.errors():
+            for page in obstore.list(store):
+                found = Contents(
+                    objects=found.objects + len(page),
+                    size_bytes=found.size_bytes
+                    + sum(meta["size"] for meta in page),
+                )
+                if found.objects >= MOST_COUNTED:
+                    return replace(found, is_whole=False)
+        return found
 
     def forget(self) -> None:
         """Delete the folder of a bucket that is simulated."""

@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 
 END_GRACE_S: Final = 1.0
 # A state that is being written is whole again a moment later.
-READ_ATTEMPTS: Final = 5
-READ_PAUSE_S: Final = 0.3
+READ_ATTEMPTS: Final = 12
+READ_PAUSE_S: Final = 0.5
 CUT_TEXTS: Final = ("EOF", "unexpected end of JSON")
 
 
 class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
     """Runs the program in a session of its own, so that a terminal's Ctrl-C reaches only us."""
 
-    def __init__(self) -> None:
+    def __init__(self, mend: Callable[[], None]) -> None:
         super().__init__()
+        # Lets states that a dead process has cut be read again.
+        self.mend = mend
         self.process: subprocess.Popen[str] | None = None
 
     def run(
@@ -42,8 +44,8 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
     ) -> CommandResult:
         """Run a command of the program and return its output; raises CommandError if it fails.
 
-        What only reads a state is asked again while another process writes it. Raises UsageError
-        where the state cannot be read.
+        What only reads a state is asked again while another process writes it, or has died of it.
+        Raises UsageError where the state cannot be read.
         """
         is_reading = args[0] == "stack"
         for _ in range(READ_ATTEMPTS if is_reading else 1):
@@ -55,6 +57,7 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
             if not any(text in result.stderr for text in CUT_TEXTS):
                 break
             time.sleep(READ_PAUSE_S)
+            self.mend()
         error = create_command_error(result)
         if is_reading and type(error) is CommandError:
             raise _unreadable(result.stderr) from error

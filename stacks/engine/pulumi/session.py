@@ -69,28 +69,30 @@ class PulumiSession:
         from stacks.engine.pulumi.command import StoppableCommand
 
         if self._command is None:
-            self._command = StoppableCommand()
+            self._command = StoppableCommand(self._mend)
         return self._command
 
     def stack_names(self) -> list[str]:
         """Return the names of all stacks of the backend."""
         automation = self.automation()
-        files = folder_backend(self.backend)
-        if files is not None:
-            for stack_name in files.stack_names():
-                files.mend(stack_name)
+        self._mend()
         workspace = automation.LocalWorkspace(**self._options(automation))
         return sorted(
             stack_summary.name.split("/")[-1]
             for stack_summary in workspace.list_stacks()
         )
 
+    def _mend(self) -> None:
+        """Let all states be read again that a run was killed while it wrote them."""
+        files = folder_backend(self.backend)
+        if files is not None:
+            for stack_name in files.stack_names():
+                files.mend(stack_name)
+
     def open_stack(self, stack_name: str, *, create: bool) -> Any:
         """Open a stack of the backend; nothing when there is none and none is to be created."""
         automation = self.automation()
-        files = folder_backend(self.backend)
-        if files is not None:
-            files.mend(stack_name)
+        self._mend()
         open_function = (
             automation.create_or_select_stack
             if create

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,10 @@ def test_answers_go_with_their_stack_and_that_is_said(
         "destroy", STACK, "--simulate", "--yes", "--allow", "delete-data"
     )
     assert (code, "deleted with their data" in err) == (0, True)
+    # Three lines of requests, and what was written about them.
+    assert re.search(r"classify\S*-models-\w+: \S+ \w+ in \d+ objects", err), (
+        err
+    )
     assert not list((here / ".tonnage/simulated/buckets").iterdir())
 
 

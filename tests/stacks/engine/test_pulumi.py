@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from planner.errors import (
     ResourceError,
 )
 from providers.simulated import world
+from stacks.engine.lock import host_name
 from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.store import FolderStore
@@ -138,6 +140,30 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
     assert present(engine.stack_status("chat")).complete
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
+
+
+def test_a_checkpoint_that_was_cut_is_whole_again_for_whoever_reads_it(
+    here: Path, catalog
+) -> None:
+    """Also where the writer dies only while somebody is reading."""
+    engine = engine_in(here)
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+    engine.apply(plan, quiet)
+    state_folder = engine.folder / "state/.pulumi"
+    checkpoint_path = state_folder / "stacks/tonnage/chat.json"
+    # Pulumi's own copy is the checkpoint before the last one.
+    checkpoint_path.write_bytes(b"")
+    assert engine.stack_names() == ["chat"]
+    status = present(engine.stack_status("chat"))
+    assert len(status.resources) == len(plan.graph.resources)
+    checkpoint_path.write_bytes(b"")
+    with subprocess.Popen(["sleep", "2"]) as writer:
+        lock = {"pid": writer.pid, "hostname": host_name(), "username": "me"}
+        lock_folder = state_folder / "locks/organization/tonnage/chat"
+        lock_folder.mkdir(parents=True, exist_ok=True)
+        (lock_folder / "1.json").write_text(json.dumps(lock))
+        status = present(engine.stack_status("chat"))
+        assert len(status.resources) == len(plan.graph.resources)
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
