@@ -22,6 +22,8 @@ RENEWAL_S: Final = 20.0
 PROC: Final = Path("/proc")
 # The field of /proc/PID/stat with the start of the process, counted behind its name.
 START_FIELD: Final = 19
+# State of a process that has ended, and that nobody has asked for its exit code.
+ZOMBIE: Final = "Z"
 
 
 class LockHolder(Struct, frozen=True, kw_only=True):
@@ -107,26 +109,38 @@ def host_name() -> str:
 
 
 def is_running(pid: int, started: str) -> bool:
-    """Whether a process of this machine lives; a later one with the same number is another."""
+    """Whether a process of this machine lives; a later one with the same number is another.
+
+    In a container nobody may ask for the exit code of a process that was killed; it stays as a
+    zombie, which does nothing any more.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
+    if _status_fields(pid)[:1] == [ZOMBIE]:
+        return False
     return not started or process_start(pid) == started
 
 
 def process_start(pid: int) -> str:
     """Return when a process was started, in ticks of the system; empty where it does not say."""
+    fields = _status_fields(pid)
+    return fields[START_FIELD] if fields else ""
+
+
+def _status_fields(pid: int) -> list[str]:
+    """Return what the system says of a process, from its state on; nothing where it does not."""
     if sys.platform != "linux":
-        return ""
+        return []
     try:
         status_line = (PROC / str(pid) / "stat").read_text("utf-8")
     except OSError:
-        return ""
+        return []
     # The name of the program is in parentheses, and may have anything in it.
-    return status_line.rpartition(")")[2].split()[START_FIELD]
+    return status_line.rpartition(")")[2].split()
 
 
 def user_name() -> str:
