@@ -54,6 +54,11 @@ if TYPE_CHECKING:
 
     from planner.spec.field import FieldType
 
+# RFC 1918, and the range that providers share (RFC 6598).
+PRIVATE_RANGE_PATTERN: Final = (
+    r"(10\.\d{1,3}|172\.(1[6-9]|2\d|3[01])|192\.168|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))"
+    r"\.\d{1,3}\.\d{1,3}/([89]|[12]\d|3[0-2])"
+)
 FIELD_TYPES: Final[dict[str, FieldType]] = {
     "stack name": TextPattern(
         STACK_NAME_PATTERN, STACK_NAME_HINT, LONGEST_NAME
@@ -81,6 +86,10 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
     "secret": TextPattern(
         r"secret://[A-Za-z0-9][A-Za-z0-9_+=.@-]*(/[A-Za-z0-9-]+)?",
         "secret://NAME, or on Azure secret://VAULT/NAME",
+    ),
+    "private range": TextPattern(
+        PRIVATE_RANGE_PATTERN,
+        "a range of private addresses such as 10.20.0.0/16",
     ),
     "labels": LabelTable(
         TextPattern(r"[a-z][a-z0-9_-]{0,30}", "a key of a-z, 0-9, _ and -", 31),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +25,9 @@ from planner.spec.model import (
 )
 from planner.spec.source import MappingNode, parse_yaml
 from planner.units import SECONDS_PER_DAY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Without a block `shutdown`, every kind but a service stops after this long without work.
 DEFAULT_IDLE_S: Final = Decimal(3600)
@@ -148,6 +152,7 @@ def _check_spec(spec: Spec) -> Spec:
         problems.extend(_dataset_problems(spec))
     problems.extend(_purchase_problems(spec.buy))
     problems.extend(_receiver_problems(spec))
+    problems.extend(_range_problems(spec))
     if not isinstance(spec, Workspace):
         problems.extend(_weights_problems(spec))
     if problems:
@@ -208,6 +213,20 @@ def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
             next_step=next_step,
         )
     ]
+
+
+def _range_problems(spec: Spec) -> Iterator[Problem]:
+    """Yield ranges of addresses that begin in the middle of themselves."""
+    for peer_cidr in spec.network.peer_cidrs if spec.network else ():
+        try:
+            ip_network(peer_cidr)
+        except ValueError:
+            yield Problem(
+                code="value",
+                message=f"network.peer_cidrs: {peer_cidr} is no range of addresses",
+                place=spec.network.place if spec.network else None,
+                next_step="write the first address of the range, such as 10.20.0.0/16",
+            )
 
 
 def _receiver_problems(spec: Spec) -> list[Problem]:

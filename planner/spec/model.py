@@ -182,6 +182,16 @@ class WorkspaceGpus(Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
+class NetworkRule(Struct, frozen=True, kw_only=True):
+    """Who reaches the network of a stack from others.
+
+    peer_cidrs  ranges of addresses in networks that are joined to it
+    """
+
+    place: Place | None = None
+    peer_cidrs: tuple[str, ...] = ()
+
+
 class WorkloadBase(Struct, frozen=True, kw_only=True):
     """Fields that all kinds of workloads share.
 
@@ -197,6 +207,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     shutdown: ShutdownRule = field(default_factory=ShutdownRule)
     notify: tuple[str, ...] = ()
     protect: bool | None = None
+    network: NetworkRule | None = None
     runtime: Runtime = "vm"
 
 

@@ -34,10 +34,20 @@ SHUTDOWN: Final = Block(
     model.ShutdownRule,
     block_fields("shared", "shutdown"),
 )
+NETWORK: Final = Block(
+    "network",
+    model.NetworkRule,
+    block_fields("shared", "network"),
+)
 SHARED_FIELDS: Final = block_fields(
     "shared",
     "shared",
-    {"where": PLACEMENT, "buy": PURCHASE, "shutdown": SHUTDOWN},
+    {
+        "where": PLACEMENT,
+        "buy": PURCHASE,
+        "shutdown": SHUTDOWN,
+        "network": NETWORK,
+    },
 )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.facts.cloud import clouds
 from stacks.graph import Resource, ref
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import SERVING_PORT, range_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -246,20 +246,25 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
             },
         ),
     ]
+    client_cidrs = {
+        "nodes-from-clients": NETWORK_CIDR,
+        **{f"nodes-from-{range_word(cidr)}": cidr for cidr in stack.peer_cidrs},
+    }
     if stack.is_serving:
-        group_resources.append(
+        group_resources += [
             Resource(
                 type=ingress_type,
-                name="nodes-from-clients",
+                name=rule_name,
                 inputs={
                     "securityGroupId": group_ref,
                     "ipProtocol": "tcp",
                     "fromPort": SERVING_PORT,
                     "toPort": SERVING_PORT,
-                    "cidrIpv4": NETWORK_CIDR,
+                    "cidrIpv4": client_cidr,
                 },
             )
-        )
+            for rule_name, client_cidr in client_cidrs.items()
+        ]
     return group_resources
 
 

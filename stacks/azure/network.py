@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from stacks.azure import files
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.spec.stack import NOTEBOOK_PORT, SERVING_PORT
+from stacks.spec.stack import NOTEBOOK_PORT, SERVING_PORT, range_word
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -161,6 +161,17 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
                 "requests", 110, "VirtualNetwork", str(SERVING_PORT), "Tcp"
             )
         )
+        # The tag holds what a peering joins; a VPN may bring other addresses.
+        inbound_rules += [
+            _security_rule(
+                f"peer-{range_word(cidr)}",
+                200 + number,
+                cidr,
+                str(SERVING_PORT),
+                "Tcp",
+            )
+            for number, cidr in enumerate(stack.peer_cidrs)
+        ]
         inbound_rules.append(
             _security_rule(
                 "probes", 120, "AzureLoadBalancer", str(SERVING_PORT), "Tcp"

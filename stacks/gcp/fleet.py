@@ -239,6 +239,8 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "network": ref("net"),
                 "subnetwork": ref("net-subnet"),
                 "backendService": ref("backend"),
+                # Clients in joined networks may be in other regions.
+                **({"allowGlobalAccess": True} if stack.peer_cidrs else {}),
                 "labels": storage.resource_labels(stack),
             },
         ),

@@ -155,6 +155,16 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
                 probe_protocols,
             )
         )
+        if stack.peer_cidrs:
+            firewall_rules.append(
+                security_rule(
+                    stack,
+                    "net-peers",
+                    "net",
+                    stack.peer_cidrs,
+                    probe_protocols,
+                )
+            )
     return firewall_rules
 
 

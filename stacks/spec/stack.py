@@ -56,6 +56,11 @@ GROUP_TAG: Final = "tonnage-group"
 HOME_TAG: Final = "tonnage-home"
 
 
+def range_word(cidr: str) -> str:
+    """Return a range of addresses as a part of a name: 10.20.0.0/16 is 10-20-0-0-16."""
+    return cidr.replace(".", "-").replace("/", "-")
+
+
 class StackSpec(Struct, frozen=True, kw_only=True):
     """Fleets in one region of one cloud. Seconds; `idle_s` and `ttl_s` are None when absent.
 
@@ -65,7 +70,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     another fleet may be bought where they do not.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
-    parallel file system, in `file_system`.
+    parallel file system, in `file_system`. Clients in `peer_cidrs` may send requests.
     """
 
     name: str
@@ -86,6 +91,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     training_run: TrainingRun | None = None
     dataset_uri: str = ""
     file_system: FileSystem | None = None
+    peer_cidrs: tuple[str, ...] = ()
 
     @property
     def scaling_groups(self) -> tuple[tuple[FleetSpec, ScalingGroup], ...]:
@@ -289,4 +295,9 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         training_run=training_run,
         dataset_uri=spec.data.location if isinstance(spec, Training) else "",
         file_system=training_run.storage.file_system if training_run else None,
+        peer_cidrs=(
+            tuple(dict.fromkeys(spec.network.peer_cidrs))
+            if spec.network
+            else ()
+        ),
     )

@@ -365,6 +365,16 @@ def test_schedules_that_cannot_be_are_refused_in_place(schedule: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "peer_cidr",
+    ["10.20.0.1/16", "10.300.0.0/16", "8.8.8.0/24", "0.0.0.0/0", "::1"],
+)
+def test_only_ranges_of_private_addresses_are_joined(peer_cidr: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec_of(chat(extra=f'network: {{peer_cidrs: ["{peer_cidr}"]}}'))
+    assert present(caught.value.problems[0].place).line == 11
+
+
+@pytest.mark.parametrize(
     ("word", "names"),
     [
         ("h100", {"h100-sxm", "h100-pcie", "h100-nvl"}),

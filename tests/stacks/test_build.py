@@ -30,7 +30,7 @@ from stacks.build import build_stack
 from stacks.graph import Graph, Resource, creation_order, ref, referenced_names
 from stacks.runtime.vm.megatron import megatron_options
 from stacks.runtime.vm.program import unpacked
-from stacks.spec.stack import WRITTEN_FOLDERS, derive_stack
+from stacks.spec.stack import SERVING_PORT, WRITTEN_FOLDERS, derive_stack
 from stacks.spec.table import unsupported_reason
 from tests.conftest import BLUEPRINTS, ROOT, chat, only, present, solve, spec_of
 from tests.oracles import schema
@@ -380,6 +380,50 @@ def test_servers_of_file_systems_reach_their_clients_and_the_cloud() -> None:
     graph = training_on("azure", DATASETS["azure"], "parallel")
     by_name = {r.name: r.inputs for r in graph.resources}
     assert by_name["files-subnet"]["natGateway"]["id"]["$ref"] == "nat"
+
+
+@pytest.mark.parametrize(
+    "machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"]
+)
+def test_clients_of_joined_networks_send_requests_and_nothing_else(
+    machine: str,
+) -> None:
+    """Each range is one more door, at the port of requests; nothing else differs."""
+    spec = SMALL.replace("SPOT", "never")
+    joined = f"{spec}\nnetwork: {{peer_cidrs: [10.20.0.0/16, 192.168.7.0/24]}}"
+    closed, opened = built(spec, machine), built(joined, machine)
+    closed_text = json.dumps(to_builtins(closed.to_document()))
+    assert "10.20.0.0" not in closed_text
+    doors = []
+    before = {resource.name: resource for resource in closed.resources}
+    for resource in opened.resources:
+        if resource == before.get(resource.name):
+            continue
+        inputs = resource.inputs
+        if resource.name.startswith("nodes-from-"):
+            assert inputs["fromPort"] == inputs["toPort"] == SERVING_PORT
+            doors.append(inputs["cidrIpv4"])
+        elif resource.name == "net-peers":
+            assert inputs["allows"] == [
+                {"protocol": "tcp", "ports": [str(SERVING_PORT)]}
+            ]
+            doors += inputs["sourceRanges"]
+        elif "securityRules" in inputs:
+            rules = [
+                rule
+                for rule in inputs["securityRules"]
+                if rule not in before[resource.name].inputs["securityRules"]
+            ]
+            assert {r["destinationPortRange"] for r in rules} == {
+                str(SERVING_PORT)
+            }
+            doors += [rule["sourceAddressPrefix"] for rule in rules]
+            priorities = [r["priority"] for r in inputs["securityRules"]]
+            assert len(set(priorities)) == len(priorities)
+        else:
+            assert resource.name == "balancer"
+            assert inputs["allowGlobalAccess"] is True
+    assert sorted(doors) == ["10.20.0.0/16", "192.168.7.0/24"]
 
 
 def resource_names(graph: Graph) -> set[str]:

@@ -21,6 +21,7 @@ SHARED = {
     "labels": {"team": "search", "cost-center": "4711"},
     "notify": ["mailto:owner@example.com"],
     "protect": True,
+    "network.peer_cidrs": ["10.20.0.0/16", "192.168.7.0/24"],
     "shutdown.idle": "2h",
     "shutdown.ttl": "20d",
     "shutdown.schedule": "weekdays 07:00-20:00 Europe/Berlin",
