@@ -32,6 +32,7 @@ from planner.errors import (
     StaleError,
     UsageError,
 )
+from planner.plan.commitment import commitments_of
 from planner.plan.staleness import check_staleness
 from providers.files import MAX_DOCUMENT_BYTES
 
@@ -74,6 +75,11 @@ PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
     type=click.IntRange(min=0),
     help="Refuse a plan with a price of machines that is older (exit 13).",
 )
+@click.option(
+    "--commitments-bought",
+    is_flag=True,
+    help="Say that the commitments are bought whose prices the plan has.",
+)
 @option.format_option("text", "json")
 @option.color
 @option.no_input
@@ -112,6 +118,8 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
     if option_values["require_approval"]:
         _check_approval(path, file_bytes, option_values["require_approval"])
     _refuse_high_cost(plan, _most_usd(option_values))
+    if not option_values["commitments_bought"]:
+        _refuse_unbought(plan)
     if option_values["max_price_age"] is not None:
         _refuse_old_prices(plan, option_values["max_price_age"])
     return _carry_out(
@@ -129,7 +137,6 @@ def _carry_out(
     is_saved: bool,
 ) -> int:
     """Check a plan against all that it was made from, and apply it."""
-    from stacks.engine.impact import changes_of
     from stacks.engine.ladder import standing_rung
     from stacks.engine.protocol import RunControl
 
@@ -142,24 +149,13 @@ def _carry_out(
     # A spec was planned this moment; a document may say anything.
     if is_saved and spec_file is not None:
         refuse_underived(plan, spec_file, catalog, options)
-    changes = None
     # A second apply goes on with the fallback that stands.
     variant = plan.on_rung(standing_rung(plan, stack_status))
-    if stack_status is not None:
-        # What the document says of changes was true when it was made, if ever.
-        changes = changes_of(variant, engine.preview(variant), stack_status)
-        _refuse_many_changes(plan, changes, option_values["max_changes"])
-        if any(
-            (
-                changes.delete,
-                changes.replace,
-                changes.replace_first,
-                changes.outage_s,
-            )
-        ):
-            _check_production(stack_status, option_values)
-        _confirm_outage(plan, changes, option_values)
-
+    changes = (
+        _confirmed_changes(variant, engine, stack_status, option_values)
+        if stack_status is not None
+        else None
+    )
     preflight(engine, variant)
 
     def check(stack_status: StackStatus | None) -> None:
@@ -192,6 +188,33 @@ def _carry_out(
         output_format=option_values["format"],
         plan=plan,
     )
+
+
+def _confirmed_changes(
+    plan: Plan,
+    engine: StackEngine,
+    stack_status: StackStatus,
+    option_values: OptionValues,
+) -> Changes:
+    """Return what a plan does to a stack, once everybody who has to be asked agrees.
+
+    What the document says of changes was true when it was made, if ever.
+    """
+    from stacks.engine.impact import changes_of
+
+    changes = changes_of(plan, engine.preview(plan), stack_status)
+    _refuse_many_changes(plan, changes, option_values["max_changes"])
+    if any(
+        (
+            changes.delete,
+            changes.replace,
+            changes.replace_first,
+            changes.outage_s,
+        )
+    ):
+        _check_production(stack_status, option_values)
+    _confirm_outage(plan, changes, option_values)
+    return changes
 
 
 def preflight(engine: StackEngine, plan: Plan) -> None:
@@ -287,6 +310,26 @@ def _refuse_high_cost(plan: Plan, most_usd: Decimal | None) -> None:
                 next_step="ask for less, or raise the limit",
             )
         )
+
+
+def _refuse_unbought(plan: Plan) -> None:
+    """Raise PolicyError for a plan with prices of commitments: machines alone cost more."""
+    counted_on = {
+        commitment.text: commitment
+        for rung in range(len(plan.fallbacks) + 1)
+        for commitment in commitments_of(plan.on_rung(rung))
+    }
+    problems = [
+        Problem(
+            code="to-buy",
+            message=f"the price of {commitment.text} is that of a commitment",
+            cause=f"apply buys none; what is sold: {commitment.command}",
+            next_step="buy it, then add --commitments-bought; or plan with buy.commit: none",
+        )
+        for commitment in counted_on.values()
+    ]
+    if problems:
+        raise PolicyError(*problems)
 
 
 def _refuse_many_changes(

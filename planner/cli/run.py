@@ -66,28 +66,18 @@ def run_engine(
         plan=plan.digest if plan else "",
     )
 
-    def work(listener: Listener) -> EngineOutcome:
-        has_begun = False
-
-        def listen(event: ProgressEvent) -> None:
-            nonlocal has_begun
-            if not has_begun:
-                has_begun = True
-                write_down(past_run(ended="", outcome="no end", changes=0))
-            if stop.is_unheard:
-                return
-            try:
-                listener(event)
-            except OSError:
-                # A pipe was closed, or a disk is full: what is in flight ends, and is saved.
-                stop.is_unheard = True
-                stop.make()
-
-        return engine_work(listen, stop)
+    def say_begun() -> None:
+        write_down(past_run(ended="", outcome="no end", changes=0))
 
     try:
         with stop_on_signals(stop, progress.say_stopping):
-            outcome = progress.listened(work, expected_steps, output_format)
+            outcome = progress.listened(
+                lambda listener: engine_work(
+                    _heard(listener, stop, say_begun), stop
+                ),
+                expected_steps,
+                output_format,
+            )
     except (LockedError, StaleError):
         # Nothing was done, so nothing is written down.
         raise
@@ -112,6 +102,29 @@ def run_engine(
     else:
         progress.print_outcome(outcome, verb, stack_name, options, usd_hour)
     return 0
+
+
+def _heard(
+    listener: Listener, stop: StopRequest, say_begun: Callable[[], None]
+) -> Listener:
+    """Return a listener that says when a run begins, and asks it to end when nobody listens."""
+    has_begun = False
+
+    def listen(event: ProgressEvent) -> None:
+        nonlocal has_begun
+        if not has_begun:
+            has_begun = True
+            say_begun()
+        if stop.is_unheard:
+            return
+        try:
+            listener(event)
+        except OSError:
+            # A pipe was closed, or a disk is full: what is in flight ends, and is saved.
+            stop.is_unheard = True
+            stop.make()
+
+    return listen
 
 
 def _end_event(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from planner import figures
+from planner.plan.commitment import commitments_of
 from planner.render import period, training
 from planner.render.bill import cost_blocks, total_text
 from planner.render.change import change_blocks
@@ -441,6 +442,16 @@ def _resource_blocks(plan: Plan, *, full: bool) -> list[Block]:
     else:
         page_blocks += change_blocks(plan, plan.changes, full=full)
     page_blocks.append(phrases(summary))
+    for commitment in commitments_of(plan):
+        page_blocks += [
+            Paragraph(
+                f"! to buy before apply: {commitment.text} ({commitment.name})",
+                "warn",
+                LINE_WIDTH,
+            ),
+            # A command is copied, so it is one line, however long.
+            *([Paragraph(f"  {commitment.command}")] if full else []),
+        ]
     page_blocks.append(
         Paragraph(
             f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "

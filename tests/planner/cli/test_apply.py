@@ -281,3 +281,27 @@ def test_what_is_kept_is_for_the_user_alone(
         if path.suffix != ".lock":
             assert path.stat().st_mode & 0o077 == 0, path
     assert (here / ".tonnage").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_commitments_are_bought_by_people_before_an_apply(
+    tonnage: Command, here: Path, cloud: str
+) -> None:
+    spec = chat(
+        traffic="peak_rps: 2\n  profile: flat",
+        extra=f"where: {{clouds: [{cloud}]}}\nbuy: {{commit: [1y, 3y]}}",
+    )
+    (here / "chat.yaml").write_text(spec)
+    code, out, _ = tonnage("plan", "chat.yaml", "-o", "p.json")
+    assert (code, "to buy before apply" in out) == (0, True)
+    pools = json.loads((here / "p.json").read_text())["solution"]["pools"]
+    assert {p["term"] for pool in pools for p in pool["purchases"]} <= {
+        "1y",
+        "3y",
+    }
+    code, _, err = tonnage("apply", "p.json", "--simulate")
+    assert (code, "error[to-buy]" in err) == (5, True)
+    assert pools[0]["region"] in err
+    assert nothing_was_done(here)
+    bought = ("apply", "p.json", "--simulate", "--commitments-bought")
+    assert tonnage(*bought)[0] == 0
