@@ -87,7 +87,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `cache_gb`  disk for weights and data on each node, GB
     `stored_gb_months`  weights, checkpoints and data in object storage, GB-month
     `sent_gb`, `received_gb`  traffic with clients, GB
-    `serves_traffic`  whether there are a load balancer and egress
+    `serves_traffic`  whether there is a load balancer
     `network_hours`  hours in which the network exists
     `has_people`  whether people work on the machines, and need a way in
     `kept_gb`  disks that stay when machines go, GB
@@ -195,8 +195,8 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         )
     bill_lines += _network_lines(usage, price_book)
     if usage.serves_traffic:
+        # The endpoint is private, so answers do not leave the cloud for the internet.
         bill_lines += _balancer_lines(usage, price_book)
-        bill_lines += egress_lines(usage.provider, usage.sent_gb, price_book)
     # Logs grow with node-hours, an assumption of data/usage.csv.
     logged_gb = usage.node_hours * usage_value("log_gb_per_node_hour")
     if usage.stored_gb_months:

@@ -19,7 +19,7 @@ EXCLUDED_COSTS: Final = (
     "tax",
     "support plans",
     "private discounts",
-    "data transfer between regions",
+    "transfers to other networks and regions",
 )
 TOKENS_PER_MILLION: Final = 1_000_000
 # Small models cost fractions of a cent a million tokens.

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from planner.cost.bill_line import Usage, service_lines, sum_lines
+from planner.cost.bill_line import (
+    Usage,
+    egress_lines,
+    service_lines,
+    sum_lines,
+)
 from planner.cost.energy import PoweredMachine, machine_energy
 from planner.cost.service_price import PriceBook
 from planner.cost.weekly_load import SpareGroups, running_shares, weekly_load
@@ -79,10 +84,8 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(
 
 
 def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
-    lines = service_lines(
-        use("aws", sent_gb=Decimal(20_000)), catalog.price_book
-    )
-    found = sum(present(x.usd) for x in lines if x.kind == "egress")
+    lines = egress_lines("aws", Decimal(20_000), catalog.price_book)
+    found = sum(present(x.usd) for x in lines)
     by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal(
         "0.085"
     )

@@ -91,7 +91,6 @@ def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
         ("public address", "hour", 100),
         ("load balancer", "hour", 100),
         ("load balancer data", "GB", 320),
-        ("egress", "GB", 300),
         ("object storage", "GB-month", 16),
         ("logs", "GB", Decimal("4.9275")),
         ("dashboard", "dashboard-month", Decimal("0.1370")),

@@ -288,7 +288,7 @@ def test_a_service_with_an_end_costs_its_life(
             rule(ttl=14 * DAY),
         )
     )
-    # Two whole weeks are what two weeks of the month are; egress has tiers that a part misses.
+    # Two whole weeks are what two weeks of the month are.
     assert float(bill.total) == pytest.approx(
         float(by_month.total) * 14 * 24 / 730, rel=0.05
     )
