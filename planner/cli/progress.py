@@ -13,7 +13,7 @@ from planner import figures
 from planner.render.clean import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions
@@ -121,9 +121,11 @@ def print_outcome(
     verb: Literal["apply", "destroy"],
     stack_name: str,
     options: PlanningOptions,
+    *,
     usd_hour: Decimal | None,
+    calls: Sequence[str],
 ) -> None:
-    """Write what a run did, what the stack tells, and what it costs an hour."""
+    """Write what a run did, what the stack tells, what it costs, and how it is asked something."""
     flags_text = options.flags
     # A second apply of the same plan has no steps.
     if not outcome.steps:
@@ -147,6 +149,8 @@ def print_outcome(
     _print_kept(outcome, stack_name, flags_text)
     for output_name, output_value in sorted(outcome.outputs.items()):
         click.echo(f"  {output_name}  {output_value}")
+    for number, line in enumerate(calls):
+        click.echo(f"  {'call it   ' if number == 0 else ' ' * 10}{line}")
     if verb == "apply" and usd_hour is not None:
         click.echo(f"  running cost  {figures.dollars(usd_hour, cents=True)}/h")
         click.echo(

@@ -100,8 +100,30 @@ def run_engine(
     if output_format == "json":
         progress.write_json_line(_end_event(stack_name, outcome, usd_hour))
     else:
-        progress.print_outcome(outcome, verb, stack_name, options, usd_hour)
+        progress.print_outcome(
+            outcome,
+            verb,
+            stack_name,
+            options,
+            usd_hour=usd_hour,
+            calls=_calls(plan, outcome) if plan is not None else (),
+        )
     return 0
+
+
+def _calls(plan: Plan, outcome: EngineOutcome) -> tuple[str, ...]:
+    """Return a command that asks a service something, once it has an address."""
+    from planner.render.status import call_lines
+    from stacks.spec.stack import SERVING_PORT
+
+    address, model = outcome.outputs.get("endpoint"), plan.workload.model
+    if not address or model is None:
+        return ()
+    return call_lines(
+        f"http://{address}:{SERVING_PORT}",
+        model.name,
+        has_key="api_key" in plan.spec.normalized.get("endpoint", {}),
+    )
 
 
 def _heard(

@@ -84,6 +84,24 @@ def _optional_dollars(usd: Decimal | None) -> str:
     return "" if usd is None else figures.dollars(usd, cents=True)
 
 
+def call_lines(
+    endpoint: str, model_name: str, *, has_key: bool
+) -> tuple[str, ...]:
+    """Return a command that asks a service something, as lines that can be copied."""
+    key_words = '  -H "Authorization: Bearer $KEY" \\' if has_key else ""
+    return tuple(
+        filter(
+            None,
+            (
+                f"curl {endpoint}/v1/completions \\",
+                "  -H 'content-type: application/json' \\",
+                key_words,
+                f'  -d \'{{"model": "{model_name}", "prompt": "Hello"}}\'',
+            ),
+        )
+    )
+
+
 def history_page(runs: Sequence[PastRun]) -> Page:
     """Return the page of what was done with a stack, the newest last."""
     return (

@@ -10,7 +10,13 @@ from typing import Final
 from planner.spec import model
 from planner.spec.field import Block
 from planner.spec.field_table import block_fields
-from planner.spec.serving_blocks import BATCH_TRAFFIC, SERVING, SLA, TRAFFIC
+from planner.spec.serving_blocks import (
+    BATCH_TRAFFIC,
+    ENDPOINT,
+    SERVING,
+    SLA,
+    TRAFFIC,
+)
 from planner.spec.shared_blocks import MODEL, SHARED_FIELDS, header_fields
 from planner.spec.source import MappingNode, ScalarNode
 from planner.spec.training_blocks import DATA, TRAINING_METHOD
@@ -31,6 +37,7 @@ SPEC_KINDS: Final = {
                     "sla": SLA,
                     "traffic": TRAFFIC,
                     "serving": SERVING,
+                    "endpoint": ENDPOINT,
                 },
             ),
         ),

@@ -15,6 +15,7 @@ from planner.facts.receiver import read_receiver
 from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.kinds import SPEC_KINDS, workload_kind
 from planner.spec.model import (
+    SECRET_SCHEME,
     Batch,
     Inference,
     PurchaseRule,
@@ -153,6 +154,8 @@ def _check_spec(spec: Spec) -> Spec:
     problems.extend(_purchase_problems(spec.buy))
     problems.extend(_receiver_problems(spec))
     problems.extend(_range_problems(spec))
+    if isinstance(spec, Inference):
+        problems.extend(_endpoint_problems(spec))
     if not isinstance(spec, Workspace):
         problems.extend(_weights_problems(spec))
     if problems:
@@ -248,9 +251,8 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
     """Weights from Hugging Face want a repository, and a token wants weights from there."""
     model = spec.model
     is_hub = model.weights.startswith("hf")
-    secret = (model.token or "").removeprefix("secret://")
+    secret = (model.token or "").removeprefix(SECRET_SCHEME)
     weights_cloud = cloud_of_address(model.weights)
-    forms = {clouds()[cloud].secret_form for cloud in spec.where.clouds}
     rules = (
         (
             isinstance(spec, Training)
@@ -276,17 +278,7 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
             "model.token is for weights from Hugging Face",
             "write weights: hf, or remove the token",
         ),
-        (
-            secret and len(forms) > 1,
-            "model.token: the clouds of where.clouds name secrets differently",
-            "write where: {clouds: […]} with the cloud that has the secret",
-        ),
-        (
-            secret
-            and any(form.count("/") != secret.count("/") for form in forms),
-            "model.token has not the form of the cloud's secrets",
-            f"write secret://{min(forms, default='')}",
-        ),
+        *_secret_rules("model.token", secret, spec),
     )
     return [
         Problem(
@@ -298,6 +290,45 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
         for is_broken, message, next_step in rules
         if is_broken
     ][:1]
+
+
+def _endpoint_problems(spec: Inference) -> list[Problem]:
+    """The key of an endpoint has the form of the secrets of its cloud."""
+    if spec.endpoint is None:
+        return []
+    secret = (spec.endpoint.api_key or "").removeprefix(SECRET_SCHEME)
+    return [
+        Problem(
+            code="endpoint",
+            message=message,
+            place=spec.endpoint.place,
+            next_step=next_step,
+        )
+        for is_broken, message, next_step in _secret_rules(
+            "endpoint.api_key", secret, spec
+        )
+        if is_broken
+    ][:1]
+
+
+def _secret_rules(
+    key: str, secret: str, spec: Spec
+) -> tuple[tuple[bool, str, str], ...]:
+    """Return what may be wrong with a secret: whether it is, how that is said, and what to do."""
+    forms = {clouds()[cloud].secret_form for cloud in spec.where.clouds}
+    return (
+        (
+            bool(secret) and len(forms) > 1,
+            f"{key}: the clouds of where.clouds name secrets differently",
+            "write where: {clouds: […]} with the cloud that has the secret",
+        ),
+        (
+            bool(secret)
+            and any(form.count("/") != secret.count("/") for form in forms),
+            f"{key} has not the form of the cloud's secrets",
+            f"write secret://{min(forms, default='')}",
+        ),
+    )
 
 
 def _position(problem: Problem) -> tuple[int, int]:

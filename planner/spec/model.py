@@ -7,7 +7,7 @@ Times are seconds, sizes bytes, shares fractions of one. `PurchaseRule.budget` i
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -21,6 +21,7 @@ Method: TypeAlias = Literal[
 ]
 Metric: TypeAlias = Literal["ttft", "tpot", "e2e"]
 Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
+SECRET_SCHEME: Final = "secret://"  # noqa: S105 - a scheme
 
 
 class ModelSpec(Struct, frozen=True, kw_only=True):
@@ -211,6 +212,16 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     runtime: Runtime = "vm"
 
 
+class EndpointRule(Struct, frozen=True, kw_only=True):
+    """How clients reach a service.
+
+    api_key  secret with the key that they send
+    """
+
+    place: Place | None = None
+    api_key: str | None = None
+
+
 class Inference(WorkloadBase, frozen=True, kw_only=True):
     """A service that answers requests within an SLA."""
 
@@ -218,6 +229,7 @@ class Inference(WorkloadBase, frozen=True, kw_only=True):
     traffic: Traffic
     sla: ServiceLevels | None = None
     serving: EngineSettings = field(default_factory=EngineSettings)
+    endpoint: EndpointRule | None = None
 
 
 class Batch(WorkloadBase, frozen=True, kw_only=True):

@@ -53,6 +53,11 @@ def _build_lengths(
 LENGTHS: Final = LengthsType(
     Block("tokens", _build_lengths, block_fields("inference", "lengths"))
 )
+ENDPOINT: Final = Block(
+    "endpoint",
+    model.EndpointRule,
+    block_fields("inference", "endpoint"),
+)
 SLA: Final = Block(
     "sla",
     _build_sla,

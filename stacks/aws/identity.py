@@ -50,15 +50,10 @@ def resources(stack: StackSpec) -> list[Resource]:
         role_policy("node-session", "node", "session", _session_statements()),
         role_policy("node-models", "node", "models", _model_statements(stack)),
     ]
-    if stack.hub_weights is not None and stack.hub_weights.token:
-        role_policies.append(
-            role_policy(
-                "node-token",
-                "node",
-                "token",
-                [_secret_statement(stack.hub_weights.token)],
-            )
-        )
+    role_policies += [
+        role_policy(f"node-{part}", "node", part, [_secret_statement(name)])
+        for part, name in stack.secrets.items()
+    ]
     role_policies += [
         role_policy(
             f"node-{part}", "node", part, _folder_statements(bucket_folder)

@@ -33,18 +33,18 @@ def resources(stack: StackSpec) -> list[Resource]:
         role_grant("node-logs", "node-account", LOG_WRITER),
         role_grant("node-metrics", "node-account", METRIC_WRITER),
     ]
-    if stack.hub_weights is not None and stack.hub_weights.token:
-        identity_resources.append(
-            Resource(
-                type="gcp:secretmanager/secretIamMember:SecretIamMember",
-                name="node-token",
-                inputs={
-                    "secretId": stack.hub_weights.token,
-                    "role": "roles/secretmanager.secretAccessor",
-                    "member": ref("node-account", "member"),
-                },
-            )
+    identity_resources += [
+        Resource(
+            type="gcp:secretmanager/secretIamMember:SecretIamMember",
+            name=f"node-{part}",
+            inputs={
+                "secretId": name,
+                "role": "roles/secretmanager.secretAccessor",
+                "member": ref("node-account", "member"),
+            },
         )
+        for part, name in stack.secrets.items()
+    ]
     if stack.ttl_s or stack.changes_capacity:
         identity_resources.append(
             service_account(stack, "clock", "schedule and deadline")

@@ -16,7 +16,7 @@ from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from stacks.spec.fleet import derive_fleet
 from stacks.spec.table import stack_error
-from stacks.spec.upload import bucket_place, hub_weights
+from stacks.spec.upload import bucket_place, hub_weights, secret_name
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
@@ -70,7 +70,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     another fleet may be bought where they do not.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
-    parallel file system, in `file_system`. Clients in `peer_cidrs` may send requests.
+    parallel file system, in `file_system`. Clients in `peer_cidrs` may send requests,
+    with the key that the secret `api_key` holds.
     """
 
     name: str
@@ -92,6 +93,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     dataset_uri: str = ""
     file_system: FileSystem | None = None
     peer_cidrs: tuple[str, ...] = ()
+    api_key: str = ""
 
     @property
     def scaling_groups(self) -> tuple[tuple[FleetSpec, ScalingGroup], ...]:
@@ -101,6 +103,13 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             for fleet in self.fleets
             for group in fleet.scaling_groups
         )
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The secrets that machines read: what each is for, and its name."""
+        token = self.hub_weights.token if self.hub_weights else ""
+        names = {"token": token, "api-key": self.api_key}
+        return {part: name for part, name in names.items() if name}
 
     @property
     def is_serving(self) -> bool:
@@ -295,6 +304,11 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         training_run=training_run,
         dataset_uri=spec.data.location if isinstance(spec, Training) else "",
         file_system=training_run.storage.file_system if training_run else None,
+        api_key=(
+            secret_name(spec.endpoint.api_key)
+            if isinstance(spec, Inference) and spec.endpoint
+            else ""
+        ),
         peer_cidrs=(
             tuple(dict.fromkeys(spec.network.peer_cidrs))
             if spec.network

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.spec.model import SECRET_SCHEME
 from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
     from planner.spec.model import ModelSpec
 
 MODEL_KINDS: Final = ("inference", "batch")
-SECRET_SCHEME: Final = "secret://"  # noqa: S105 - a scheme
 BUCKET_WEIGHTS: Final = "bucket"
 DEFAULT_REVISION: Final = "main"
 
@@ -77,8 +77,14 @@ def hub_weights(model: ModelSpec) -> HubWeights | None:
             "model.weights: hf needs a repository",
             "write weights: hf:owner/name",
         )
-    token = (model.token or "").removeprefix(SECRET_SCHEME)
-    return HubWeights(repository, revision or DEFAULT_REVISION, token)
+    return HubWeights(
+        repository, revision or DEFAULT_REVISION, secret_name(model.token)
+    )
+
+
+def secret_name(address: str | None) -> str:
+    """Return the name of a secret of the cloud's store; empty for none."""
+    return (address or "").removeprefix(SECRET_SCHEME)
 
 
 def model_upload(model_name: str) -> UploadRule:

@@ -375,6 +375,31 @@ def test_only_ranges_of_private_addresses_are_joined(peer_cidr: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cloud", "secret", "is_right"),
+    [
+        ("aws", "secret://clients", True),
+        ("aws", "secret://vault/clients", False),
+        ("azure", "secret://vault/clients", True),
+        ("azure", "secret://clients", False),
+        ("aws, azure", "secret://clients", False),
+        ("gcp", "sk-the-key-itself", False),
+    ],
+)
+def test_a_key_of_clients_is_named_as_its_cloud_names_secrets(
+    cloud: str, secret: str, is_right: bool
+) -> None:
+    text = chat(
+        extra=f"where: {{clouds: [{cloud}]}}\nendpoint: {{api_key: {secret}}}"
+    )
+    if is_right:
+        assert spec_of(text)
+        return
+    with pytest.raises(SpecError) as caught:
+        spec_of(text)
+    assert present(caught.value.problems[0].place).line == 12
+
+
+@pytest.mark.parametrize(
     ("word", "names"),
     [
         ("h100", {"h100-sxm", "h100-pcie", "h100-nvl"}),

@@ -426,6 +426,38 @@ def test_clients_of_joined_networks_send_requests_and_nothing_else(
     assert sorted(doors) == ["10.20.0.0/16", "192.168.7.0/24"]
 
 
+@pytest.mark.parametrize(
+    "machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"]
+)
+def test_machines_read_the_key_of_their_clients_and_no_other_secret(
+    machine: str,
+) -> None:
+    spec = SMALL.replace("SPOT", "never")
+    open_graph = built(spec, machine)
+    assert "api_key" not in node_of(open_graph)["work"]
+    is_azure = machine.startswith("Standard_")
+    name = "vault/clients" if is_azure else "clients"
+    cloud = next(
+        offer.provider
+        for offer in load_catalog().offers
+        if offer.instance.instance_type == machine
+    )
+    guarded = built(
+        f"{spec}\nwhere: {{clouds: [{cloud}]}}\n"
+        f"endpoint: {{api_key: secret://{name}}}",
+        machine,
+    )
+    assert node_of(guarded)["work"]["api_key"] == name
+    more = {
+        resource.name: json.dumps(to_builtins(resource.inputs))
+        for resource in guarded.resources
+        if resource.name not in resource_names(open_graph)
+    }
+    # A vault of Azure is somebody else's, and lets the machines in by hand.
+    assert set(more) == (set() if is_azure else {"node-api-key"})
+    assert all(name in inputs for inputs in more.values())
+
+
 def resource_names(graph: Graph) -> set[str]:
     return {resource.name for resource in graph.resources}
 

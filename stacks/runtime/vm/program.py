@@ -50,8 +50,8 @@ PREPARING: Final = (
 )
 JOINING: Final = ("fabric", "group", "upload")
 ROLE_MODULES: Final = {
-    "serve": (*JOINING, "hub", "router", "serve"),
-    "batch": (*JOINING, "hub", "router", "serve", "batch"),
+    "serve": (*JOINING, "hub", "router", "secret", "serve"),
+    "batch": (*JOINING, "hub", "router", "secret", "serve", "batch"),
     "train": (
         *JOINING,
         "checkpoint",

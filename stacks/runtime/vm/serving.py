@@ -40,6 +40,8 @@ def serving_work(
         ),
         **fabric_settings(fleet),
         "words": server_words(stack, fleet, layout),
+        # Requests of a batch come from the machine itself.
+        **({"api_key": stack.api_key} if stack.api_key else {}),
         "port": _engine_port(stack),
         **_router(stack),
         "pool": group.name,

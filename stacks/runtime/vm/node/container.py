@@ -95,6 +95,8 @@ def start(
     settings: Mapping[str, Any],
     words: Sequence[str],
     variables: Mapping[str, str] | None = None,
+    *,
+    more_options: Sequence[str] = (),
 ) -> None:
     """Start a container in place of an older one of its name.
 
@@ -107,6 +109,7 @@ def start(
         *RUN_WORDS,
         f"--name={name}",
         *settings["options"],
+        *more_options,
         *(f"--env={key}={text}" for key, text in sorted(environment.items())),
         f"--entrypoint={settings['entry']}",
         settings["image"],

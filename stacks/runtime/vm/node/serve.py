@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stacks.runtime.vm.node import activity, container
 from stacks.runtime.vm.node.group import Membership, SeatPool
 from stacks.runtime.vm.node.router import Router
+from stacks.runtime.vm.node.secret import secret_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from stacks.runtime.vm.node.work import Work
 
 NAME = "tonnage-serve"
+# The engine then answers requests with this key alone; it is asked for its health without one.
+KEY_VARIABLE = "VLLM_API_KEY"
 # The engine finishes what it has begun.
 DRAIN_S = 100
 # Looks at an engine that was well before, until it counts as broken.
@@ -29,8 +32,8 @@ HUNG_S = 300.0
 class ServingNode:
     """The engine of this node.
 
-    Settings: container, words, port (of the engine), pool, group_count, span, and router where
-    machines route requests among each other.
+    Settings: container, words, port (of the engine), pool, group_count, span; router where
+    machines route requests among each other; api_key, the secret with the key of clients.
     """
 
     def __init__(
@@ -142,9 +145,20 @@ class ServingNode:
             ]
             # On a machine with many interfaces the engine would guess its address.
             variables["VLLM_HOST_IP"] = epoch.members[seat.rank].address
-        container.start(
-            self._machine, NAME, self._settings["container"], words, variables
-        )
+        with secret_words(
+            self._machine,
+            self._cloud,
+            self._settings.get("api_key", ""),
+            KEY_VARIABLE,
+        ) as key_words:
+            container.start(
+                self._machine,
+                NAME,
+                self._settings["container"],
+                words,
+                variables,
+                more_options=key_words,
+            )
         self._was_started, self._was_healthy, self._sick_looks = True, False, 0
         self._traffic = None
         self._moved_s = self._machine.now_s()

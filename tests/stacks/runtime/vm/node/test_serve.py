@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -544,3 +545,55 @@ def test_a_machine_too_many_stands_by_without_a_seat(world: World) -> None:
     phases = sorted(state_of(m)["phase"] for m in machines)
     assert phases == ["spare", "working", "working"]
     assert len(seated(world)) == 2
+
+
+def guarded(world: World) -> tuple[SandboxMachine, str]:
+    """A machine whose clients need a key, and the name of its secret."""
+    name = "team/key" if world.provider == "azure" else "key"
+    world.upload(MODEL, WEIGHTS)
+    settings: dict[str, Any] = settings_of(world.provider, "serve")
+    work = {**settings["work"], "api_key": name}
+    return world.add("serve", {**settings, "work": work}), name
+
+
+def test_the_key_of_clients_reaches_the_engine_and_stays_nowhere(
+    world: World,
+) -> None:
+    world.has_traffic = always
+    machine, name = guarded(world)
+    world.secrets[name] = "sk-clients\n"
+    handed_over: list[str] = []
+    run = machine.run
+
+    def watched(*words: str, **options: Any) -> str:
+        handed_over.extend(
+            Path(word.partition("=")[2]).read_text()
+            for word in words
+            if word.startswith("--env-file=")
+        )
+        return run(*words, **options)
+
+    machine.run = watched  # type: ignore[method-assign]
+    world.run(15 * MINUTE)
+    assert state_of(machine)["phase"] == "working"
+    assert handed_over == ["VLLM_API_KEY=sk-clients\n"]
+    assert not any("sk-clients" in " ".join(w) for w in machine.commands)
+    assert "sk-clients" not in "".join(machine.journal)
+    assert not any(
+        "sk-clients" in path.read_text()
+        for path in machine.root.rglob("*")
+        if path.is_file() and path.suffix != ".part"
+    )
+
+
+def test_a_service_without_its_key_answers_nobody(world: World) -> None:
+    machine, name = guarded(world)
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s <= START_LIMIT + 10 * MINUTE
+    assert not [
+        words
+        for words in machine.commands
+        if words[:2] == ("docker", "run") and "--detach" in words
+    ]
+    assert f"the secret {name} cannot be read" in released(world)[0]
