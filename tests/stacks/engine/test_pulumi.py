@@ -41,6 +41,10 @@ pytestmark = [
         shutil.which("pulumi") is None, reason="no pulumi binary on PATH"
     ),
     pytest.mark.enable_socket,
+    # Pulumi's SDK leaves the coroutines of a run that was refused to the collector.
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),
 ]
 
 
