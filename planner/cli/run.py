@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from msgspec.structs import replace
 
 from planner import figures
 from planner.cli import progress
@@ -64,10 +65,11 @@ def run_engine(
         by=f"{user_name()}@{host_name()}",
         verb=verb,
         plan=plan.digest if plan else "",
+        ended="",
     )
 
     def say_begun() -> None:
-        write_down(past_run(ended="", outcome="no end", changes=0))
+        write_down(past_run(outcome="no end", changes=0))
 
     try:
         with stop_on_signals(stop, progress.say_stopping):
@@ -90,24 +92,15 @@ def run_engine(
         raise whole_error from error
     usd_hour = _usd_hour(engine, stack_name)
     if outcome.steps:
-        run = past_run(
-            ended=_now(),
-            outcome="done",
-            changes=len(outcome.steps),
-            usd_hour=usd_hour,
-        )
-        write_down(run)
+        done_run = past_run(outcome="done", changes=len(outcome.steps))
+        write_down(replace(done_run, ended=_now(), usd_hour=usd_hour))
     if output_format == "json":
         progress.write_json_line(_end_event(stack_name, outcome, usd_hour))
-    else:
-        progress.print_outcome(
-            outcome,
-            verb,
-            stack_name,
-            options,
-            usd_hour=usd_hour,
-            calls=_calls(plan, outcome) if plan is not None else (),
-        )
+        return 0
+    calls = _calls(plan, outcome) if plan is not None else ()
+    progress.print_outcome(
+        outcome, verb, stack_name, options, usd_hour=usd_hour, calls=calls
+    )
     return 0
 
 

@@ -59,6 +59,10 @@ PRIVATE_RANGE_PATTERN: Final = (
     r"(10\.\d{1,3}|172\.(1[6-9]|2\d|3[01])|192\.168|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))"
     r"\.\d{1,3}\.\d{1,3}/([89]|[12]\d|3[0-2])"
 )
+NETWORK_RANGE_PATTERN: Final = (
+    r"(10\.(\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])"
+    r"|172\.(1[6-9]|2\d|3[01])|192\.168)\.0\.0/16"
+)
 FIELD_TYPES: Final[dict[str, FieldType]] = {
     "stack name": TextPattern(
         STACK_NAME_PATTERN, STACK_NAME_HINT, LONGEST_NAME
@@ -86,6 +90,10 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
     "secret": TextPattern(
         r"secret://[A-Za-z0-9][A-Za-z0-9_+=.@-]*(/[A-Za-z0-9-]+)?",
         "secret://NAME, or on Azure secret://VAULT/NAME",
+    ),
+    "network range": TextPattern(
+        NETWORK_RANGE_PATTERN,
+        "a private range of 65,536 addresses such as 10.50.0.0/16",
     ),
     "private range": TextPattern(
         PRIVATE_RANGE_PATTERN,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 DEFAULT_IDLE_S: Final = Decimal(3600)
 # The requests of a day are one run each day, which ends before the next one starts.
 DAILY_DEADLINE_S: Final = Decimal(SECONDS_PER_DAY)
+# Ranges that machines have in their other networks, and for containers.
+TAKEN_RANGES: Final = {
+    "10.43.0.0/16": "the second interface of RoCE machines",
+    "10.44.0.0/16": "the rails of RoCE machines",
+    "10.64.0.0/13": "the interfaces of GPUDirect machines",
+    "172.17.0.0/16": "Docker",
+}
 
 
 def load_spec(file_bytes: bytes, source_path: str) -> Spec:
@@ -219,16 +226,36 @@ def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
 
 
 def _range_problems(spec: Spec) -> Iterator[Problem]:
-    """Yield ranges of addresses that begin in the middle of themselves."""
-    for peer_cidr in spec.network.peer_cidrs if spec.network else ():
+    """Yield ranges that are none, that machines have for themselves, or that overlap."""
+    if spec.network is None:
+        return
+    own_range = IPv4Network(spec.network.range)
+    for taken_range, user in TAKEN_RANGES.items():
+        if own_range.overlaps(IPv4Network(taken_range)):
+            yield Problem(
+                code="network",
+                message=f"network.range: {taken_range} is taken on the machines by {user}",
+                place=spec.network.place,
+                next_step="write another one, such as 10.50.0.0/16",
+            )
+    for peer_cidr in spec.network.peer_cidrs:
         try:
-            ip_network(peer_cidr)
+            peer_range = IPv4Network(peer_cidr)
         except ValueError:
             yield Problem(
                 code="value",
                 message=f"network.peer_cidrs: {peer_cidr} is no range of addresses",
-                place=spec.network.place if spec.network else None,
+                place=spec.network.place,
                 next_step="write the first address of the range, such as 10.20.0.0/16",
+            )
+            continue
+        # A wider range, such as 10.0.0.0/8, is everything that a company has.
+        if peer_range.subnet_of(own_range):
+            yield Problem(
+                code="network",
+                message=f"network.peer_cidrs: {peer_cidr} is in the network of the stack itself",
+                place=spec.network.place,
+                next_step="give the stack other addresses: network: {range: 10.50.0.0/16}",
             )
 
 

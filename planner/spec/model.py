@@ -21,6 +21,8 @@ Method: TypeAlias = Literal[
 ]
 Metric: TypeAlias = Literal["ttft", "tpot", "e2e"]
 Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
+# Of a stack that says nothing of its network.
+OWN_RANGE: Final = "10.42.0.0/16"
 SECRET_SCHEME: Final = "secret://"  # noqa: S105 - a scheme
 
 
@@ -184,12 +186,14 @@ class WorkspaceGpus(Struct, frozen=True, kw_only=True):
 
 
 class NetworkRule(Struct, frozen=True, kw_only=True):
-    """Who reaches the network of a stack from others.
+    """The network of a stack, and who reaches it from others.
 
+    range       its addresses
     peer_cidrs  ranges of addresses in networks that are joined to it
     """
 
     place: Place | None = None
+    range: str = OWN_RANGE
     peer_cidrs: tuple[str, ...] = ()
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec
     from stacks.spec.stack import StackSpec
 
-NETWORK_CIDR: Final = "10.42.0.0/16"
-PUBLIC_CIDR: Final = "10.42.0.0/24"
+# Of the network of the stack; nodes of a zone have a twentieth bit of their own.
+PUBLIC_END: Final = "0.0/24"
 
 
 def node_zones(fleets: Iterable[FleetSpec]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
             "aws:ec2/vpc:Vpc",
             "vpc",
             {
-                "cidrBlock": NETWORK_CIDR,
+                "cidrBlock": stack.network_range,
                 "enableDnsSupport": True,
                 "enableDnsHostnames": True,
             },
@@ -75,7 +75,7 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
             "public",
             {
                 "vpcId": ref("vpc"),
-                "cidrBlock": PUBLIC_CIDR,
+                "cidrBlock": stack.addresses(PUBLIC_END),
                 "availabilityZone": min(node_zones(stack.fleets)),
                 "mapPublicIpOnLaunch": False,
             },
@@ -165,7 +165,7 @@ def _node_subnets(stack: StackSpec) -> list[Resource]:
                 subnet_name,
                 {
                     "vpcId": ref("vpc"),
-                    "cidrBlock": f"10.42.{16 * zone_number}.0/20",
+                    "cidrBlock": stack.addresses(f"{16 * zone_number}.0/20"),
                     "availabilityZone": zone_name,
                     "mapPublicIpOnLaunch": False,
                 },
@@ -247,7 +247,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
         ),
     ]
     client_cidrs = {
-        "nodes-from-clients": NETWORK_CIDR,
+        "nodes-from-clients": stack.network_range,
         **{f"nodes-from-{range_word(cidr)}": cidr for cidr in stack.peer_cidrs},
     }
     if stack.is_serving:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
 
-FILES_CIDR: Final = "10.42.16.0/22"  # of up to 400 TiB
+FILES_END: Final = "16.0/22"  # of up to 400 TiB
 IMMUTABLE_INPUTS: Final = [
     "sku",
     "storageCapacityTiB",
@@ -35,7 +35,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "resourceGroupName": ref("group", "name"),
                 "virtualNetworkName": ref("network", "name"),
                 "subnetName": "files",
-                "addressPrefix": FILES_CIDR,
+                "addressPrefix": stack.addresses(FILES_END),
                 "defaultOutboundAccess": False,
                 # The service speaks to other services of Azure from this subnet.
                 "natGateway": {"id": ref("nat")},
@@ -76,7 +76,7 @@ def security_rules(stack: StackSpec) -> list[Properties]:
                 "direction": "Inbound",
                 "access": "Allow",
                 "protocol": "Tcp",
-                "sourceAddressPrefix": FILES_CIDR,
+                "sourceAddressPrefix": stack.addresses(FILES_END),
                 "sourcePortRange": "*",
                 "destinationAddressPrefix": "*",
                 "destinationPortRange": "988",

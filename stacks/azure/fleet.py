@@ -230,7 +230,7 @@ def _load_balancer(stack: StackSpec) -> Resource:
                 {
                     "name": "front",
                     "privateIPAllocationMethod": "Static",
-                    "privateIPAddress": "10.42.0.4",
+                    "privateIPAddress": stack.addresses("0.4"),
                     "subnet": {"id": ref("subnet")},
                 }
             ],

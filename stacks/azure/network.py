@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
 
-NETWORK_CIDR: Final = "10.42.0.0/16"
-NODE_CIDR: Final = "10.42.0.0/20"
+NODE_END: Final = "0.0/20"
 # Of the way in to a workspace; the name of its subnet is Azure's.
-BASTION_CIDR: Final = "10.42.255.0/26"
+BASTION_END: Final = "255.0/26"
 BASTION_SUBNET: Final = "AzureBastionSubnet"
 
 
@@ -62,7 +61,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             name="network",
             inputs={
                 "virtualNetworkName": f"{stack.name}-network",
-                "addressSpace": {"addressPrefixes": [NETWORK_CIDR]},
+                "addressSpace": {"addressPrefixes": [stack.network_range]},
                 **shared_inputs,
             },
         ),
@@ -73,7 +72,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "resourceGroupName": ref("group", "name"),
                 "virtualNetworkName": ref("network", "name"),
                 "subnetName": "nodes",
-                "addressPrefix": NODE_CIDR,
+                "addressPrefix": stack.addresses(NODE_END),
                 "defaultOutboundAccess": False,
                 "natGateway": {"id": ref("nat")},
                 "networkSecurityGroup": {"id": ref("rules")},
@@ -98,7 +97,7 @@ def _bastion(stack: StackSpec) -> list[Resource]:
                 "resourceGroupName": ref("group", "name"),
                 "virtualNetworkName": ref("network", "name"),
                 "subnetName": BASTION_SUBNET,
-                "addressPrefix": BASTION_CIDR,
+                "addressPrefix": stack.addresses(BASTION_END),
             },
             # Subnets of a network are made one after the other.
             depends_on=("subnet",),
@@ -141,7 +140,11 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
         *(
             [
                 _security_rule(
-                    "notebooks", 100, BASTION_CIDR, notebooks, "Tcp"
+                    "notebooks",
+                    100,
+                    stack.addresses(BASTION_END),
+                    notebooks,
+                    "Tcp",
                 ),
                 # Users of one workspace have no business in each other's notebooks.
                 {
@@ -152,7 +155,7 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
             if stack.homes
             else []
         ),
-        _security_rule("nodes", 102, NODE_CIDR, "*", "*"),
+        _security_rule("nodes", 102, stack.addresses(NODE_END), "*", "*"),
         *files.security_rules(stack),
     ]
     if stack.is_serving:

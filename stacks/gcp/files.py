@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
 
 # The range that Google Cloud takes addresses of.
-PEERED_ADDRESS: Final = "10.45.0.0"
+PEERED_END: Final = "64.0"
 PEERED_PREFIX_BITS: Final = 20
 # Servers of Lustre open connections to its clients too.
 LUSTRE_PORT: Final = 988
@@ -30,7 +30,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "name": network.global_name(stack, "peered"),
                 "purpose": "VPC_PEERING",
                 "addressType": "INTERNAL",
-                "address": PEERED_ADDRESS,
+                "address": stack.addresses(PEERED_END),
                 "prefixLength": PEERED_PREFIX_BITS,
                 "network": ref("net"),
             },
@@ -50,7 +50,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             stack,
             "net-files",
             "net",
-            (f"{PEERED_ADDRESS}/{PEERED_PREFIX_BITS}",),
+            (stack.addresses(f"{PEERED_END}/{PEERED_PREFIX_BITS}"),),
             [{"protocol": "tcp", "ports": [str(LUSTRE_PORT)]}],
         ),
         Resource(

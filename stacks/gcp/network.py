@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec
     from stacks.spec.stack import StackSpec
 
-NODE_CIDR: Final = "10.42.0.0/20"
+NODE_END: Final = "0.0/20"
 
 
 def mtu_bytes(fleets: Iterable[FleetSpec]) -> int:
@@ -40,7 +40,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     """The host network, from the network to the NAT."""
     network_resources = [
         *subnetted_network(
-            stack, "net", NODE_CIDR, mtu=mtu_bytes(stack.fleets)
+            stack, "net", stack.addresses(NODE_END), mtu=mtu_bytes(stack.fleets)
         ),
         *_security_rules(stack),
     ]
@@ -135,7 +135,7 @@ def internal_rule(
 def _security_rules(stack: StackSpec) -> list[Resource]:
     shell_protocols = [{"protocol": "tcp", "ports": ["22"]}]
     firewall_rules = [
-        internal_rule(stack, "net", NODE_CIDR),
+        internal_rule(stack, "net", stack.addresses(NODE_END)),
         security_rule(
             stack,
             "net-proxy",

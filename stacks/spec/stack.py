@@ -11,7 +11,7 @@ from msgspec import Struct
 from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address
 from planner.facts.receiver import read_receiver
-from planner.spec.model import Batch, Inference, Training
+from planner.spec.model import OWN_RANGE, Batch, Inference, Training
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from stacks.spec.fleet import derive_fleet
@@ -92,6 +92,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     training_run: TrainingRun | None = None
     dataset_uri: str = ""
     file_system: FileSystem | None = None
+    network_range: str = OWN_RANGE
     peer_cidrs: tuple[str, ...] = ()
     api_key: str = ""
 
@@ -110,6 +111,11 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         token = self.hub_weights.token if self.hub_weights else ""
         names = {"token": token, "api-key": self.api_key}
         return {part: name for part, name in names.items() if name}
+
+    def addresses(self, end: str) -> str:
+        """Return a part of the network by its end: 16.0/22 is 10.42.16.0/22, 0.4 is 10.42.0.4."""
+        first, second, *_ = self.network_range.split(".")
+        return f"{first}.{second}.{end}"
 
     @property
     def is_serving(self) -> bool:
@@ -304,6 +310,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         training_run=training_run,
         dataset_uri=spec.data.location if isinstance(spec, Training) else "",
         file_system=training_run.storage.file_system if training_run else None,
+        network_range=spec.network.range if spec.network else OWN_RANGE,
         api_key=(
             secret_name(spec.endpoint.api_key)
             if isinstance(spec, Inference) and spec.endpoint

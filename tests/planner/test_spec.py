@@ -375,6 +375,28 @@ def test_only_ranges_of_private_addresses_are_joined(peer_cidr: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "network",
+    [
+        "range: 10.43.0.0/16",
+        "range: 10.68.0.0/16",
+        "range: 172.17.0.0/16",
+        "range: 10.50.0.0/20",
+        "range: 8.8.0.0/16",
+        "peer_cidrs: [10.42.7.0/24]",
+        "range: 10.50.0.0/16, peer_cidrs: [10.50.0.0/16]",
+    ],
+)
+def test_addresses_that_are_taken_are_refused(network: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec_of(chat(extra=f"network: {{{network}}}"))
+    assert present(caught.value.problems[0].place).line == 11
+
+
+def test_everything_that_a_company_has_may_be_joined() -> None:
+    assert spec_of(chat(extra="network: {peer_cidrs: [10.0.0.0/8]}"))
+
+
+@pytest.mark.parametrize(
     ("cloud", "secret", "is_right"),
     [
         ("aws", "secret://clients", True),

@@ -458,6 +458,29 @@ def test_machines_read_the_key_of_their_clients_and_no_other_secret(
     assert all(name in inputs for inputs in more.values())
 
 
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+@pytest.mark.parametrize("case", ["service", "training", "workspace"])
+def test_a_stack_has_the_addresses_that_its_spec_gives_it(
+    cloud: str, case: str
+) -> None:
+    """Two stacks that are joined to one network must not have the same ones."""
+    text = (ROOT / f"tests/cases/{cloud}/{case}/spec.yaml").read_text()
+    moved = f"{text}\nnetwork: {{range: 172.20.0.0/16}}\n"
+    catalog = load_catalog()
+
+    def addresses(spec: str) -> set[str]:
+        solution = solve(catalog, spec, keep=0)
+        graph = build_stack(spec_of(spec), solution, "chat").graph
+        found = json.dumps(to_builtins(graph.to_document()))
+        return set(re.findall(r"\b(?:10\.42|172\.20)\.[\d./]+", found))
+
+    own = addresses(text)
+    assert own
+    assert addresses(moved) == {
+        address.replace("10.42.", "172.20.") for address in own
+    }
+
+
 def resource_names(graph: Graph) -> set[str]:
     return {resource.name for resource in graph.resources}
 

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from stacks.azure.network import BASTION_CIDR, NETWORK_CIDR, NODE_CIDR
+from planner.spec.model import OWN_RANGE
+from stacks.azure.network import BASTION_END, NODE_END
 from stacks.build import build_stack
 from stacks.spec.stack import NOTEBOOK_PORT
 from tests.conftest import ROOT, solve, spec_of
 from tests.stacks.told import inputs_of
 
+# The first half of the addresses of a network.
+START = OWN_RANGE.removesuffix("0.0/16")
+BASTION_CIDR, NODE_CIDR = f"{START}{BASTION_END}", f"{START}{NODE_END}"
 CASES = sorted((ROOT / "tests" / "cases" / "azure").glob("*/spec.yaml"))
 
 
@@ -58,7 +62,7 @@ def test_only_the_bastion_comes_to_a_notebook(catalog) -> None:
 
 def test_the_way_in_has_a_place_of_its_own() -> None:
     bastion, nodes = IPv4Network(BASTION_CIDR), IPv4Network(NODE_CIDR)
-    assert bastion.subnet_of(IPv4Network(NETWORK_CIDR))
+    assert bastion.subnet_of(IPv4Network(OWN_RANGE))
     assert not bastion.overlaps(nodes)
     # Azure wants a /26 at least.
     assert bastion.prefixlen <= 26

@@ -22,6 +22,7 @@ SHARED = {
     "notify": ["mailto:owner@example.com"],
     "protect": True,
     "network.peer_cidrs": ["10.20.0.0/16", "192.168.7.0/24"],
+    "network.range": "10.50.0.0/16",
     "shutdown.idle": "2h",
     "shutdown.ttl": "20d",
     "shutdown.schedule": "weekdays 07:00-20:00 Europe/Berlin",
@@ -66,7 +67,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "sla.tpot_p95": "40ms",
             "sla.survives": "node",
             "serving.token_budget": 4096,
-            "endpoint.api_key": "secret://clients",
+            "endpoint.api_key": "secret://NAME",
         },
     ),
     "batch": (
@@ -182,7 +183,8 @@ def text_of(document: dict[str, Any], kind: str, cloud: str) -> str:
             **base["data"],
             "location": f"{PLACES[cloud]}/tokens",
         }
-    return yaml.safe_dump(base, sort_keys=False)
+    secret = "vault/clients" if cloud == "azure" else "clients"
+    return yaml.safe_dump(base, sort_keys=False).replace("NAME", secret)
 
 
 @pytest.mark.parametrize(("kind", "path", "cloud"), list(cases()))
