@@ -6,7 +6,11 @@ import math
 from decimal import Decimal
 from typing import Final
 
+from planner.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
+
 BAR_CELLS: Final = 10
+# Up to here people count minutes.
+MINUTES_TOLD: Final = 90
 
 
 def dollars(amount_usd: Decimal | None, *, cents: bool = False) -> str:
@@ -70,6 +74,15 @@ def milliseconds(time_ms: float) -> str:
 def duration(duration_s: float) -> str:
     """Return a time given in s as text: 40 ms, 1.4 s, 3.2 h."""
     return milliseconds(float(duration_s) * 1000)
+
+
+def about(duration_s: float) -> str:
+    """Return a time given in s as people say it: 40 s, 7 min, 3 h."""
+    if duration_s < SECONDS_PER_MINUTE:
+        return f"{duration_s:.0f} s"
+    if duration_s < MINUTES_TOLD * SECONDS_PER_MINUTE:
+        return f"{duration_s / SECONDS_PER_MINUTE:.0f} min"
+    return f"{duration_s / SECONDS_PER_HOUR:.0f} h"
 
 
 def duration_at_least(duration_s: float) -> str:

@@ -386,7 +386,7 @@ def _confirm_outage(
     if not changes.outage_s or "outage" in option_values["allow"]:
         return
     outage_text = (
-        f"nothing answers for about {figures.duration(changes.outage_s)}"
+        f"nothing answers for about {figures.about(float(changes.outage_s))}"
     )
     if option.can_ask(option_values) and click.confirm(
         f"{outage_text}. Go on?", default=False, err=True

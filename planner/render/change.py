@@ -76,7 +76,7 @@ def _danger_lines(stack_name: str, changes: Changes) -> list[Paragraph]:
     lines = []
     if changes.outage_s:
         lines.append(
-            f"outage of about {figures.duration(changes.outage_s)}: old machines go "
+            f"outage of about {figures.about(float(changes.outage_s))}: old machines go "
             "before new ones answer (apply asks, or --allow outage)"
         )
     if changes.empty_data:

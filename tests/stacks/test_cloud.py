@@ -15,6 +15,7 @@ from msgspec.structs import replace
 import providers
 import stacks
 from planner.facts.cloud import CloudFacts, clouds
+from planner.spec.stack_name import STACK_NAME
 from providers import registry as provider_registry
 from providers.resource_type import name_rules
 from providers.simulated import world
@@ -101,6 +102,35 @@ def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
         assert node_cloud.max_bytes > 10_000
         assert f"stacks.{name}.node" in node_cloud.modules
     assert provider_registry.provider(name).name == name
+
+
+@pytest.mark.parametrize("path", CASES, ids=case_name)
+def test_the_longest_names_are_allowed_and_their_own(
+    path: Path, catalog
+) -> None:
+    """Two stacks whose names differ in the last of 40 letters share no name in an account."""
+    text = path.read_text()
+    spec = spec_of(text)
+    solution = solve(catalog, text, keep=0)
+    names = []
+    for last_letter in "ab":
+        stack_name = (
+            f"{'service-of-a-team-with-a-very-long-name-'[:39]}{last_letter}"
+        )
+        assert STACK_NAME.fullmatch(stack_name)
+        found = set()
+        for resource in build_stack(spec, solution, stack_name).graph.resources:
+            for rule in name_rules().get(resource.type, ()):
+                name = resource.inputs.get(rule.property)
+                # What is filled at apply is not known here.
+                if not isinstance(name, str) or "${" in name:
+                    continue
+                assert rule.refusal(name) is None, resource.name
+                if rule.scope != "parent":
+                    found.add((resource.type, name))
+        names.append(found)
+    assert names[0]
+    assert names[0].isdisjoint(names[1])
 
 
 @pytest.mark.parametrize("path", CASES, ids=case_name)
