@@ -16,6 +16,7 @@ from planner.errors import (
     TonnageError,
     UsageError,
 )
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,13 @@ def _translated(error: Exception, provider: str, name: str) -> TonnageError:
         return MissingError(
             _problem("bucket", error, name, "see all stacks: tonnage list")
         )
+    rights = lookup_table("bucket_rights.csv", "cloud", "step")
+    if isinstance(error, exceptions.PermissionDeniedError) and (
+        provider in rights
+    ):
+        # Whoever owns an account may not read its blobs without a role.
+        next_step = rights[provider].format(name=name)
+        return CredentialError(_problem("permission", error, name, next_step))
     if isinstance(error, REFUSALS):
         next_step = "sign in to the account of the bucket, then do it again"
         return CredentialError(_problem("credentials", error, name, next_step))

@@ -24,6 +24,7 @@ from planner.errors import (
     UsageError,
 )
 from stacks.operate.bucket import Bucket
+from stacks.operate.bucket_error import bucket_errors
 from stacks.operate.upload import LocalFile, TransferListener, upload
 
 SILENT = TransferListener(lambda _: None, lambda *_: None)
@@ -223,3 +224,31 @@ def test_a_simulated_bucket_is_a_folder(tmp_path: Path) -> None:
     )
     obstore.put(bucket.folder("models/m/"), "config.json", b"{}")
     assert (tmp_path / "b/models/m/config.json").read_bytes() == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("cloud", "word"),
+    [
+        ("aws", "s3:PutObject"),
+        ("gcp", "roles/storage.objectUser on gs://stack-models"),
+        ("azure", '--scope "$(az storage account show --name stack-models'),
+    ],
+)
+def test_who_is_known_and_has_no_right_is_told_which(
+    cloud: str, word: str
+) -> None:
+    """The owner of an account of Azure may not read its blobs without a role of their own."""
+    with (
+        pytest.raises(CredentialError) as caught,
+        bucket_errors(cloud, "stack-models"),
+    ):
+        raise exceptions.PermissionDeniedError("403")
+    [problem] = caught.value.problems
+    assert problem.code == "permission"
+    assert word in problem.next_step
+    with (
+        pytest.raises(CredentialError) as caught,
+        bucket_errors(cloud, "stack-models"),
+    ):
+        raise exceptions.UnauthenticatedError("401")
+    assert "sign in" in caught.value.problems[0].next_step
