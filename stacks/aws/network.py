@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec
     from stacks.spec.stack import StackSpec
 
-# Of the network of the stack; nodes of a zone have a twentieth bit of their own.
+# Ends of ranges in the network of the stack; each zone of nodes has a /20 after this one.
 PUBLIC_END: Final = "0.0/24"
 
 

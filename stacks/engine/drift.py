@@ -93,7 +93,7 @@ def heed_drift(
             else step
             for step in steps
         )
-    refuse_undoing(
+    _refuse_undoing(
         {
             step.name: details[step.name]
             for step in steps
@@ -103,7 +103,7 @@ def heed_drift(
     return steps
 
 
-def refuse_undoing(details: Mapping[str, tuple[str, ...]]) -> None:
+def _refuse_undoing(details: Mapping[str, tuple[str, ...]]) -> None:
     """Raise PolicyError for resources of which others have changed some properties."""
     problems = [
         Problem(

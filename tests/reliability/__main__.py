@@ -166,42 +166,26 @@ def refusals(cloud: str, code: str) -> Figure:
     return tally("a cloud refuses once", problems())
 
 
-def endless_refusals(cloud: str) -> Figure:
+# What is tried with each resource of a plan, by what the page calls it.
+TRIED_WITH_EACH: dict[str, Callable[[Plan, str, Path], str | None]] = {
+    "a cloud is busy for ever": faults.endless_fault_problem,
+    "deleted behind its back": faults.drift_problem,
+    "changed behind its back": faults.change_problem,
+}
+
+
+def tried_with_each(name: str, cloud: str) -> Figure:
+    plan = plan_on(cloud)
+
     def problems() -> Iterator[tuple[str, str | None]]:
-        for resource in plan_on(cloud).graph.resources:
+        for resource in plan.graph.resources:
             with folder() as place:
-                yield (
-                    f"{cloud} {resource.name}",
-                    faults.told(
-                        partial(
-                            faults.endless_fault_problem,
-                            plan_on(cloud),
-                            resource.name,
-                            place,
-                        )
-                    ),
+                problem = faults.told(
+                    partial(TRIED_WITH_EACH[name], plan, resource.name, place)
                 )
+                yield f"{cloud} {resource.name}", problem
 
-    return tally("a cloud is busy for ever", problems())
-
-
-def drifts(cloud: str) -> Figure:
-    def problems() -> Iterator[tuple[str, str | None]]:
-        for resource in plan_on(cloud).graph.resources:
-            with folder() as place:
-                yield (
-                    f"{cloud} {resource.name}",
-                    faults.told(
-                        partial(
-                            faults.drift_problem,
-                            plan_on(cloud),
-                            resource.name,
-                            place,
-                        )
-                    ),
-                )
-
-    return tally("deleted behind its back", problems())
+    return tally(name, problems())
 
 
 def nonsense(cloud: str) -> Figure:
@@ -250,25 +234,6 @@ def forgeries(cloud: str) -> Figure:
             for seed in range(FORGERIES // len(MOVES) + 1)
         ),
     )
-
-
-def changes(cloud: str) -> Figure:
-    def problems() -> Iterator[tuple[str, str | None]]:
-        for resource in plan_on(cloud).graph.resources:
-            with folder() as place:
-                yield (
-                    f"{cloud} {resource.name}",
-                    faults.told(
-                        partial(
-                            faults.change_problem,
-                            plan_on(cloud),
-                            resource.name,
-                            place,
-                        )
-                    ),
-                )
-
-    return tally("changed behind its back", problems())
 
 
 def stale_plans(cloud: str) -> Figure:
@@ -385,13 +350,11 @@ def tasks(
     for cloud in MOVES:
         found += [(crashes, (cloud, number)) for number in range(case_count)]
         found += [(refusals, (cloud, code)) for code in codes]
+        found += [(tried_with_each, (name, cloud)) for name in TRIED_WITH_EACH]
         found += [
             (measure, (cloud,))
             for measure in (
                 stops,
-                endless_refusals,
-                drifts,
-                changes,
                 stale_plans,
                 nonsense,
                 flips,

@@ -22,6 +22,9 @@ END_GRACE_S: Final = 1.0
 # A state that is being written is whole again a moment later.
 READ_ATTEMPTS: Final = 12
 READ_PAUSE_S: Final = 0.5
+READING_COMMANDS: Final = frozenset(
+    {"export", "history", "ls", "output", "select"}
+)
 CUT_TEXTS: Final = ("EOF", "unexpected end of JSON")
 
 
@@ -45,9 +48,9 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
         """Run a command of the program and return its output; raises CommandError if it fails.
 
         What only reads a state is asked again while another process writes it, or has died of it.
-        Raises UsageError where the state cannot be read.
+        Raises UsageError where the states of a backend cannot be used.
         """
-        is_reading = args[0] == "stack"
+        is_reading = args[0] == "stack" and args[1] in READING_COMMANDS
         for _ in range(READ_ATTEMPTS if is_reading else 1):
             result = self._result_of(
                 args, cwd, additional_env, on_output, on_error
@@ -59,8 +62,8 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
             time.sleep(READ_PAUSE_S)
             self.mend()
         error = create_command_error(result)
-        if is_reading and type(error) is CommandError:
-            raise _unreadable(result.stderr) from error
+        if args[0] == "stack" and type(error) is CommandError:
+            raise _unusable(result.stderr) from error
         raise error
 
     def _result_of(
@@ -124,13 +127,13 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _unreadable(error_text: str) -> UsageError:
-    """Return the error for a backend that the program cannot read."""
+def _unusable(error_text: str) -> UsageError:
+    """Return the error for a backend whose states the program cannot read or write."""
     lines = error_text.strip().splitlines() or ["it says nothing"]
     return UsageError(
         Problem(
             code="backend",
-            message="Pulumi cannot read the states",
+            message="Pulumi cannot use the states",
             cause=lines[-1].strip().removeprefix("error: "),
             next_step="check --backend, what it needs to log in, and the file that is named",
         )
