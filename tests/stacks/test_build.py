@@ -23,7 +23,8 @@ from planner.perf.serving.load import Routing
 from planner.perf.serving.simulation import tabulate_replica
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
-from planner.spec.model import Inference
+from planner.spec.load import TAKEN_RANGES
+from planner.spec.model import OWN_RANGE, Inference
 from providers.catalog.load import load_catalog
 from stacks.azure.identity import ASSIGNMENT_TYPE, BLOB_WRITER
 from stacks.build import build_stack
@@ -479,6 +480,21 @@ def test_a_stack_has_the_addresses_that_its_spec_gives_it(
     assert addresses(moved) == {
         address.replace("10.42.", "172.20.") for address in own
     }
+
+
+def test_no_spec_may_take_the_addresses_of_other_interfaces() -> None:
+    """Each range that a stored graph has beside its own network is refused as one by the spec."""
+    own_range = ipaddress.IPv4Network(OWN_RANGE)
+    ranges = {
+        ipaddress.IPv4Network(found)
+        for path in (ROOT / "tests/cases").glob("*/*/graph.json")
+        for found in re.findall(r"\b10\.[\d.]+/\d+", path.read_text())
+    }
+    others = {found for found in ranges if not found.subnet_of(own_range)}
+    assert others
+    taken = [ipaddress.IPv4Network(cidr) for cidr in TAKEN_RANGES]
+    for found in others:
+        assert any(found.subnet_of(cidr) for cidr in taken), found
 
 
 def resource_names(graph: Graph) -> set[str]:
