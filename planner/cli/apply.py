@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.status import StackStatus
     from planner.plan.types import Changes, Plan
+    from stacks.engine.handover import Lives
     from stacks.engine.protocol import StackEngine
 
 # What a saved plan has already settled.
@@ -179,6 +181,7 @@ def _carry_out(
                 check=check,
                 allow=option_values["allow"],
                 most_usd_hour=_most_usd(option_values),
+                lives=_seen_lives,
             ),
         ),
         "apply",
@@ -187,6 +190,17 @@ def _carry_out(
         expected_steps=changes.count if changes else len(plan.graph.resources),
         output_format=option_values["format"],
         plan=plan,
+    )
+
+
+def _seen_lives(provider: str, bucket: str, region: str) -> Lives:
+    """Ask a real bucket for the machines that live."""
+    from stacks.operate.bucket import Bucket
+    from stacks.operate.machine import lives_in
+
+    return lives_in(
+        Bucket(provider=provider, name=bucket, region=region),
+        datetime.now(UTC),
     )
 
 
@@ -210,6 +224,7 @@ def _confirmed_changes(
             changes.replace,
             changes.replace_first,
             changes.outage_s,
+            changes.new_address,
         )
     ):
         _check_production(stack_status, option_values)
@@ -382,12 +397,23 @@ def _check_production(
 def _confirm_outage(
     plan: Plan, changes: Changes, option_values: OptionValues
 ) -> None:
-    """Ask before nothing answers for a while. Raises PolicyError where nobody can be asked."""
-    if not changes.outage_s or "outage" in option_values["allow"]:
+    """Ask before nothing answers for a while, or not where it did.
+
+    Raises PolicyError where nobody can be asked.
+    """
+    from planner.render.change import address_change
+
+    if "outage" in option_values["allow"]:
         return
-    outage_text = (
-        f"nothing answers for about {figures.about(float(changes.outage_s))}"
-    )
+    if changes.outage_s:
+        duration = figures.about(float(changes.outage_s))
+        outage_text = f"nothing answers for about {duration}"
+        cause = "old machines go before new ones answer"
+    elif changes.new_address:
+        outage_text = address_change()
+        cause = "it moves to another place, and its old machines go then"
+    else:
+        return
     if option.can_ask(option_values) and click.confirm(
         f"{outage_text}. Go on?", default=False, err=True
     ):
@@ -396,7 +422,7 @@ def _confirm_outage(
         Problem(
             code="outage",
             message=f"{plan.stack.name}: {outage_text}",
-            cause="old machines go before new ones answer",
+            cause=cause,
             next_step="apply it when that is all right: --allow outage",
         )
     )

@@ -241,6 +241,7 @@ def event_line(event: ProgressEvent) -> str:
         "retry": "refused, tried again",
         "found": "an earlier run had done it",
         "fallback": "is tried instead",
+        "awaits": "waits",
     }
     detail_text = f"  {event.detail}" if event.detail else ""
     action_mark = ACTION_MARKS[event.step.action]
@@ -254,7 +255,7 @@ def _show_live(
     event: ProgressEvent, rich_console: Any, status_line: Any, pace: Pace
 ) -> None:
     count_text = pace.counted(event)
-    if event.phase == "begin":
+    if event.phase in ("begin", "awaits"):
         status_line.update(event_line(event))
     else:
         rich_console.print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from planner.plan.part import (
     DocumentPart,
     Number,
     Period,
+    Properties,
 )
 from planner.plan.pool import (  # noqa: TC001 - msgspec reads the annotations
     FleetRef,
@@ -26,6 +28,50 @@ class ResourceChange(DocumentPart, frozen=True, kw_only=True):
     reason: Annotated[
         str, Meta(description="properties that change; empty without any")
     ]
+
+
+class SpecChange(DocumentPart, frozen=True, kw_only=True):
+    """A key of the spec that is not as it was applied."""
+
+    key: Annotated[str, Meta(description="its path, as traffic.peak_rps")]
+    before: Annotated[
+        str, Meta(description="as it was applied; empty where it was not there")
+    ]
+    after: Annotated[
+        str, Meta(description="as it is planned; empty where it is left out")
+    ]
+
+
+def spec_changes(
+    before: Properties, after: Properties
+) -> tuple[SpecChange, ...]:
+    """Return the keys in which two specs with their defaults differ, by name."""
+    old_values, new_values = _leaves(before), _leaves(after)
+    return tuple(
+        SpecChange(
+            key=key,
+            before=old_values.get(key, ""),
+            after=new_values.get(key, ""),
+        )
+        for key in sorted(old_values.keys() | new_values.keys())
+        if old_values.get(key, "") != new_values.get(key, "")
+    )
+
+
+def _leaves(block: Properties, path: str = "") -> dict[str, str]:
+    """Return every value of a block as text, by its path; items of lists are numbered from 0."""
+    leaves: dict[str, str] = {}
+    for key, value in block.items():
+        if isinstance(value, dict):
+            leaves |= _leaves(value, f"{path}{key}.")
+        elif value and isinstance(value, list) and isinstance(value[0], dict):
+            items = {f"{key}[{i}]": item for i, item in enumerate(value)}
+            leaves |= _leaves(items, path)
+        else:
+            leaves[f"{path}{key}"] = (
+                value if isinstance(value, str) else json.dumps(value)
+            )
+    return leaves
 
 
 class Rolling(DocumentPart, frozen=True, kw_only=True):
@@ -80,6 +126,13 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
             "which `empty_data` may need"
         ),
     ]
+    new_address: Annotated[
+        bool,
+        Meta(
+            description="clients of a service must learn another address; the old one answers "
+            "for some minutes more, unless there is an outage"
+        ),
+    ] = False
     rolling: Annotated[
         tuple[Rolling, ...],
         Meta(description="machines that are made anew while others serve"),
@@ -100,6 +153,13 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
     period_before: Annotated[
         Period | None, Meta(description="what that total is for")
     ]
+    since: Annotated[
+        str, Meta(description="when it was applied first; empty: unknown")
+    ] = ""
+    because: Annotated[
+        tuple[SpecChange, ...],
+        Meta(description="keys of the spec that are not as they were applied"),
+    ] = ()
 
     @property
     def count(self) -> int:
@@ -117,6 +177,11 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
                 ),
             )
         )
+
+    @property
+    def disturbs(self) -> bool:
+        """Whether clients notice: nothing answers for a while, or not where it did."""
+        return bool(self.outage_s) or self.new_address
 
     @property
     def is_empty(self) -> bool:

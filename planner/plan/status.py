@@ -28,7 +28,8 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
 
     `standing_usd_month` is paid for also while no machine runs; none for what is paid by the run.
     `rung` is 0 for the fleet of the plan, 1 for its first fallback. `spec_path` is the file that
-    was planned, as it was named, `labels` and `protect` are those of the spec.
+    was planned, as it was named, `labels` and `protect` are those of the spec, and `spec` is all
+    of it with its defaults.
     """
 
     provider: str
@@ -44,6 +45,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     spec_path: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     protect: bool = False
+    spec: Properties = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, rung: int = 0) -> StackFacts:
@@ -53,6 +55,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
             spec_path=plan.spec.path,
             labels=plan.spec.normalized.get("labels", {}),
             protect=plan.spec.normalized.get("protect", False),
+            spec=plan.spec.normalized,
             provider=plan.graph.provider,
             region=plan.graph.region,
             pools=plan.solution.pools,

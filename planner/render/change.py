@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
+from planner.cost.lifetime import release_time
 from planner.render import period
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
 from planner.render.rivals import fleet_text
+from planner.spec.model import BUCKET_WEIGHTS
 
 if TYPE_CHECKING:
     from planner.plan.types import Changes, Plan, ResourceChange
 
 # More changes of a kind than a reader takes in are counted.
 SHOWN_CHANGES: Final = 5
+SHOWN_KEYS: Final = 3
 INDENT: Final = "  "
 
 
@@ -30,7 +33,7 @@ def change_blocks(
         ]
     return [
         Paragraph(_headline(plan, changes), "strong", LINE_WIDTH),
-        *_danger_lines(plan.stack.name, changes),
+        *_danger_lines(plan, changes),
         *_rolling_lines(plan, changes),
         *_stay_lines(plan),
         PageTable(
@@ -43,16 +46,32 @@ def change_blocks(
 
 
 def _headline(plan: Plan, changes: Changes) -> str:
-    """Return what it costs before and after."""
+    """Return since when it stands, what it costs before and after, and what was asked for anew."""
     usd_before = changes.usd_before
+    since = f" since {changes.since[:10]}" if changes.since else ""
+    stands = f"stack {plan.stack.name} stands{since}"
+    because = _because(changes)
     if usd_before is None or changes.period_before != plan.cost.period:
-        return f"stack {plan.stack.name} stands, and changes"
+        return f"{stands}, and changes{because}"
     delta_usd = plan.cost.total - usd_before
     rate = period.RATES[plan.cost.period]
     return (
-        f"stack {plan.stack.name} stands: {figures.dollars(usd_before)} to "
-        f"{figures.dollars(plan.cost.total)}{rate} ({figures.signed_dollars(delta_usd)})"
+        f"{stands}: {figures.dollars(usd_before)} to {figures.dollars(plan.cost.total)}{rate} "
+        f"({figures.signed_dollars(delta_usd)}){because}"
     )
+
+
+def _because(changes: Changes) -> str:
+    """Name the keys of the spec that are not as they were applied."""
+    texts = [
+        f"{change.key} {change.before or 'none'} to {change.after or 'none'}"
+        for change in changes.because[:SHOWN_KEYS]
+    ]
+    if not texts:
+        return ""
+    more = len(changes.because) - len(texts)
+    more_text = f" and {more} more" if more else ""
+    return f", because {', '.join(texts)}{more_text}"
 
 
 def _stay_lines(plan: Plan) -> list[Paragraph]:
@@ -71,7 +90,16 @@ def _stay_lines(plan: Plan) -> list[Paragraph]:
     ]
 
 
-def _danger_lines(stack_name: str, changes: Changes) -> list[Paragraph]:
+def address_change() -> str:
+    """Say what it means that a service gets another address."""
+    stay_s = float(release_time("address_change_s"))
+    return (
+        "clients must learn another address: the old one answers for "
+        f"{figures.about(stay_s)} after the new one does"
+    )
+
+
+def _danger_lines(plan: Plan, changes: Changes) -> list[Paragraph]:
     """Return what is lost, and for how long nothing answers."""
     lines = []
     if changes.outage_s:
@@ -79,10 +107,12 @@ def _danger_lines(stack_name: str, changes: Changes) -> list[Paragraph]:
             f"outage of about {figures.about(float(changes.outage_s))}: old machines go "
             "before new ones answer (apply asks, or --allow outage)"
         )
+    elif changes.new_address:
+        lines.append(f"{address_change()} (apply asks, or --allow outage)")
     if changes.empty_data:
         lines.append(
-            f"data: {', '.join(changes.empty_data)} is made anew and empty until "
-            f"tonnage upload {stack_name} FOLDER; the old one is kept"
+            f"data: {', '.join(changes.empty_data)} is made anew and empty"
+            f"{_until_upload(plan)}; the old one is kept"
         )
     if changes.deletes_data:
         lines.append(
@@ -92,6 +122,13 @@ def _danger_lines(stack_name: str, changes: Changes) -> list[Paragraph]:
     return [
         Paragraph(f"{INDENT}! {line}", "warn", LINE_WIDTH) for line in lines
     ]
+
+
+def _until_upload(plan: Plan) -> str:
+    """Say that somebody must bring what the machines load, unless they fetch it themselves."""
+    if plan.workload.weights not in (None, BUCKET_WEIGHTS):
+        return ""
+    return f" until tonnage upload {plan.stack.name} FOLDER"
 
 
 def _rolling_lines(plan: Plan, changes: Changes) -> list[Paragraph]:

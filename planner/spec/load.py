@@ -15,6 +15,7 @@ from planner.facts.receiver import read_receiver
 from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.kinds import SPEC_KINDS, workload_kind
 from planner.spec.model import (
+    BUCKET_WEIGHTS,
     SECRET_SCHEME,
     Batch,
     Inference,
@@ -283,7 +284,7 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
     rules = (
         (
             isinstance(spec, Training)
-            and (model.weights != "bucket" or secret),
+            and (model.weights != BUCKET_WEIGHTS or secret),
             "model.weights: a training reads its weights by its own program",
             "remove it, and load them in train.py",
         ),

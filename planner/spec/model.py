@@ -23,6 +23,8 @@ Metric: TypeAlias = Literal["ttft", "tpot", "e2e"]
 Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
 # Of a stack that says nothing of its network.
 OWN_RANGE: Final = "10.42.0.0/16"
+# Weights that somebody brings to the bucket of the stack.
+BUCKET_WEIGHTS: Final = "bucket"
 SECRET_SCHEME: Final = "secret://"  # noqa: S105 - a scheme
 
 
@@ -43,7 +45,7 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     precision: tuple[str, ...] = ("auto",)
     kv_precision: str = "auto"
     context: int | None = None
-    weights: str = "bucket"
+    weights: str = BUCKET_WEIGHTS
     token: str | None = None
 
 
@@ -227,13 +229,17 @@ class EndpointRule(Struct, frozen=True, kw_only=True):
 
 
 class Inference(WorkloadBase, frozen=True, kw_only=True):
-    """A service that answers requests within an SLA."""
+    """A service that answers requests within an SLA.
+
+    update  whether new machines answer before old ones go; they do where it is left out
+    """
 
     model: ModelSpec
     traffic: Traffic
     sla: ServiceLevels | None = None
     serving: EngineSettings = field(default_factory=EngineSettings)
     endpoint: EndpointRule | None = None
+    update: Literal["rolling", "recreate"] | None = None
 
 
 class Batch(WorkloadBase, frozen=True, kw_only=True):

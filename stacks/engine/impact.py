@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.plan.change import spec_changes
 from planner.plan.types import Changes, ResourceChange
+from stacks.engine.handover import handover_of, machines_go
 from stacks.engine.keep import held_data
 from stacks.engine.rolling import is_machine_group, rolling_pools
 
@@ -27,6 +29,11 @@ def changes_of(
     all_steps = tuple(steps)
     rolling = rolling_pools(plan, all_steps, status)
     facts = status.facts
+    is_serving = facts is not None and any(
+        pool.role == "serve" for pool in facts.pools
+    )
+    place = (plan.graph.provider, plan.graph.region)
+    moves = facts is not None and (facts.provider, facts.region) != place
     return Changes(
         create=_changes(all_steps, "create"),
         update=_changes(all_steps, "update"),
@@ -35,7 +42,10 @@ def changes_of(
         delete=_changes(all_steps, "delete"),
         keep=_changes(all_steps, "keep"),
         unchanged=sum(step.action == "same" for step in all_steps),
-        outage_s=_outage_s(plan, all_steps, status, rolling),
+        outage_s=_outage_s(plan, all_steps, rolling, moves=moves)
+        if is_serving
+        else 0,
+        new_address=is_serving and moves and _replaces_balancer(all_steps),
         rolling=rolling,
         deletes_data=tuple(
             f"{step.name} ({held_data(step.type)})"
@@ -52,6 +62,10 @@ def changes_of(
         ),
         usd_before=facts.total if facts else None,
         period_before=facts.cost_period if facts else None,
+        since=status.started,
+        because=spec_changes(facts.spec, plan.spec.normalized)
+        if facts and facts.spec
+        else (),
     )
 
 
@@ -73,26 +87,38 @@ def _changes(
 def _outage_s(
     plan: Plan,
     steps: tuple[ResourceStep, ...],
-    status: StackStatus,
     rolling: tuple[Rolling, ...],
+    *,
+    moves: bool,
 ) -> int | float:
     """Return the time in which nothing answers, seconds.
 
     outage = start-up of the slowest new machine, when all old ones go before the new ones answer.
-    Machines that are replaced go when the new group stands; whether it answers is not waited for.
     """
-    is_serving = status.facts is not None and any(
-        pool.role == "serve" for pool in status.facts.pools
+    groups = [step for step in steps if is_machine_group(step.name)]
+    is_awaited = (
+        machines_go(steps) and handover_of(plan, moves=moves) is not None
     )
-    is_replaced = any(
-        step.action == "replace"
-        and (is_machine_group(step.name) or step.name == BALANCER_NAME)
-        for step in steps
+    none_stays = not any(step.action in ("same", "update") for step in groups)
+    goes = any(
+        step.action == "replace" or (step.action == "delete" and none_stays)
+        for step in groups
+    )
+    goes_unawaited = goes and (
+        not is_awaited or any(step.deletes_first for step in groups)
     )
     all_roll = any(
         pool.at_once == pool.nodes and pool.peak_share is not None
         for pool in rolling
     )
-    if not (is_serving and (is_replaced or all_roll)):
+    loses_address = not moves and _replaces_balancer(steps)
+    if not (goes_unawaited or all_roll or loses_address):
         return 0
     return max((pool.startup_s for pool in plan.solution.pools), default=0)
+
+
+def _replaces_balancer(steps: tuple[ResourceStep, ...]) -> bool:
+    return any(
+        step.action == "replace" and step.name == BALANCER_NAME
+        for step in steps
+    )

@@ -58,7 +58,7 @@ def walk_down(
             rung
             and stack_status is not None
             and "outage" not in control.allow
-            and changes_of(variant, preview(variant), stack_status).outage_s
+            and changes_of(variant, preview(variant), stack_status).disturbs
         ):
             continue
         if rung != first_rung:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, Properties
     from providers.simulated.shared import SharedWorld
+    from stacks.engine.handover import Lives
     from stacks.engine.store import StateStore
 
 # "keep" leaves an object that holds data in the cloud; "adopt" takes it back into the stack.
@@ -44,12 +45,14 @@ class ProgressEvent(Struct, frozen=True):
 
     phase  begin, done or failed; retry: it was refused and is tried again; found: an earlier run
            had begun it, and its end was looked up; fallback: a cloud does not have the fleet, so
-           another one of the plan is tried
+           another one of the plan is tried; awaits: it waits for what is new to answer
     """
 
     elapsed_s: float
     step: ResourceStep
-    phase: Literal["begin", "done", "failed", "retry", "found", "fallback"]
+    phase: Literal[
+        "begin", "done", "failed", "retry", "found", "fallback", "awaits"
+    ]
     detail: str = ""
 
 
@@ -75,10 +78,21 @@ class EngineOutcome(Struct, frozen=True, kw_only=True):
 
 
 Listener: TypeAlias = "Callable[[ProgressEvent], None]"
+# Asks who gives signs of life in a bucket: cloud, name of the bucket, region.
+LifeProbe: TypeAlias = "Callable[[str, str, str], Lives]"
 
 
 def accept_any(status: StackStatus | None) -> None:
     """Accept a stack as it is."""
+
+
+def see_nobody(
+    provider: str,  # noqa: ARG001 - a probe
+    bucket: str,  # noqa: ARG001
+    region: str,  # noqa: ARG001
+) -> Lives:
+    """See no machine."""
+    return {}
 
 
 class RunControl(Struct, frozen=True, kw_only=True):
@@ -88,12 +102,14 @@ class RunControl(Struct, frozen=True, kw_only=True):
     check  is called with the stack as it is under the lock, and raises where it may not go on
     allow  what it may do beside what is always allowed
     most_usd_hour  fallbacks that cost more are left out, USD an hour; none: no limit
+    lives  says which machines of real clouds live and work
     """
 
     stop: StopRequest = field(default_factory=StopRequest)
     check: Callable[[StackStatus | None], None] = accept_any
     allow: frozenset[Permission] = frozenset()
     most_usd_hour: Decimal | None = None
+    lives: LifeProbe = see_nobody
 
 
 UNCONTROLLED: Final = RunControl()

@@ -26,6 +26,11 @@ from stacks.engine.fill import (
     fill_references,
     output_at,
 )
+from stacks.engine.handover import (
+    ADDRESS_DETAIL,
+    ANSWER_DETAIL,
+    address_step,
+)
 from stacks.engine.keep import kept_keys
 from stacks.engine.naming import refuse_stranger
 from stacks.engine.protocol import ProgressEvent, ResourceStep
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 
     from planner.plan.types import Properties
     from providers.simulated.shared import SharedWorld
+    from stacks.engine.handover import Handover
     from stacks.engine.protocol import Listener, RunControl
     from stacks.engine.state_file import StateFile
     from stacks.graph import Graph, Resource
@@ -69,6 +75,8 @@ class StackRun(Struct, kw_only=True):
     unsaved_s     the part of it that the world does not know yet
     attempts      how often a step was refused so far
     fresh_ids  objects that this apply has made, so that they hold no data yet
+    handover  what has to answer before old machines go; nothing where they go without
+    answering  groups of it that stand, and are waited for
     """
 
     resource_graph: Graph
@@ -82,6 +90,8 @@ class StackRun(Struct, kw_only=True):
     failures: list[StepFailure] = field(default_factory=list)
     attempts: dict[str, int] = field(default_factory=dict)
     fresh_ids: set[str] = field(default_factory=set)
+    handover: Handover | None = None
+    answering: set[str] = field(default_factory=set)
 
     @property
     def records(self) -> dict[str, ResourceRecord]:
@@ -232,6 +242,10 @@ class StackRun(Struct, kw_only=True):
             ],
             is_backwards=False,
         )
+        if self.handover is not None and self.handover.stay_s:
+            stack_name = self.state_file.state.stack
+            self._tell(address_step(stack_name), "awaits", ADDRESS_DETAIL)
+            self._let_pass(self.handover.stay_s)
         graph_names = self.graph_names
         self._run_phase(
             self._deletions(
@@ -241,7 +255,7 @@ class StackRun(Struct, kw_only=True):
         )
 
     def release_machines(self) -> None:
-        """Delete the machines that stand, and what needs them: the others did not come."""
+        """Delete the machines that stand, and what needs them."""
         released_keys = [key for key in self.records if is_machine_group(key)]
         for key in released_keys:
             released_keys += [
@@ -306,15 +320,47 @@ class StackRun(Struct, kw_only=True):
             if not running_steps:
                 break
             finish_s, finished_name = heapq.heappop(running_steps)
-            self.unsaved_s += finish_s - self.elapsed_s
-            self.elapsed_s = finish_s
-            if self._try_step(steps_by_name[finished_name], running_steps):
+            self._let_pass(finish_s - self.elapsed_s)
+            if finished_name in self.answering:
+                self.answering.remove(finished_name)
+                sorter.done(finished_name)
+                continue
+            step = steps_by_name[finished_name]
+            if not self._try_step(step, running_steps):
+                continue
+            if self._is_awaited(step):
+                self._await_answer(step, running_steps)
+            else:
                 sorter.done(finished_name)
         if steps_by_name:
             self.state_file.save()
         self._raise_failures()
         if self.control.stop.is_made:
             raise cancelled_error(self.state_file.state.stack, "the run")
+
+    def _let_pass(self, seconds: float) -> None:
+        """Let simulated time pass; the world hears of it with the next call."""
+        self.unsaved_s += seconds
+        self.elapsed_s += seconds
+
+    def _is_awaited(self, step: ResourceStep) -> bool:
+        """Whether a step has made machines that must answer before the old ones go."""
+        return (
+            self.handover is not None
+            and not self.failures
+            and step.action in ("create", "replace")
+            and step.name in self.handover.pools
+        )
+
+    def _await_answer(
+        self, step: ResourceStep, running_steps: list[tuple[float, str]]
+    ) -> None:
+        """Keep a step open until its machines answer."""
+        assert self.handover is not None  # noqa: S101 - it is awaited
+        self._tell(step, "awaits", ANSWER_DETAIL)
+        self.answering.add(step.name)
+        answer_s = self.elapsed_s + self.handover.startup_s
+        heapq.heappush(running_steps, (answer_s, step.name))
 
     def _raise_failures(self) -> None:
         if self.failures:

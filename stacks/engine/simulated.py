@@ -14,6 +14,7 @@ from stacks.engine.change import diff_steps
 from stacks.engine.drift import find_drift, heed_drift
 from stacks.engine.fill import placeholder_values
 from stacks.engine.guard import refuse_protected
+from stacks.engine.handover import goes_first, handover_of, machines_go
 from stacks.engine.keep import refuse_replaced_data
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import move_notes, refuse_rename
@@ -162,6 +163,14 @@ class SimulatedEngine:
         state.facts = facts
         run.state_file.save()
         try:
+            if machines_go(planned_steps):
+                if goes_first(plan):
+                    run.release_machines()
+                    planned_steps = self._planned_steps(run)
+                moves = any(
+                    record.place != run.place for record in run.records.values()
+                )
+                run.handover = handover_of(plan, moves=moves)
             run.run_steps(planned_steps)
         except CapacityError:
             # Half of a fleet serves nobody, and is paid for.

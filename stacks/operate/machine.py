@@ -18,21 +18,26 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from planner.plan.status import StackStatus
+    from stacks.operate.bucket import Bucket
 
 SIGNS: Final = "alive/"
-# An agent writes every five minutes, and is lost after half an hour.
 # Outputs of a workspace on Azure.
 BASTION_OUTPUT: Final = "bastion"
 GROUP_OUTPUT: Final = "resource_group_id"
+# An agent writes every five minutes, and is lost after half an hour.
 LOST_AFTER: Final = timedelta(minutes=30)
 
 
 class LivingMachine(Struct, frozen=True, kw_only=True):
-    """A machine: its scaling group, its handle in the cloud, and when it was seen last."""
+    """A machine: its scaling group, its handle in the cloud, and when it was seen last.
+
+    phase  what its work says of itself, such as starting or working; empty before it begins
+    """
 
     group: str
     handle: str
     seen: datetime
+    phase: str = ""
 
     @property
     def name(self) -> str:
@@ -59,19 +64,34 @@ class Door(Struct, frozen=True, kw_only=True):
 
 def machines(store: ObjectStore, now: datetime) -> list[LivingMachine]:
     """Return the machines that live, by group and name; `store` is the folder `SIGNS`."""
-    found = [
-        LivingMachine(
-            group=meta["path"].partition("/")[0],
-            handle=json.loads(bytes(obstore.get(store, meta["path"]).bytes()))[
-                "handle"
-            ],
-            seen=meta["last_modified"],
-        )
-        for page in obstore.list(store)
-        for meta in page
-        if now - meta["last_modified"] < LOST_AFTER
-    ]
+    found = []
+    for page in obstore.list(store):
+        for meta in page:
+            if now - meta["last_modified"] >= LOST_AFTER:
+                continue
+            sign = json.loads(bytes(obstore.get(store, meta["path"]).bytes()))
+            found.append(
+                LivingMachine(
+                    group=meta["path"].partition("/")[0],
+                    handle=sign["handle"],
+                    seen=meta["last_modified"],
+                    phase=sign.get("phase", ""),
+                )
+            )
     return sorted(found, key=lambda machine: (machine.group, machine.name))
+
+
+def lives_in(bucket: Bucket, now: datetime) -> dict[str, dict[str, str]]:
+    """Return what machines say of their work, by scaling group and handle.
+
+    Raises the errors of the bucket.
+    """
+    store = bucket.folder(SIGNS)
+    lives: dict[str, dict[str, str]] = {}
+    with bucket.errors():
+        for machine in machines(store, now):
+            lives.setdefault(machine.group, {})[machine.handle] = machine.phase
+    return lives
 
 
 def find_machine(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.errors import Problem, UsageError
+from planner.spec.model import BUCKET_WEIGHTS
 from stacks.operate.bucket import Bucket
 from stacks.spec.upload import (
-    BUCKET_WEIGHTS,
     MODEL_KINDS,
     UploadRule,
     job_upload,

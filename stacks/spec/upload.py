@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from planner.spec.model import ModelSpec
 
 MODEL_KINDS: Final = ("inference", "batch")
-BUCKET_WEIGHTS: Final = "bucket"
 DEFAULT_REVISION: Final = "main"
 
 

@@ -19,6 +19,7 @@ from planner.perf.serving.replica import Confidence
 from planner.solve.serving.traffic_trace import observed_traffic, read_trace
 from planner.solve.warning import assumed_architecture
 from planner.spec.model import (
+    BUCKET_WEIGHTS,
     Batch,
     Inference,
     LatencyLimit,
@@ -275,7 +276,7 @@ def _check_context(
 
 
 def _weights_kind(weights: str) -> Literal["bucket", "hub", "account"]:
-    if weights == "bucket":
+    if weights == BUCKET_WEIGHTS:
         return "bucket"
     return "account" if "://" in weights else "hub"
 

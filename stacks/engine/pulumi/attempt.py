@@ -29,7 +29,7 @@ def bring_up(
     recorder: EventRecorder,
     *,
     stop: StopRequest,
-    pause: Callable[[float], None],
+    pause: Callable[[float], object],
 ) -> None:
     """Bring a stack up to a program; `pause` lets seconds pass.
 
@@ -50,6 +50,8 @@ def bring_up(
                 stop,
             )
         except ResourceError as error:
+            if program.gate is not None and program.gate.error is not None:
+                raise program.gate.error from error
             if any(
                 problem.code not in TRANSIENT_CLASSES
                 for problem in error.problems

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.json import encode as json_encode
@@ -26,6 +27,7 @@ from providers.simulated.world import default_world
 from stacks.engine.backend import open_store
 from stacks.engine.fill import fill_text, placeholder_values
 from stacks.engine.guard import refuse_protected
+from stacks.engine.handover import goes_first, machines_go
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import (
     move_notes,
@@ -43,6 +45,7 @@ from stacks.engine.pulumi.checkpoint import folder_backend
 from stacks.engine.pulumi.drift import face_drift, find_drift
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.finder import CloudFinder, SimulatedFinder
+from stacks.engine.pulumi.gate import open_gate
 from stacks.engine.pulumi.move import is_move, take_back
 from stacks.engine.pulumi.recovery import recover_stack
 from stacks.engine.pulumi.rehearsal import rehearse_apply
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from providers.simulated.world import World
     from stacks.engine.protocol import Listener, RunControl
     from stacks.engine.pulumi.finder import ObjectFinder
+    from stacks.engine.pulumi.gate import Gate
     from stacks.engine.pulumi.program import Program
     from stacks.graph import Graph
 
@@ -103,6 +107,11 @@ class PulumiEngine:
         """Return the simulated clouds; none on real ones."""
         world = self._load_world()
         return SharedWorld(world, self.folder) if world else None
+
+    def _passing(self) -> Callable[[float], object] | None:
+        """Return what lets the time of simulated clouds pass; none on real ones."""
+        world = self.simulated_world()
+        return partial(advance, world) if world else None
 
     def _now(self) -> datetime:
         shared_world = self.simulated_world()
@@ -236,6 +245,8 @@ class PulumiEngine:
         )
         event_recorder = EventRecorder(listener)
         try:
+            if goes_first(plan) and machines_go(self.preview(plan)):
+                self._release_machines(pulumi_stack, event_recorder, control)
             self._up(pulumi_stack, plan, rung, event_recorder, control)
         except CapacityError:
             # Half of a fleet serves nobody, and is paid for.
@@ -257,7 +268,7 @@ class PulumiEngine:
         event_recorder: EventRecorder,
         control: RunControl,
     ) -> None:
-        """Delete the machines that stand, and what needs them: the others did not come."""
+        """Delete the machines that stand, and what needs them."""
         machine_urns = [
             state_record["urn"]
             for state_record in deployment_of(pulumi_stack).get("resources", ())
@@ -296,8 +307,11 @@ class PulumiEngine:
         )
         # What is imported is as it was, so a second round changes what differs.
         for round_ids in [import_ids, {}] if import_ids else [{}]:
+            gate = open_gate(
+                plan, pulumi_stack, event_recorder, control, self._passing()
+            )
             with closing(
-                self._program(plan, pulumi_stack, round_ids, rung)
+                self._program(plan, pulumi_stack, round_ids, rung, gate)
             ) as program:
                 self._call_up(pulumi_stack, program, event_recorder, control)
             retained.settle(deployment_of(pulumi_stack))
@@ -309,22 +323,13 @@ class PulumiEngine:
         event_recorder: EventRecorder,
         control: RunControl,
     ) -> None:
-        """Bring a stack up; the time of simulated clouds passes while nobody waits."""
-        shared_world = self.simulated_world()
-
-        def pause(seconds: float) -> None:
-            if shared_world is None:
-                control.stop.wait(seconds)
-            else:
-                advance(shared_world, seconds)
-
         bring_up(
             self.session,
             pulumi_stack,
             program,
             event_recorder,
             stop=control.stop,
-            pause=pause,
+            pause=self._passing() or control.stop.wait,
         )
 
     def destroy(
@@ -533,6 +538,7 @@ class PulumiEngine:
         pulumi_stack: Any,
         import_ids: Mapping[str, str],
         rung: int = 0,
+        gate: Gate | None = None,
     ) -> Program:
         """Return the program that registers what a plan asks for. It must be closed."""
         self.session.automation()
@@ -556,6 +562,7 @@ class PulumiEngine:
                 deployment_of(pulumi_stack),
                 (resource_graph.provider, resource_graph.region),
             ),
+            gate=gate,
         )
 
     def _text_filler(

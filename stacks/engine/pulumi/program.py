@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from planner.plan.types import Properties
+    from stacks.engine.pulumi.gate import Gate
     from stacks.graph import Graph, Resource
 
 
@@ -41,8 +42,12 @@ class Program:
         import_ids: Mapping[str, str],
         *,
         is_move: bool = False,
+        gate: Gate | None = None,
     ) -> None:
         self.resource_graph = resource_graph
+        self.gate = gate
+        self.answers: dict[str, pulumi.Output[None]] = {}
+        self.clients_know: pulumi.Output[None] | None = None
         self.is_move = is_move
         self.import_ids = import_ids
         self.retained_names = retained_names(resource_graph)
@@ -57,7 +62,8 @@ class Program:
     def __call__(self) -> None:
         """Register everything in the order of dependencies."""
         self.event_loop = asyncio.get_running_loop()
-        self.registered = {}
+        self.registered, self.answers = {}, {}
+        self.clients_know = None
         cloud = clouds()[self.resource_graph.provider]
         region = self.resource_graph.region
         # Of a move that was cut, Pulumi compares the providers of both regions. With one name
@@ -72,11 +78,10 @@ class Program:
             self.registered[resource.name] = self._register(
                 resource, cloud_provider
             )
-        for output_name, output_value in {
-            **self.resource_graph.outputs,
-            **self.exports,
-        }.items():
+        for output_name, output_value in self.resource_graph.outputs.items():
             pulumi.export(output_name, self._resolve(output_value))
+        for output_name, output_value in self.exports.items():
+            pulumi.export(output_name, self._at_the_end(output_value))
 
     def _register(
         self, resource: Resource, cloud_provider: Any
@@ -144,6 +149,40 @@ class Program:
         )
 
     def _resource_output(
+        self, resource_name: str, output_path: str
+    ) -> pulumi.Output[Any]:
+        gate = self.gate
+        if gate is None or resource_name not in gate.handover.pools:
+            return self._plain_output(resource_name, output_path)
+        # What follows the machines, such as a balancer that turns to them, waits for them too.
+        answer = self.answers.get(resource_name)
+        if answer is None:
+            resource = self.registered[resource_name]
+            bucket = self._resolve(self.resource_graph.outputs["bucket"])
+            answer = pulumi.Output.all(resource.id, bucket).apply(
+                lambda known: gate.await_answer(
+                    resource.pulumi_resource_type, resource_name, *known
+                )
+            )
+            self.answers[resource_name] = answer
+        return pulumi.Output.all(
+            answer, self._plain_output(resource_name, output_path)
+        ).apply(lambda pair: pair[1])
+
+    def _at_the_end(self, exported_value: Any) -> Any:
+        """Return what is exported once everything stands, and the old may go."""
+        gate = self.gate
+        if gate is None:
+            return exported_value
+        made = pulumi.Output.all(
+            *self.answers.values(),
+            *(resource.id for resource in self.registered.values()),
+        )
+        if self.clients_know is None:
+            self.clients_know = made.apply(lambda _: gate.await_clients())
+        return self.clients_know.apply(lambda _: exported_value)
+
+    def _plain_output(
         self, resource_name: str, output_path: str
     ) -> pulumi.Output[Any]:
         resource = self.registered[resource_name]

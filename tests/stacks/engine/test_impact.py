@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.plan.change import spec_changes
 from planner.plan.types import Changes, Plan
 from planner.render import text
 from planner.render.change import change_blocks
@@ -76,3 +77,33 @@ def test_nothing_is_made_anew_while_a_fleet_grows(here, catalog) -> None:
     assert [change.name for change in changes.update] == ["serve-nodes"]
     shown = text.render(tuple(change_blocks(plan, changes)))
     assert "no outage: what stands serves" in shown
+
+
+def test_a_plan_says_which_keys_have_changed_and_since_when_it_stands(
+    here, catalog
+) -> None:
+    plan, changes = changed(here, catalog, "aws", spec(1), spec(60, "96h"))
+    found = {
+        change.key: (change.before, change.after) for change in changes.because
+    }
+    assert found.keys() == {"traffic.peak_rps", "shutdown.ttl"}
+    assert found["traffic.peak_rps"] == ("1", "60")
+    shown = text.render(tuple(change_blocks(plan, changes)))
+    began = world.default_world().clock.date().isoformat()
+    assert f"stands since {began}" in shown
+    assert "because" in shown
+    assert "traffic.peak_rps 1 to 60" in shown.replace("\n", " ")
+
+
+def test_items_of_a_list_are_named_by_their_number() -> None:
+    before = {"sla": {"limits": [{"p": 95, "s": "1"}, {"p": 50, "s": "2"}]}}
+    after = {"sla": {"limits": [{"p": 95, "s": "1"}]}, "labels": {"team": "a"}}
+    found = {
+        change.key: (change.before, change.after)
+        for change in spec_changes(before, after)
+    }
+    assert found == {
+        "labels.team": ("", "a"),
+        "sla.limits[1].p": ("50", ""),
+        "sla.limits[1].s": ("2", ""),
+    }

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from planner import api
 from planner.errors import (
@@ -17,12 +18,14 @@ from planner.errors import (
     ResourceError,
 )
 from providers.simulated import world
+from stacks.engine.handover import handover_of
 from stacks.engine.lock import host_name
 from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.store import FolderStore
 from tests.conftest import chat, present
 from tests.reliability.faults import fleet_keys
+from tests.stacks.engine.test_handover import service
 from tests.stacks.engine.test_keep import buckets_among, renamed
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -33,6 +36,7 @@ from tests.stacks.engine.test_simulated import (
 from tests.stacks.spec.test_fleet import plan_of_pools, three_pools
 
 pytest.importorskip("pulumi", reason="the pulumi extra is not installed")
+from stacks.engine.pulumi import gate
 from stacks.engine.pulumi.engine import PulumiEngine
 
 pytestmark = [
@@ -396,6 +400,93 @@ def test_the_real_engine_moves_a_stack_there_and_back(
     assert len(objects(engine)) == len(home.graph.resources) + left
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
+
+
+GROUP_TYPES = (
+    "autoscaling/group:Group",
+    ":InstanceGroupManager",
+    ":VirtualMachineScaleSet",
+)
+
+
+def groups_of(engine: PulumiEngine) -> list[str]:
+    return [
+        object_id
+        for object_id, found in objects(engine).items()
+        if found["type"].endswith(GROUP_TYPES)
+    ]
+
+
+@pytest.mark.parametrize("pair", [("aws", "gcp"), ("gcp", "azure")])
+def test_the_real_engine_lets_the_new_answer_before_the_old_goes(
+    here: Path, catalog, pair: tuple[str, str]
+) -> None:
+    engine = engine_in(here)
+    home, away = (plan_of(catalog, service(cloud)) for cloud in pair)
+    engine.apply(home, quiet)
+    [old_group] = groups_of(engine)
+    began = present(engine.simulated_world()).now()
+    standing: list[list[str]] = []
+
+    def watch(event: ProgressEvent) -> None:
+        if event.phase == "awaits":
+            standing.append(groups_of(engine))
+
+    engine.apply(away, watch, EVERYTHING)
+    # Once for the machines, once for the clients.
+    assert len(standing) == 2
+    assert all(old_group in names and len(names) == 2 for names in standing)
+    assert old_group not in groups_of(engine)
+    handover = present(handover_of(away, moves=True))
+    passed = present(engine.simulated_world()).now() - began
+    assert passed.total_seconds() >= handover.startup_s + handover.stay_s
+    assert engine.apply(away, quiet).steps == ()
+
+
+def test_the_real_engine_keeps_the_old_where_the_new_does_not_answer(
+    here: Path, catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines of real clouds are asked by their bucket; here nobody has written to it."""
+    engine = engine_in(here)
+    home, away = (plan_of(catalog, service(cloud)) for cloud in ("aws", "gcp"))
+    engine.apply(home, quiet)
+    monkeypatch.setattr(engine, "_passing", lambda: None)
+    impatient = replace(
+        present(handover_of(away, moves=True)), limit_s=0.0, stay_s=0.0
+    )
+    monkeypatch.setattr(gate, "handover_of", lambda *_, **__: impatient)
+    with pytest.raises(ResourceError, match="do not answer"):
+        engine.apply(away, quiet, EVERYTHING)
+    both = groups_of(engine)
+    assert len(both) == 2
+    # Still nobody.
+    with pytest.raises(ResourceError, match="do not answer"):
+        engine.apply(away, quiet, EVERYTHING)
+    assert groups_of(engine) == both
+    working = {"serve": {"i-1": "working", "i-2": "working"}}
+    control = RunControl(allow=EVERYTHING.allow, lives=lambda *_: working)
+    engine.apply(away, quiet, control)
+    assert len(groups_of(engine)) == 1
+    assert present(engine.stack_status("chat")).complete
+
+
+def test_the_real_engine_lets_the_old_go_first_where_the_spec_says_so(
+    here: Path, catalog
+) -> None:
+    engine = engine_in(here)
+    home, away = (
+        plan_of(catalog, service(cloud, update="recreate"))
+        for cloud in ("gcp", "aws")
+    )
+    engine.apply(home, quiet)
+    most = 0
+
+    def watch(_: ProgressEvent) -> None:
+        nonlocal most
+        most = max(most, len(groups_of(engine)))
+
+    engine.apply(away, watch, EVERYTHING)
+    assert (most, len(groups_of(engine))) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from planner.errors import MissingError, UsageError
 from stacks.aws.door import tunnel as aws_tunnel
 from stacks.azure.door import command
 from stacks.azure.door import tunnel as azure_tunnel
+from stacks.engine.handover import WORKING
 from stacks.gcp.door import tunnel as gcp_tunnel
 from stacks.operate.machine import (
     LOST_AFTER,
@@ -54,6 +55,8 @@ def test_machines_are_those_whose_agents_write(tmp_path: Path) -> None:
     [machine] = machines(store, now)
     assert machine.handle.startswith("zones/")
     assert machine.name in machine.handle
+    # A hand-over waits for this word.
+    assert machine.phase == WORKING
     assert machines(store, now + LOST_AFTER + timedelta(minutes=1)) == []
 
 

@@ -143,6 +143,7 @@ class Agent:
         self._limits = Limits(**settings["limits"])
         self._told_s = self._kept_s = -TELL_S
         self._watched_s = -WATCH_S
+        self._told_phase = ""
         self._leases = Leases(machine, cloud, SILENT_AFTER_S)
         self._journal = Journal(machine, cloud)
         self._disk_problem = ""
@@ -184,9 +185,12 @@ class Agent:
             self._give_back(release)
             return
         self._journal.ship()
-        if now_s - self._watched_s >= WATCH_S:
+        phase = state.phase if state is not None else ""
+        # Whoever replaces a service waits for the word that its machines work.
+        if now_s - self._watched_s >= WATCH_S or phase != self._told_phase:
             self._watched_s = now_s
-            self._watch_others()
+            self._watch_others(phase)
+            self._told_phase = phase
 
     def _keep_life(self, lived_s: float) -> None:
         """Write how long the node has lived. A full disk is no reason to keep it."""
@@ -227,12 +231,16 @@ class Agent:
             is_replaced = False
         self._machine.sleep(REPLACED_S if is_replaced else RETRY_S)
 
-    def _watch_others(self) -> None:
+    def _watch_others(self, phase: str) -> None:
         """Say in the bucket that this agent lives, and give back machines whose agents do not."""
         folder = f"alive/{self._settings['group']}/"
         # A cloud may give the name of a lost machine to the next one, which then writes here.
         own_key = self._alive_key()
-        record = {"handle": self._cloud.handle(), "at": self._machine.now_s()}
+        record = {
+            "handle": self._cloud.handle(),
+            "at": self._machine.now_s(),
+            "phase": phase,
+        }
         self._cloud.write(own_key, json.dumps(record).encode())
         versions = self._leases.versions(folder)
         for key in sorted(versions.keys() - {own_key}):

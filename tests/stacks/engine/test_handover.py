@@ -1,0 +1,139 @@
+"""A service that moves: the new answers before the old goes, unless the spec lets it go first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from planner.cost.lifetime import release_time
+from planner.plan.types import Changes
+from providers.simulated import world
+from stacks.engine.handover import Handover, handover_of
+from stacks.engine.impact import changes_of
+from stacks.engine.protocol import ProgressEvent, RunControl
+from stacks.engine.simulated import SimulatedEngine
+from tests.conftest import chat, present
+from tests.planner.cli.conftest import Command
+from tests.stacks.engine.test_simulated import plan_of
+
+FETCHED = "hf:unsloth/Llama-3.1-8B-Instruct"
+MOVES = [
+    ("gcp", "aws"),
+    ("aws", "azure"),
+    ("azure], regions: [eastus", "azure], regions: [westus3"),
+    ("gcp], regions: [us-east4", "gcp], regions: [us-central1"),
+]
+
+
+def service(clouds: str, weights: str = FETCHED, update: str = "") -> str:
+    text = chat(
+        extra=f"where: {{clouds: [{clouds}]}}\n"
+        + (f"update: {update}\n" if update else "")
+    )
+    return text.replace(
+        "llama-3.1-8b", f"llama-3.1-8b, weights: '{weights}'", 1
+    )
+
+
+def moved(
+    here: Path, catalog, home: str, away: str
+) -> tuple[list[ProgressEvent], Changes, Handover | None]:
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    engine.apply(plan_of(catalog, home), lambda _: None)
+    plan = plan_of(catalog, away)
+    status = present(engine.stack_status("chat"))
+    changes = changes_of(plan, engine.preview(plan), status)
+    events: list[ProgressEvent] = []
+    engine.apply(plan, events.append, RunControl(allow=frozenset({"outage"})))
+    return events, changes, handover_of(plan, moves=True)
+
+
+def done_s(events: list[ProgressEvent], action: str) -> list[float]:
+    return [
+        event.elapsed_s
+        for event in events
+        if event.phase == "done"
+        and event.step.action == action
+        and event.step.name.endswith("-nodes")
+    ]
+
+
+@pytest.mark.parametrize("pair", MOVES)
+def test_the_new_answers_before_the_old_goes(here, catalog, pair) -> None:
+    events, changes, handover = moved(here, catalog, *map(service, pair))
+    handover = present(handover)
+    [made_s], [gone_s] = done_s(events, "replace"), done_s(events, "delete")
+    first_deletion_s = min(
+        event.elapsed_s for event in events if event.step.action == "delete"
+    )
+    assert first_deletion_s >= made_s + handover.startup_s + handover.stay_s
+    assert gone_s > first_deletion_s
+    assert handover.startup_s > 0
+    assert handover.stay_s == float(release_time("address_change_s"))
+    # Nothing is down, but clients have to know.
+    assert (changes.outage_s, changes.new_address) == (0, True)
+
+
+def test_what_turns_to_the_new_machines_waits_for_them(here, catalog) -> None:
+    """On Google Cloud the balancer is told of its machines after they are made."""
+    home, away = map(service, MOVES[3])
+    events, _, handover = moved(here, catalog, home, away)
+    times = {
+        (event.step.action, event.step.name): event.elapsed_s
+        for event in events
+        if event.phase == "done"
+    }
+    group_s = times["replace", "serve-nodes"]
+    answer_s = group_s + present(handover).startup_s
+    assert times["replace", "backend"] > answer_s
+
+
+@pytest.mark.parametrize(
+    ("weights", "update"), [("bucket", ""), (FETCHED, "recreate")]
+)
+def test_without_an_answer_the_plan_tells_an_outage(
+    here, catalog, weights: str, update: str
+) -> None:
+    """Weights that somebody must upload cannot be waited for, and some quotas hold one fleet."""
+    home, away = (service(clouds, weights, update) for clouds in ("gcp", "aws"))
+    events, changes, handover = moved(here, catalog, home, away)
+    assert handover is None
+    assert changes.outage_s > 0
+    [made_s] = done_s(events, "create") or done_s(events, "replace")
+    [gone_s] = done_s(events, "delete")
+    assert (gone_s < made_s) == (update == "recreate")
+
+
+def test_a_pool_answers_with_what_its_quietest_hour_needs(catalog) -> None:
+    plan = plan_of(catalog, service("gcp"))
+    handover = present(handover_of(plan, moves=False))
+    assert handover.stay_s == 0
+    [(group, pool)] = handover.pools.items()
+    one, two = (
+        replace(handover, pools={group: replace(pool, min_nodes=nodes)})
+        for nodes in (1, 2)
+    )
+    working = {"serve": {"a": "working", "b": "starting"}}
+    assert one.answers(group, working)
+    assert not two.answers(group, working)
+    assert two.answers(group, {"serve": {"a": "working", "b": "working"}})
+    assert not one.answers(group, {})
+    assert not one.answers(group, {"other": {"a": "working"}})
+    # Machines of the group before this one have the same folder.
+    assert not one.answers(group, working, before={"a"})
+
+
+def test_a_new_address_is_asked_for(tonnage: Command, here: Path) -> None:
+    spec = here / "s.yaml"
+    spec.write_text(service("gcp"))
+    assert tonnage("apply", "s.yaml", "--simulate", "--yes")[0] == 0
+    spec.write_text(service("aws"))
+    code, out, _ = tonnage("plan", "s.yaml", "--simulate", "-o", "p.json")
+    assert (code, "must learn another address" in out) == (0, True)
+    assert "until tonnage upload" not in out
+    code, _, err = tonnage("apply", "p.json", "--simulate")
+    assert (code, "--allow outage" in err) == (5, True)
+    code, _, err = tonnage("apply", "p.json", "--simulate", "--allow", "outage")
+    assert (code, "waits  until its machines answer" in err) == (0, True)
