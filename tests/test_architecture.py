@@ -142,6 +142,7 @@ def test_pulumi_stays_in_its_two_modules() -> None:
 
 def test_every_cloud_has_the_same_rooms() -> None:
     wanted = {
+        "account",
         "bucket",
         "client",
         "door",

@@ -159,6 +159,8 @@ def _carry_out(
         else None
     )
     preflight(engine, variant)
+    if engine.simulated_world() is None:
+        ask_account(variant, stack_status, catalog)
 
     def check(stack_status: StackStatus | None) -> None:
         # Files may have changed while somebody was asked, or while a lock was waited for.
@@ -247,6 +249,43 @@ def preflight(engine: StackEngine, plan: Plan) -> None:
         engine.preflight(plan.on_rung(rung))
         for rung in range(1, len(plan.fallbacks) + 1)
     ):
+        return
+    raise error
+
+
+def ask_account(
+    plan: Plan, stack_status: StackStatus | None, catalog: Catalog
+) -> None:
+    """Raise everything that the account of the user would refuse, before anything is made.
+
+    Of fallbacks the account is asked when they are tried.
+    """
+    from planner.cli.progress import waiting
+    from stacks.engine.account import account_refusals
+    from stacks.engine.failure import combined_error
+
+    facts = stack_status.facts if stack_status is not None else None
+    stands_there = facts is not None and facts.provider == plan.graph.provider
+    instances = {
+        offer.instance.instance_type: offer.instance
+        for offer in (*catalog.offers, *catalog.unlisted)
+        if offer.instance.provider == plan.graph.provider
+    }
+    with waiting(f"asking the account of {plan.graph.provider}"):
+        refusals = account_refusals(
+            plan,
+            facts.pools if facts is not None and stands_there else (),
+            instances,
+            lambda text: click.echo(f"note: {text}", err=True),
+        )
+    if not refusals:
+        return
+    error = combined_error(refusals, "would be refused", "nothing was made yet")
+    if isinstance(error, CapacityError) and plan.fallbacks:
+        for problem in error.problems:
+            click.echo(
+                f"note: {problem.message}; fallbacks are tried", err=True
+            )
         return
     raise error
 

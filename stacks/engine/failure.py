@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from planner.errors import (
 from planner.facts import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from planner.errors import TonnageError
 
@@ -44,6 +44,21 @@ MAX_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 2.0
 LONGEST_PAUSE_S: Final = 120.0
 CODE_PATTERN: Final = re.compile(r"[A-Za-z_.]+")
+
+
+class RefusedCall(NamedTuple):
+    """What was, or would be, refused.
+
+    step     what was tried
+    message  what the cloud answers
+    kind     of the refusal, of those in NEXT_STEPS; empty where the message tells
+    remedy   what helps; empty where that follows from the kind
+    """
+
+    step: str
+    message: str
+    kind: str = ""
+    remedy: str = ""
 
 
 class ErrorRule(Struct, frozen=True):
@@ -120,33 +135,28 @@ def retry_delay_s(attempt: int, messages: Iterable[str], seed: str) -> float:
 
 
 def combined_error(
-    failures: list[tuple[str, str]],
+    refusals: Sequence[RefusedCall],
     verb: str = "failed",
     cause: str = "what was done is saved; the next apply goes on from there",
 ) -> TonnageError:
-    """Return the error of a run whose steps (name, message) failed, or would fail.
+    """Return the error of a run of which something was refused, or would be.
 
     It is about capacity or credentials only when every failure is.
     """
-    failure_classes = [classify_error(message) for _, message in failures]
+    kinds = [
+        refusal.kind or classify_error(refusal.message) for refusal in refusals
+    ]
     problems = [
         Problem(
-            code=failure_class,
-            message=f"{step_name} {verb}: {message}",
+            code=kind,
+            message=f"{refusal.step} {verb}: {refusal.message}",
             cause=cause,
-            next_step=NEXT_STEPS[failure_class],
+            next_step=refusal.remedy or NEXT_STEPS[kind],
         )
-        for (step_name, message), failure_class in zip(
-            failures, failure_classes, strict=True
-        )
+        for refusal, kind in zip(refusals, kinds, strict=True)
     ]
-    if all(
-        error_class in ("capacity", "quota") for error_class in failure_classes
-    ):
+    if all(kind in ("capacity", "quota") for kind in kinds):
         return CapacityError(*problems)
-    if all(
-        error_class in ("credentials", "permission")
-        for error_class in failure_classes
-    ):
+    if all(kind in ("credentials", "permission") for kind in kinds):
         return CredentialError(*problems)
     return ResourceError(*problems)

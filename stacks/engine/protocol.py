@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, Properties
     from providers.simulated.shared import SharedWorld
+    from stacks.engine.failure import RefusedCall
     from stacks.engine.handover import Lives
     from stacks.engine.store import StateStore
 
@@ -135,8 +136,8 @@ class StackEngine(Protocol):
     def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, in the order of names, without doing it."""
 
-    def preflight(self, plan: Plan) -> list[tuple[str, str]]:
-        """Return what the clouds would refuse of an apply: the call and the answer of each."""
+    def preflight(self, plan: Plan) -> list[RefusedCall]:
+        """Return what would be refused of an apply, as far as the engine itself can tell."""
 
     def apply(
         self,

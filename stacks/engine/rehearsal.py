@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from providers.simulated.cloud import CloudError, SimulatedCloud
+from stacks.engine.failure import RefusedCall
 from stacks.engine.fill import fill_references
 from stacks.graph import creation_order
 
@@ -25,8 +26,8 @@ def rehearse(
     records: Mapping[str, ResourceRecord],
     world: SharedWorld,
     placeholders: dict[str, str],
-) -> list[tuple[str, str]]:
-    """Return what the clouds would refuse, as the call and the answer of each.
+) -> list[RefusedCall]:
+    """Return what the clouds would refuse.
 
     The steps are made in a copy of the world. What is refused there is made all the same, so that
     everything that needs it is tried too. Faults, throttles and lags of the world file are left
@@ -53,7 +54,9 @@ def rehearse(
                     resource.type, resource.name, inputs
                 )
         except CloudError as refusal:
-            refusals.append((f"{action} of {resource.name}", str(refusal)))
+            refusals.append(
+                RefusedCall(f"{action} of {resource.name}", str(refusal))
+            )
             if action != "update":
                 _, outputs[resource.name] = cloud.place(
                     resource.type, resource.name, inputs

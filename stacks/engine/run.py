@@ -17,6 +17,7 @@ from providers.resource_type import has_same_name
 from providers.simulated.cloud import CloudError, call_seconds
 from stacks.engine.failure import (
     MAX_ATTEMPTS,
+    RefusedCall,
     combined_error,
     is_transient,
     retry_delay_s,
@@ -366,7 +367,7 @@ class StackRun(Struct, kw_only=True):
         if self.failures:
             raise combined_error(
                 [
-                    (
+                    RefusedCall(
                         f"{failure.step.action} of {failure.step.name}",
                         str(failure.refusal),
                     )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from planner.plan.types import Plan
     from providers.simulated.world import World
+    from stacks.engine.failure import RefusedCall
     from stacks.engine.protocol import (
         DriftedResource,
         Listener,
@@ -74,7 +75,7 @@ class SimulatedEngine:
         """Return what apply would do."""
         return self._planned_steps(self._considered_run(plan))
 
-    def preflight(self, plan: Plan) -> list[tuple[str, str]]:
+    def preflight(self, plan: Plan) -> list[RefusedCall]:
         """Return what the clouds would refuse of an apply."""
         run = self._considered_run(plan)
         return rehearse(

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
     from providers.base import IdentitySource
     from providers.simulated.world import World
+    from stacks.engine.failure import RefusedCall
     from stacks.engine.protocol import Listener, RunControl
     from stacks.engine.pulumi.finder import ObjectFinder
     from stacks.engine.pulumi.gate import Gate
@@ -159,14 +160,13 @@ class PulumiEngine:
             for resource_name in sorted(steps_by_name)
         )
 
-    def preflight(self, plan: Plan) -> list[tuple[str, str]]:
-        """Return what the simulated clouds would refuse of what an apply creates.
-
-        Of real clouds nothing is known before; their own answers tell.
-        """
+    def preflight(self, plan: Plan) -> list[RefusedCall]:
+        """Return what the simulated clouds would refuse, or which plug-ins of real ones lack."""
         world = self._load_world()
         if world is None:
-            return []
+            return self.session.refused_plugins(
+                plugin_versions(plan.graph.provider)
+            )
         stack_name = plan.stack.name
         pulumi_stack = self.session.open_stack(stack_name, create=False)
         return rehearse_apply(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from stacks.engine.failure import RefusedCall
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 
 if TYPE_CHECKING:
@@ -95,16 +96,18 @@ class EventRecorder:
             for resource_name in sorted(self.steps_by_name)
         )
 
-    def failures(self) -> list[tuple[str, str]]:
+    def failures(self) -> list[RefusedCall]:
         """Return what failed, by resource; the run's own summary only when nothing else did."""
         resource_failures = [
-            (resource_urn.rsplit("::", 1)[-1], "; ".join(error_messages))
+            RefusedCall(
+                resource_urn.rsplit("::", 1)[-1], "; ".join(error_messages)
+            )
             for resource_urn, error_messages in sorted(
                 self.errors_by_urn.items()
             )
             if resource_urn
         ]
         return resource_failures or [
-            ("the update", error_messages)
+            RefusedCall("the update", error_messages)
             for error_messages in self.errors_by_urn.get("", [])
         ]

@@ -16,6 +16,7 @@ from stacks.engine.rehearsal import rehearse
 if TYPE_CHECKING:
     from planner.plan.types import Properties
     from providers.simulated.shared import SharedWorld
+    from stacks.engine.failure import RefusedCall
     from stacks.engine.pulumi.retention import RetainedObjects
     from stacks.engine.state import ResourceRecord
     from stacks.graph import Graph
@@ -27,8 +28,8 @@ def rehearse_apply(
     retained: RetainedObjects,
     world: SharedWorld,
     placeholders: dict[str, str],
-) -> list[tuple[str, str]]:
-    """Return what the clouds would refuse of an apply, as the call and the answer of each."""
+) -> list[RefusedCall]:
+    """Return what the clouds would refuse of an apply."""
     records = _considered_records(resource_graph, deployment, retained, world)
     return rehearse(
         resource_graph,

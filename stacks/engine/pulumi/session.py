@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.errors import LockedError, Problem, UsageError
 from providers.files import make_folder
 from providers.simulated.shared import FOLDER_VARIABLE, WORLD_VARIABLE
-from stacks.engine.failure import combined_error
+from stacks.engine.failure import RefusedCall, combined_error
 from stacks.engine.pulumi.checkpoint import PROJECT_NAME, folder_backend
 from stacks.engine.pulumi.plugin import install_plugins
 from stacks.engine.stop import cancelled_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from planner.plan.types import Properties
     from stacks.engine.pulumi.command import StoppableCommand
@@ -137,8 +137,34 @@ class PulumiSession:
                 raise cancelled_error(stack_name, "the run") from cli_error
             raise combined_error(
                 recorder.failures()
-                or [("pulumi", str(cli_error).splitlines()[0])]
+                or [RefusedCall("pulumi", str(cli_error).splitlines()[0])]
             ) from cli_error
+
+    def refused_plugins(self, versions: Mapping[str, str]) -> list[RefusedCall]:
+        """Install the packages of clouds, by version, and return those that cannot be had."""
+        from pulumi.automation import errors
+
+        automation = self.automation()
+        workspace = automation.LocalWorkspace(**self._options(automation))
+        refused = []
+        for package, version in versions.items():
+            try:
+                workspace.install_plugin(package, f"v{version}")
+            except errors.CommandError as cli_error:
+                lines = [
+                    line.partition("error: ")[2]
+                    for line in str(cli_error).splitlines()
+                    if "error: " in line
+                ]
+                refused.append(
+                    RefusedCall(
+                        f"the plug-in {package} {version} of Pulumi",
+                        lines[-1] if lines else str(cli_error).strip(),
+                        "resource",
+                        f"install it: pulumi plugin install resource {package} v{version}",
+                    )
+                )
+        return refused
 
     def _run_to_end(self, call: Callable[[], Any], stop: StopRequest) -> None:
         """Run a call in a thread, and pass a request to stop on to the program.

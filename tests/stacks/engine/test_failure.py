@@ -8,6 +8,7 @@ from planner.errors import CapacityError, CredentialError, ResourceError
 from stacks.engine.failure import (
     MAX_ATTEMPTS,
     NEXT_STEPS,
+    RefusedCall,
     classify_error,
     combined_error,
     is_transient,
@@ -46,7 +47,9 @@ def test_the_messages_have_every_kind_but_what_nobody_knows() -> None:
 def test_a_run_fails_of_what_all_its_failures_are(
     messages: list[str], error: type[Exception]
 ) -> None:
-    found = combined_error([("a step", message) for message in messages])
+    found = combined_error(
+        [RefusedCall("a step", message) for message in messages]
+    )
     assert type(found) is error
     assert len(found.problems) == len(messages)
     assert all(problem.next_step for problem in found.problems)

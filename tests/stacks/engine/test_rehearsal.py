@@ -46,10 +46,10 @@ def test_every_resource_that_would_be_refused_is_told_at_once(
     engine = engine_of("refuses: [{on: create, code: AccessDenied}]", here)
     plan = planned(catalog, cloud)
     told = engine.preflight(plan)
-    assert {call for call, _ in told} == {
+    assert {refusal.step for refusal in told} == {
         f"create of {resource.name}" for resource in plan.graph.resources
     }
-    assert all("AccessDenied" in answer for _, answer in told)
+    assert all("AccessDenied" in refusal.message for refusal in told)
 
 
 @pytest.mark.parametrize("unit", ["nodes", "vcpus", "accelerators"])
@@ -88,7 +88,7 @@ def test_a_change_of_what_stands_is_rehearsed_too(here, catalog) -> None:
         catalog, "aws", TEXT.replace("peak_rps: 2", "peak_rps: 400")
     )
     told = engine.preflight(larger)
-    assert [call for call, _ in told if "nodes" in call]
+    assert [refusal for refusal in told if "nodes" in refusal.step]
     assert objects(engine) == before
 
 
@@ -100,4 +100,6 @@ def test_a_name_that_is_taken_is_told(here, catalog) -> None:
     engine.store.delete(plan.stack.name)
     told = engine.preflight(plan)
     assert told
-    assert {answer.split(":")[0] for _, answer in told} == {"AlreadyExists"}
+    assert {refusal.message.split(":")[0] for refusal in told} == {
+        "AlreadyExists"
+    }

@@ -13,9 +13,11 @@ import google.auth
 import pytest
 from google.auth.credentials import AnonymousCredentials
 
+from stacks.azure import account as azure_account
 from stacks.azure import client as azure_client
 from stacks.azure import logs as azure_logs
 from stacks.azure import size as azure_size
+from stacks.gcp import account as gcp_account
 from stacks.gcp import logs as gcp_logs
 from stacks.gcp import size as gcp_size
 from stacks.operate import rest
@@ -80,6 +82,14 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     monkeypatch.setattr(gcp_size, "COMPUTE_URL", f"{url}/compute/v1")
     monkeypatch.setattr(azure_logs, "QUERY_URL", f"{url}/v1/workspaces")
     monkeypatch.setattr(azure_size, "MANAGEMENT_URL", url)
+    monkeypatch.setattr(azure_account, "MANAGEMENT_URL", url)
+    for name, path in (
+        ("COMPUTE_URL", "/compute/v1"),
+        ("QUOTA_URL", "/quota/v1"),
+        ("SERVICE_URL", "/service/v1"),
+        ("PROJECT_URL", "/project/v1"),
+    ):
+        monkeypatch.setattr(gcp_account, name, f"{url}{path}")
     monkeypatch.setattr(
         google.auth, "default", lambda **_: (AnonymousCredentials(), "proj")
     )

@@ -1,0 +1,164 @@
+"""What an account of AWS allows: who is signed in, regions, quotas, zones, rights."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from stacks.aws.client import service
+from stacks.operate.question import QuotaRoom, rules_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stacks.operate.question import MachineAsk
+
+# A call simulates at most so many rights.
+RIGHTS_AT_ONCE: Final = 100
+USAGE_WINDOW: Final = timedelta(minutes=15)
+# By a statement that denies; others are only allowed by none.
+DENIED: Final = "explicitDeny"
+OPEN_REQUESTS: Final = ("PENDING", "CASE_OPENED")
+
+
+def signed_in(region: str) -> str:
+    """Return the principal that is signed in."""
+    with service("sts", region) as client:
+        return str(client.get_caller_identity()["Arn"])
+
+
+def closed_services(region: str, services: Iterable[str]) -> dict[str, str]:  # noqa: ARG001
+    """Return the region when the account has not opted in to it: services are never off."""
+    with service("ec2", "us-east-1") as client:
+        [found] = client.describe_regions(
+            RegionNames=[region], AllRegions=True
+        )["Regions"]
+    if found["OptInStatus"] != "not-opted-in":
+        return {}
+    return {region: f"aws account enable-region --region-name {region}"}
+
+
+def quota_rooms(ask: MachineAsk) -> list[QuotaRoom]:
+    """Return the one quota that counts machines of a family and a purchase."""
+    [rule] = rules_for("aws", ask)
+    code = rule.quota
+    with service("service-quotas", ask.region) as client:
+        try:
+            quota = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)[
+                "Quota"
+            ]
+        except client.exceptions.NoSuchResourceException:
+            # One that was never changed is not in the list of the account.
+            quota = client.get_aws_default_service_quota(
+                ServiceCode="ec2", QuotaCode=code
+            )["Quota"]
+    used = _used(ask.region, quota.get("UsageMetric") or {})
+    asked = ask.amount(rule.unit)
+    return [
+        QuotaRoom(
+            name=f"{quota['QuotaName']} in {ask.region}",
+            unit="vCPUs",
+            limit=float(quota["Value"]),
+            used=used,
+            asked=asked,
+            raise_=_raise_text(ask.region, code, (used or 0) + asked),
+        )
+    ]
+
+
+def _used(region: str, metric: dict[str, Any]) -> float | None:
+    """Return how much of a quota is in use; none where nobody counts it."""
+    if not metric:
+        return None
+    now = datetime.now(UTC)
+    with service("cloudwatch", region) as client:
+        points = client.get_metric_statistics(
+            Namespace=metric["MetricNamespace"],
+            MetricName=metric["MetricName"],
+            Dimensions=[
+                {"Name": name, "Value": value}
+                for name, value in metric["MetricDimensions"].items()
+            ],
+            StartTime=now - USAGE_WINDOW,
+            EndTime=now,
+            Period=300,
+            Statistics=["Maximum"],
+        )["Datapoints"]
+    return max((float(point["Maximum"]) for point in points), default=0.0)
+
+
+def _raise_text(region: str, code: str, wanted: float) -> str:
+    """Say how a quota is raised, or that somebody has asked for that already."""
+    with service("service-quotas", region) as client:
+        pages = client.get_paginator(
+            "list_requested_service_quota_change_history_by_quota"
+        ).paginate(ServiceCode="ec2", QuotaCode=code)
+        open_values = [
+            request["DesiredValue"]
+            for page in pages
+            for request in page["RequestedQuotas"]
+            if request["Status"] in OPEN_REQUESTS
+        ]
+    command = (
+        "aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"--quota-code {code} --desired-value {wanted:g} --region {region}"
+    )
+    if not open_values:
+        return command
+    return (
+        f"wait: {max(open_values):g} are asked for already; or ask for more: "
+        f"{command}"
+    )
+
+
+def offered_zones(region: str, instance_type: str) -> set[str]:
+    """Return the zones in which a machine type is offered."""
+    with service("ec2", region) as client:
+        pages = client.get_paginator(
+            "describe_instance_type_offerings"
+        ).paginate(
+            LocationType="availability-zone",
+            Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+        )
+        return {
+            found["Location"]
+            for page in pages
+            for found in page["InstanceTypeOfferings"]
+        }
+
+
+def missing_rights(region: str, rights: list[str]) -> dict[str, bool]:
+    """Return the actions that policies do not allow, and whether that is sure.
+
+    Without the resources that are to be made, only what is denied by name is sure: a policy may
+    allow an action for some names alone.
+    """
+    principal = _policy_source(signed_in(region))
+    missing: dict[str, bool] = {}
+    with service("iam", region) as client:
+        for start in range(0, len(rights), RIGHTS_AT_ONCE):
+            pages = client.get_paginator("simulate_principal_policy").paginate(
+                PolicySourceArn=principal,
+                ActionNames=rights[start : start + RIGHTS_AT_ONCE],
+            )
+            missing |= {
+                result["EvalActionName"]: result["EvalDecision"] == DENIED
+                for page in pages
+                for result in page["EvaluationResults"]
+                if result["EvalDecision"] != "allowed"
+            }
+    return missing
+
+
+def _policy_source(principal: str) -> str:
+    """Return whose policies count: of a session that has taken a role, that role.
+
+    Raises LookupError for the root user, whom no policy binds.
+    """
+    if principal.endswith(":root"):
+        raise LookupError("no policy binds the root user")
+    if ":assumed-role/" not in principal:
+        return principal
+    head, _, session = principal.partition(":assumed-role/")
+    account = head.replace(":sts:", ":iam:")
+    return f"{account}:role/{session.partition('/')[0]}"

@@ -1,0 +1,233 @@
+"""Preflight of an apply on real clouds: what the account of the user would refuse."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from planner.facts import table
+from planner.facts.cloud import clouds
+from stacks.engine.failure import RefusedCall
+from stacks.operate.question import MachineAsk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from planner.market.offer import Instance
+    from planner.plan.types import Plan, Pool
+    from stacks.operate.question import AccountModule
+
+# What cannot be asked is no reason to stop: the cloud itself answers when something is made.
+UNANSWERED: Final = (ModuleNotFoundError, OSError, LookupError)
+# A note is read at once.
+SHOWN_RIGHTS: Final = 5
+# What is done to a resource.
+VERBS: Final = ("create", "read", "update", "delete")
+
+
+def account_refusals(
+    plan: Plan,
+    standing: Sequence[Pool],
+    instances: Mapping[str, Instance],
+    note: Callable[[str], None],
+) -> list[RefusedCall]:
+    """Return what an account would refuse of a plan, all at once, before anything is made.
+
+    `standing` are the pools that stand already, and `instances` the machine types of the cloud by
+    name. What the account does not answer is told to `note`.
+    """
+    cloud, region = plan.graph.provider, plan.graph.region
+    try:
+        account: AccountModule = import_module(f"stacks.{cloud}.account")
+        account.signed_in(region)
+    except PermissionError as error:
+        return [RefusedCall("the login", str(error), "credentials")]
+    except UNANSWERED as error:
+        note(f"the account is not asked: {error}")
+        return []
+    types = {resource.type for resource in plan.graph.resources}
+    asks = machine_asks(plan.solution.pools, standing, instances)
+    questions: dict[str, Callable[[], list[RefusedCall]]] = {
+        "services": lambda: _closed_services(account, region, types),
+        "rights": lambda: _missing_rights(account, region, types, note),
+        **{
+            f"quota of {ask.instance_type}": lambda ask=ask: _quotas(  # type: ignore[misc]
+                account, cloud, ask
+            )
+            for ask in asks
+        },
+        **{
+            f"zones of {ask.instance_type}": lambda ask=ask: _zones(  # type: ignore[misc]
+                account, cloud, ask
+            )
+            for ask in asks
+        },
+    }
+    refusals = []
+    for what, question in questions.items():
+        try:
+            refusals += question()
+        except UNANSWERED as error:
+            note(f"{what}: not asked: {error}")
+    return refusals
+
+
+def machine_asks(
+    pools: Iterable[Pool],
+    standing: Iterable[Pool],
+    instances: Mapping[str, Instance],
+) -> list[MachineAsk]:
+    """Return the machines that pools add to those that stand, by place, type and purchase.
+
+    Reserved machines are bought on demand: a reservation is a price.
+    """
+    counts: dict[tuple[str, str, str], int] = {}
+    zones: dict[tuple[str, str, str], tuple[str, ...]] = {}
+    for sign, some_pools in ((1, pools), (-1, standing)):
+        for pool in some_pools:
+            for part in pool.purchases:
+                purchase = "spot" if part.purchase == "spot" else "on_demand"
+                key = (pool.region, pool.instance_type, purchase)
+                counts[key] = counts.get(key, 0) + sign * part.nodes
+                zones.setdefault(key, pool.zones)
+    return [
+        MachineAsk(
+            region=region,
+            instance_type=instance_type,
+            purchase=purchase,
+            nodes=nodes,
+            vcpus=nodes * instances[instance_type].vcpu,
+            accelerators=nodes * instances[instance_type].accelerators,
+            zones=zones[region, instance_type, purchase],
+        )
+        for (region, instance_type, purchase), nodes in sorted(counts.items())
+        if nodes > 0
+    ]
+
+
+def _closed_services(
+    account: AccountModule, region: str, types: set[str]
+) -> list[RefusedCall]:
+    wanted = {service for type_ in types if (service := _services().get(type_))}
+    return [
+        RefusedCall(f"the service {name}", "it is switched off", "api", remedy)
+        for name, remedy in account.closed_services(region, wanted).items()
+    ]
+
+
+def _missing_rights(
+    account: AccountModule,
+    region: str,
+    types: set[str],
+    note: Callable[[str], None],
+) -> list[RefusedCall]:
+    """Return the rights to make something that are lacking; of others somebody is only told.
+
+    Those to change and to delete may be given on what is made, and no policy has it yet.
+    """
+    creating = {
+        right for type_ in types for right in rights_of(type_, "create")
+    }
+    rights = sorted(
+        creating | {right for type_ in types for right in rights_of(type_)}
+    )
+    missing = account.missing_rights(region, rights)
+    lacking = [
+        right
+        for right, is_sure in missing.items()
+        if is_sure and right in creating
+    ]
+    unsure = [right for right in missing if right not in lacking]
+    if unsure:
+        more = len(unsure) - SHOWN_RIGHTS
+        note(
+            f"rights: no policy seems to give {', '.join(unsure[:SHOWN_RIGHTS])}"
+            + (f" and {more} more" if more > 0 else "")
+        )
+    if not lacking:
+        return []
+    return [
+        RefusedCall(
+            "the rights of who is signed in",
+            f"{len(lacking)} of {len(rights)} are missing: {', '.join(lacking)}",
+            "permission",
+            "ask for them, then apply the same plan",
+        )
+    ]
+
+
+def _quotas(
+    account: AccountModule, cloud: str, ask: MachineAsk
+) -> list[RefusedCall]:
+    step = f"{ask.nodes} x {ask.instance_type}"
+    return [
+        RefusedCall(
+            step,
+            f"{clouds()[cloud].quota_code}: {room.text}",
+            "quota",
+            f"raise it: {room.raise_}",
+        )
+        for room in account.quota_rooms(ask)
+        if not room.is_enough
+    ]
+
+
+def _zones(
+    account: AccountModule, cloud: str, ask: MachineAsk
+) -> list[RefusedCall]:
+    offered = account.offered_zones(ask.region, ask.instance_type)
+    wanted = set(ask.zones)
+    if offered & wanted or (offered and not wanted):
+        return []
+    where = ", ".join(sorted(wanted)) or ask.region
+    return [
+        RefusedCall(
+            f"{ask.nodes} x {ask.instance_type}",
+            f"{clouds()[cloud].capacity_code}: the account cannot have it in {where}",
+            "capacity",
+            f"name zones or regions that have it: {', '.join(sorted(offered))}"
+            if offered
+            else "",
+        )
+    ]
+
+
+@cache
+def _right_rows() -> dict[tuple[str, str], tuple[str, ...]]:
+    columns: table.Columns = {
+        "type": table.nonempty_text,
+        "verb": table.one_of(*VERBS),
+        "permission": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    rights: dict[tuple[str, str], list[str]] = {}
+    for row in table.load_rows("stacks", "permissions.csv", columns):
+        key = (row["type"], row["verb"])
+        rights.setdefault(key, []).append(row["permission"])
+    return {key: tuple(found) for key, found in rights.items()}
+
+
+def rights_of(resource_type: str, *verbs: str) -> tuple[str, ...]:
+    """Return the rights that verbs on a type of resource take, sorted; all verbs without any."""
+    rows = _right_rows()
+    found = {
+        right
+        for verb in verbs or VERBS
+        for right in rows.get((resource_type, verb), ())
+    }
+    return tuple(sorted(found))
+
+
+@cache
+def _services() -> dict[str, str]:
+    """Return the service that has to be switched on for a type of resource."""
+    columns: table.Columns = {
+        "type": table.nonempty_text,
+        "service": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        row["type"]: row["service"]
+        for row in table.load_rows("stacks", "services.csv", columns)
+    }

@@ -1,0 +1,283 @@
+"""What an account of AWS answers, with the real clients and their own models of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import ANY, Stubber
+
+from stacks.aws import account
+from stacks.operate.question import MachineAsk
+
+ASK = MachineAsk(
+    region="us-east-1",
+    instance_type="p5.48xlarge",
+    purchase="on_demand",
+    nodes=1,
+    vcpus=192,
+    accelerators=8,
+)
+METRIC = {
+    "MetricNamespace": "AWS/Usage",
+    "MetricName": "ResourceCount",
+    "MetricDimensions": {"Class": "P/OnDemand", "Resource": "vCPU"},
+    "MetricStatisticRecommendation": "Maximum",
+}
+DECISIONS = {"ec2:Action7": "implicitDeny", "ec2:Action100": "explicitDeny"}
+Answers = dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]]
+
+
+@pytest.fixture
+def stubbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
+    """Let each service give its answers in their order; an error is a code."""
+    stubbers: dict[str, tuple[Any, Stubber]] = {}
+
+    def answer(answers: Answers) -> None:
+        for name, calls in answers.items():
+            client = boto3.client(
+                name,
+                region_name="us-east-1",
+                aws_access_key_id="A",
+                aws_secret_access_key="B",
+            )
+            stubber = Stubber(client)
+            for operation, expected, found in calls:
+                if "error" in found:
+                    stubber.add_client_error(
+                        operation,
+                        service_error_code=found["error"],
+                        expected_params=expected,
+                    )
+                else:
+                    stubber.add_response(operation, found, expected)
+            stubber.activate()
+            stubbers[name] = (client, stubber)
+
+    @contextmanager
+    def service(name: str, _region: str) -> Iterator[Any]:
+        yield stubbers[name][0]
+
+    monkeypatch.setattr(account, "service", service)
+    yield answer
+    for _, stubber in stubbers.values():
+        stubber.assert_no_pending_responses()
+
+
+def quota_answers(
+    value: float, used: float | None, open_value: float
+) -> Answers:
+    code = {"ServiceCode": "ec2", "QuotaCode": "L-417A185B"}
+    requests = [
+        {"DesiredValue": 96.0, "Status": "DENIED"},
+        *(
+            [{"DesiredValue": open_value, "Status": "PENDING"}]
+            * bool(open_value)
+        ),
+    ]
+    return {
+        "service-quotas": [
+            (
+                "get_service_quota",
+                code,
+                {
+                    "Quota": {
+                        "QuotaName": "Running On-Demand P instances",
+                        "Value": value,
+                        **({"UsageMetric": METRIC} if used is not None else {}),
+                    }
+                },
+            ),
+            (
+                "list_requested_service_quota_change_history_by_quota",
+                code,
+                {"RequestedQuotas": requests},
+            ),
+        ],
+        "cloudwatch": []
+        if used is None
+        else [
+            (
+                "get_metric_statistics",
+                {
+                    "Namespace": "AWS/Usage",
+                    "MetricName": "ResourceCount",
+                    "Dimensions": [
+                        {"Name": "Class", "Value": "P/OnDemand"},
+                        {"Name": "Resource", "Value": "vCPU"},
+                    ],
+                    "StartTime": ANY,
+                    "EndTime": ANY,
+                    "Period": 300,
+                    "Statistics": ["Maximum"],
+                },
+                {
+                    "Datapoints": [
+                        {"Timestamp": datetime.now(UTC), "Maximum": used}
+                    ]
+                },
+            )
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "used", "is_enough"),
+    [(0, 0, False), (192, 0, True), (192, 96, False), (384, 192, True)],
+)
+def test_a_quota_counts_what_is_used_and_what_is_asked_for(
+    stubbed, value: float, used: float, is_enough: bool
+) -> None:
+    stubbed(quota_answers(value, used, 0))
+    [room] = account.quota_rooms(ASK)
+    assert room.is_enough == is_enough
+    assert (room.limit, room.used, room.asked) == (value, used, 192)
+    assert f"--desired-value {used + 192:g}" in room.raise_
+
+
+def test_a_quota_that_nobody_counts_is_not_taken_for_used(stubbed) -> None:
+    stubbed(quota_answers(100, None, 0))
+    [room] = account.quota_rooms(ASK)
+    assert (room.used, room.is_enough) == (None, False)
+    assert "uses an unknown number" in room.text
+
+
+def test_what_is_asked_for_already_is_told(stubbed) -> None:
+    stubbed(quota_answers(0, 0, 384))
+    [room] = account.quota_rooms(ASK)
+    assert "384 are asked for already" in room.raise_
+
+
+def test_a_quota_that_was_never_changed_has_its_default(stubbed) -> None:
+    code = {"ServiceCode": "ec2", "QuotaCode": "L-417A185B"}
+    quota = {"QuotaName": "Running On-Demand P instances", "Value": 0.0}
+    stubbed(
+        {
+            "service-quotas": [
+                (
+                    "get_service_quota",
+                    code,
+                    {"error": "NoSuchResourceException"},
+                ),
+                ("get_aws_default_service_quota", code, {"Quota": quota}),
+                (
+                    "list_requested_service_quota_change_history_by_quota",
+                    code,
+                    {"RequestedQuotas": []},
+                ),
+            ]
+        }
+    )
+    assert account.quota_rooms(ASK)[0].limit == 0
+
+
+def test_zones_are_those_that_offer_a_type(stubbed) -> None:
+    offered = [
+        {
+            "InstanceType": "p5.48xlarge",
+            "LocationType": "availability-zone",
+            "Location": f"us-east-1{letter}",
+        }
+        for letter in "bf"
+    ]
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "describe_instance_type_offerings",
+                    {
+                        "LocationType": "availability-zone",
+                        "Filters": [
+                            {
+                                "Name": "instance-type",
+                                "Values": ["p5.48xlarge"],
+                            }
+                        ],
+                    },
+                    {"InstanceTypeOfferings": offered},
+                )
+            ]
+        }
+    )
+    assert account.offered_zones("us-east-1", "p5.48xlarge") == {
+        "us-east-1b",
+        "us-east-1f",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "closed"),
+    [("opt-in-not-required", 0), ("opted-in", 0), ("not-opted-in", 1)],
+)
+def test_a_region_may_be_off(stubbed, status: str, closed: int) -> None:
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "describe_regions",
+                    {"RegionNames": ["eu-south-2"], "AllRegions": True},
+                    {"Regions": [{"OptInStatus": status}]},
+                )
+            ]
+        }
+    )
+    assert len(account.closed_services("eu-south-2", ())) == closed
+
+
+@pytest.mark.parametrize(
+    ("principal", "source"),
+    [
+        (
+            "arn:aws:iam::123456789012:user/ada",
+            "arn:aws:iam::123456789012:user/ada",
+        ),
+        (
+            "arn:aws:sts::123456789012:assumed-role/Admin/session",
+            "arn:aws:iam::123456789012:role/Admin",
+        ),
+    ],
+)
+def test_rights_are_those_of_the_role_that_was_taken(
+    stubbed, principal: str, source: str
+) -> None:
+    """More than a call takes are asked for in several."""
+    rights = [f"ec2:Action{number}" for number in range(101)]
+    calls = [
+        (
+            "simulate_principal_policy",
+            {"PolicySourceArn": source, "ActionNames": some},
+            {
+                "EvaluationResults": [
+                    {
+                        "EvalActionName": right,
+                        "EvalDecision": DECISIONS.get(right, "allowed"),
+                    }
+                    for right in some
+                ],
+                "IsTruncated": False,
+            },
+        )
+        for some in (rights[:100], rights[100:])
+    ]
+    identity = {"UserId": "U", "Account": "1", "Arn": principal}
+    stubbed({"sts": [("get_caller_identity", {}, identity)], "iam": calls})
+    # A policy may allow an action for names that are not asked for here.
+    assert account.missing_rights("us-east-1", rights) == {
+        "ec2:Action7": False,
+        "ec2:Action100": True,
+    }
+
+
+def test_the_root_user_has_no_policies(stubbed) -> None:
+    identity = {
+        "UserId": "U",
+        "Account": "1",
+        "Arn": "arn:aws:iam::123456789012:root",
+    }
+    stubbed({"sts": [("get_caller_identity", {}, identity)]})
+    with pytest.raises(LookupError, match="root"):
+        account.missing_rights("us-east-1", ["ec2:RunInstances"])

@@ -1,0 +1,252 @@
+"""What an account would refuse is told at once, before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from planner.cli.apply import ask_account
+from planner.errors import (
+    CapacityError,
+    CredentialError,
+    ResourceError,
+    TonnageError,
+)
+from planner.facts.cloud import clouds
+from stacks.engine import account
+from stacks.engine.account import account_refusals, machine_asks, rights_of
+from stacks.engine.failure import NEXT_STEPS
+from stacks.operate.question import MachineAsk, QuotaRoom
+from tests.stacks.engine.test_simulated import TEXT, plan_of
+
+CLOUDS = tuple(clouds())
+
+
+class Account:
+    """An account that allows everything, but for what a test takes away."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.zones: set[str] = set()
+
+    def _answer(self, name: str, usual: Any) -> Any:
+        self.asked.append(name)
+        answer = self.answers.get(name, usual)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def signed_in(self, _region: str) -> str:
+        return str(self._answer("signed_in", "ada"))
+
+    def closed_services(
+        self, _region: str, services: Iterable[str]
+    ) -> dict[str, str]:
+        self.services = set(services)
+        return dict(self._answer("closed_services", {}))
+
+    def quota_rooms(self, ask: MachineAsk) -> list[QuotaRoom]:
+        limit = self._answer("quota_rooms", float("inf"))
+        return [
+            QuotaRoom(
+                name="Q",
+                unit="vCPUs",
+                limit=limit,
+                used=1,
+                asked=ask.vcpus,
+                raise_="raise Q",
+            )
+        ]
+
+    def offered_zones(self, _region: str, _instance_type: str) -> set[str]:
+        return set(self._answer("offered_zones", self.zones))
+
+    def missing_rights(
+        self, _region: str, rights: list[str]
+    ) -> dict[str, bool]:
+        """All rights that are asked for, or one that the cloud is not sure of."""
+        self.rights = rights
+        answer = self._answer("missing_rights", None)
+        return {} if answer is None else dict.fromkeys(rights, answer)
+
+
+def asked(monkeypatch, catalog, cloud: str, **answers: Any):
+    """Return account, refusals and notes of a plan."""
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    fake = Account(**answers)
+    fake.zones = set(plan.solution.pools[0].zones)
+    monkeypatch.setattr(account, "import_module", lambda _: fake)
+    notes: list[str] = []
+    refusals = account_refusals(
+        plan, (), instances_of(catalog, cloud), notes.append
+    )
+    return fake, refusals, notes
+
+
+def instances_of(catalog, cloud: str):
+    return {
+        offer.instance.instance_type: offer.instance
+        for offer in catalog.offers
+        if offer.instance.provider == cloud
+    }
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_an_account_that_allows_all_refuses_nothing(
+    monkeypatch, catalog, cloud: str
+) -> None:
+    fake, refusals, notes = asked(monkeypatch, catalog, cloud)
+    assert (refusals, notes) == ([], [])
+    assert len(fake.asked) == 5
+    assert len(fake.rights) > 20
+    # Services of AWS are never off.
+    assert bool(fake.services) == (cloud != "aws")
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_all_that_is_refused_is_told_at_once_with_its_remedy(
+    monkeypatch, catalog, cloud: str
+) -> None:
+    fake, refusals, notes = asked(
+        monkeypatch,
+        catalog,
+        cloud,
+        closed_services={"compute": "switch on compute"},
+        missing_rights=True,
+        quota_rooms=2.0,
+        offered_zones={"elsewhere"},
+    )
+    # Rights to change and delete may be given on what does not exist yet.
+    assert [note.partition(":")[0] for note in notes] == ["rights"]
+    assert [refusal.kind for refusal in refusals] == [
+        "api",
+        "permission",
+        "quota",
+        "capacity",
+    ]
+    assert {refusal.kind for refusal in refusals} <= NEXT_STEPS.keys()
+    remedies = " ".join(refusal.remedy for refusal in refusals)
+    for remedy in ("switch on compute", "raise Q", "elsewhere"):
+        assert remedy in remedies
+    assert f"of {len(fake.rights)} are missing" in refusals[1].message
+    assert "of which the account has 2 and uses 1" in refusals[2].message
+
+
+def test_without_a_login_nothing_else_is_asked(monkeypatch, catalog) -> None:
+    fake, [refusal], _ = asked(
+        monkeypatch, catalog, "gcp", signed_in=PermissionError("expired")
+    )
+    assert (refusal.kind, fake.asked) == ("credentials", ["signed_in"])
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError("denied"), OSError("slow"), LookupError("none")]
+)
+def test_what_is_not_answered_is_noted_and_stops_nothing(
+    monkeypatch, catalog, error: Exception
+) -> None:
+    _, refusals, notes = asked(
+        monkeypatch,
+        catalog,
+        "aws",
+        closed_services=error,
+        missing_rights=error,
+        quota_rooms=error,
+        offered_zones=error,
+    )
+    assert refusals == []
+    assert len(notes) == 4
+    assert all("not asked" in note and str(error) in note for note in notes)
+
+
+def test_without_the_packages_of_a_cloud_it_is_noted(
+    monkeypatch, catalog
+) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+
+    def missing(_: str):
+        raise ModuleNotFoundError("No module named 'boto3'")
+
+    monkeypatch.setattr(account, "import_module", missing)
+    notes: list[str] = []
+    instances = instances_of(catalog, "aws")
+    assert account_refusals(plan, (), instances, notes.append) == []
+    assert "boto3" in notes[0]
+
+
+def test_rights_that_a_cloud_is_not_sure_of_stop_nothing(
+    monkeypatch, catalog
+) -> None:
+    _, refusals, [note] = asked(
+        monkeypatch, catalog, "aws", missing_rights=False
+    )
+    assert refusals == []
+    assert "seems to give" in note
+    assert "more" in note
+
+
+def test_only_what_is_added_is_asked_for(catalog) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+    [pool] = plan.solution.pools
+    instances = instances_of(catalog, "aws")
+    [ask] = machine_asks([pool], [], instances)
+    instance = instances[pool.instance_type]
+    assert (ask.nodes, ask.vcpus, ask.accelerators) == (
+        pool.nodes,
+        pool.nodes * instance.vcpu,
+        pool.nodes * instance.accelerators,
+    )
+    assert machine_asks([pool], [pool], instances) == []
+    elsewhere = replace(pool, region="eu-west-1")
+    assert machine_asks([pool], [elsewhere], instances) == [ask]
+    grown = replace(
+        pool,
+        purchases=(
+            replace(pool.purchases[0], nodes=pool.nodes + 3),
+            replace(pool.purchases[0], purchase="spot", nodes=2),
+        ),
+    )
+    added = {
+        found.purchase: found.nodes
+        for found in machine_asks([grown], [pool], instances)
+    }
+    assert added == {"on_demand": 3, "spot": 2}
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ({"signed_in": PermissionError("expired")}, CredentialError),
+        ({"missing_rights": True}, CredentialError),
+        ({"quota_rooms": 0.0}, CapacityError),
+        ({"closed_services": {"x": "y"}, "quota_rooms": 0.0}, ResourceError),
+    ],
+)
+def test_an_apply_ends_before_it_begins(
+    monkeypatch, catalog, answers: dict, error: type[TonnageError]
+) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
+    fake = Account(**answers)
+    fake.zones = set(plan.solution.pools[0].zones)
+    monkeypatch.setattr(account, "import_module", lambda _: fake)
+    with pytest.raises(error) as refused:
+        ask_account(plan, None, catalog)
+    assert {problem.cause for problem in refused.value.problems} == {
+        "nothing was made yet"
+    }
+    fake.answers = {}
+    ask_account(plan, None, catalog)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_every_type_that_is_built_has_its_rights(catalog, cloud: str) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    assert [
+        resource.type
+        for resource in plan.graph.resources
+        if not rights_of(resource.type)
+    ] == []

@@ -1,0 +1,316 @@
+"""What Google Cloud and Azure answer before something is built, at services like theirs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from msgspec.structs import replace
+
+from planner.facts.cloud import clouds
+from stacks.operate.question import MachineAsk, QuotaRoom, rules_for
+from tests.stacks.operate.conftest import Answer, Cloud, Request
+
+pytestmark = pytest.mark.enable_socket
+GCP_ASK = MachineAsk(
+    region="us-east4",
+    instance_type="g2-standard-4",
+    purchase="on_demand",
+    nodes=2,
+    vcpus=8,
+    accelerators=2,
+)
+AZURE_TYPE = "Standard_ND96isr_H100_v5"
+AZURE_ASK = MachineAsk(
+    region="eastus",
+    instance_type=AZURE_TYPE,
+    purchase="on_demand",
+    nodes=1,
+    vcpus=96,
+    accelerators=8,
+)
+
+
+def account(cloud: str):
+    return import_module(f"stacks.{cloud}.account")
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_every_purchase_of_a_known_machine_has_its_quota(
+    cloud: str, catalog
+) -> None:
+    """Where none is known, that is said and not taken for enough."""
+    unknown = set()
+    for offer in catalog.offers:
+        instance = offer.instance
+        if instance.provider != cloud or offer.purchase not in (
+            "on_demand",
+            "spot",
+        ):
+            continue
+        ask = MachineAsk(
+            region=offer.region,
+            instance_type=instance.instance_type,
+            purchase=offer.purchase,
+            nodes=1,
+            vcpus=instance.vcpu,
+            accelerators=instance.accelerators,
+        )
+        try:
+            assert rules_for(cloud, ask)
+        except LookupError:
+            unknown.add((instance.family, offer.purchase))
+    assert unknown == {
+        "aws": {("p6-b200", "spot"), ("p6-b300", "spot")},
+        "azure": set(),
+    }.get(cloud, unknown)
+    if cloud == "gcp":
+        assert not any(family.startswith(("g2", "a2")) for family, _ in unknown)
+
+
+def test_a_quota_of_google_has_its_use_beside_its_limit(cloud: Cloud) -> None:
+    quotas = [
+        {"metric": "CPUS", "limit": 1e4, "usage": 0},
+        {"metric": "NVIDIA_L4_GPUS", "limit": 8.0, "usage": 7.0},
+    ]
+    cloud.answer = lambda _: (200, {"quotas": quotas})
+    [room] = account("gcp").quota_rooms(GCP_ASK)
+    assert (room.limit, room.used, room.is_enough) == (8, 7, False)
+    one = replace(GCP_ASK, nodes=1, accelerators=1)
+    assert account("gcp").quota_rooms(one)[0].is_enough
+    cloud.answer = lambda _: (200, {"quotas": quotas[:1]})
+    with pytest.raises(LookupError, match="NVIDIA_L4_GPUS"):
+        account("gcp").quota_rooms(GCP_ASK)
+
+
+def family_infos(value: str, regions: list[str]) -> dict:
+    return {
+        "quotaInfos": [
+            {
+                "quotaId": f"{prefix}GPUS-PER-GPU-FAMILY-per-project-region",
+                "dimensionsInfos": [
+                    {
+                        "dimensions": {"gpu_family": "NVIDIA_H100"},
+                        "details": {"value": amount},
+                        "applicableLocations": regions,
+                    }
+                ],
+            }
+            for prefix, amount in (("PREEMPTIBLE-", "999"), ("", value))
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "is_enough"), [("0", False), ("8", True), ("-1", True)]
+)
+def test_a_family_of_google_is_found_over_pages(
+    cloud: Cloud, value: str, is_enough: bool
+) -> None:
+    """A token that comes again ends the list; the quota of spot is another one."""
+
+    def answer(request: Request) -> Answer:
+        token = parse_qs(urlsplit(request.path).query).get("pageToken")
+        if token is None:
+            return 200, {"quotaInfos": [], "nextPageToken": "two"}
+        return 200, {
+            **family_infos(value, ["us-east4"]),
+            "nextPageToken": "two",
+        }
+
+    cloud.answer = answer
+    ask = replace(
+        GCP_ASK, instance_type="a3-highgpu-8g", nodes=1, accelerators=8
+    )
+    [room] = account("gcp").quota_rooms(ask)
+    assert (room.is_enough, room.used) == (is_enough, None)
+    with pytest.raises(LookupError, match="us-west1"):
+        account("gcp").quota_rooms(replace(ask, region="us-west1"))
+    assert len(cloud.asked) == 4
+
+
+def test_services_of_google_that_are_off(cloud: Cloud) -> None:
+    def answer(request: Request) -> Answer:
+        names = parse_qs(urlsplit(request.path).query)["names"]
+        return 200, {
+            "services": [
+                {
+                    "name": name,
+                    "state": "DISABLED" if "17" in name else "ENABLED",
+                }
+                for name in names
+            ]
+        }
+
+    cloud.answer = answer
+    names = [f"s{number}.googleapis.com" for number in range(21)]
+    closed = account("gcp").closed_services("us-east4", names)
+    assert closed == {
+        "s17.googleapis.com": "gcloud services enable s17.googleapis.com --project proj"
+    }
+    assert len(cloud.asked) == 2
+
+
+def test_zones_of_google(cloud: Cloud) -> None:
+    cloud.answer = lambda _: (
+        200,
+        {
+            "items": {
+                "zones/us-east4-a": {"machineTypes": [{}]},
+                "zones/us-east4-b": {"warning": {}},
+                "zones/us-west1-a": {"machineTypes": [{}]},
+            }
+        },
+    )
+    assert account("gcp").offered_zones("us-east4", "g2-standard-4") == {
+        "us-east4-a"
+    }
+
+
+def test_rights_of_google_are_those_that_are_granted(cloud: Cloud) -> None:
+    def answer(request: Request) -> Answer:
+        asked = request.document()["permissions"]
+        return 200, {"permissions": [right for right in asked if right != "b"]}
+
+    cloud.answer = answer
+    assert account("gcp").missing_rights("r", ["a", "b", "c"]) == {"b": True}
+    assert cloud.asked[0].path.endswith("/projects/proj:testIamPermissions")
+
+
+def azure(cores: int, family: int, restrictions: list) -> Cloud:
+    usages = [
+        {
+            "name": {"value": name, "localizedValue": name},
+            "currentValue": 0,
+            "limit": limit,
+        }
+        for name, limit in (
+            ("cores", cores),
+            ("standardNDSH100v5Family", family),
+            ("lowPriorityCores", 96),
+        )
+    ]
+    skus = [
+        {"resourceType": "disks", "name": AZURE_TYPE},
+        {
+            "resourceType": "virtualMachines",
+            "name": AZURE_TYPE,
+            # Case and blanks differ between the two services.
+            "family": "Standard NDSH100v5 Family",
+            "locationInfo": [{"location": "eastus", "zones": ["1", "2", "3"]}],
+            "restrictions": restrictions,
+        },
+    ]
+    service = Cloud()
+
+    def answer(request: Request) -> Answer:
+        assert "api-version=" in request.path
+        found = usages if "/usages" in request.path else skus
+        return 200, {"value": found}
+
+    service.answer = answer
+    return service
+
+
+@pytest.mark.parametrize(
+    ("cores", "family", "enough"),
+    [(96, 96, [True, True]), (95, 96, [False, True]), (96, 0, [True, False])],
+)
+def test_azure_counts_cores_and_those_of_a_family(
+    cloud: Cloud, cores: int, family: int, enough: list[bool]
+) -> None:
+    cloud.answer = azure(cores, family, []).answer
+    rooms = account("azure").quota_rooms(AZURE_ASK)
+    assert [room.is_enough for room in rooms] == enough
+    assert all("--limit-object value=96" in room.raise_ for room in rooms)
+    spot = replace(AZURE_ASK, purchase="spot")
+    [room] = account("azure").quota_rooms(spot)
+    assert (room.name, room.is_enough) == ("lowPriorityCores in eastus", True)
+
+
+@pytest.mark.parametrize(
+    ("restrictions", "zones"),
+    [
+        ([], {"1", "2", "3"}),
+        (
+            [{"type": "Zone", "restrictionInfo": {"zones": ["1", "3"]}}],
+            {"2"},
+        ),
+        ([{"type": "Location", "restrictionInfo": {}}], set()),
+    ],
+)
+def test_zones_of_azure_are_those_of_the_subscription(
+    cloud: Cloud, restrictions: list, zones: set[str]
+) -> None:
+    cloud.answer = azure(0, 0, restrictions).answer
+    assert account("azure").offered_zones("eastus", AZURE_TYPE) == zones
+    with pytest.raises(LookupError, match="Standard_X"):
+        account("azure").offered_zones("eastus", "Standard_X")
+
+
+def test_providers_of_azure_that_are_not_registered(cloud: Cloud) -> None:
+    found = [
+        {"namespace": "microsoft.compute", "registrationState": "Registered"},
+        {
+            "namespace": "Microsoft.Network",
+            "registrationState": "NotRegistered",
+        },
+    ]
+    cloud.answer = lambda _: (200, {"value": found})
+    names = ["Microsoft.Compute", "Microsoft.Network", "Microsoft.Insights"]
+    closed = account("azure").closed_services("eastus", names)
+    assert closed.keys() == {"Microsoft.Network", "Microsoft.Insights"}
+
+
+def test_rights_of_azure_are_patterns_with_exceptions(cloud: Cloud) -> None:
+    roles = [
+        {
+            "actions": ["*"],
+            "notActions": ["Microsoft.Authorization/*/Write"],
+        },
+        {"actions": ["microsoft.authorization/roleassignments/write"]},
+    ]
+    rights = [
+        "Microsoft.Compute/virtualMachineScaleSets/write",
+        "Microsoft.Authorization/roleAssignments/write",
+        "Microsoft.Authorization/roleDefinitions/write",
+    ]
+    cloud.answer = lambda _: (200, {"value": roles})
+    assert account("azure").missing_rights("eastus", rights) == {
+        rights[2]: True
+    }
+
+
+def test_a_subscription_that_is_not_active_is_no_login(cloud: Cloud) -> None:
+    cloud.answer = lambda _: (
+        200,
+        {"displayName": "research", "state": "Warned"},
+    )
+    with pytest.raises(PermissionError, match="research is Warned"):
+        account("azure").signed_in("eastus")
+
+
+@pytest.mark.parametrize(
+    ("cloud_name", "status", "error"),
+    [
+        ("gcp", 403, PermissionError),
+        ("azure", 401, PermissionError),
+        ("gcp", 404, FileNotFoundError),
+        ("azure", 500, OSError),
+    ],
+)
+def test_refusals_are_the_errors_of_the_room(
+    cloud: Cloud, cloud_name: str, status: int, error: type[Exception]
+) -> None:
+    cloud.answer = lambda _: (status, {"error": {"message": "no"}})
+    with pytest.raises(error):
+        account(cloud_name).signed_in("r")
+
+
+def test_an_unknown_use_counts_as_none() -> None:
+    room = QuotaRoom(
+        name="q", unit="vCPUs", limit=5, used=None, asked=5, raise_="ask"
+    )
+    assert room.is_enough
+    assert not replace(room, asked=6).is_enough
