@@ -8,12 +8,14 @@ from msgspec.structs import replace
 
 from planner.errors import SpecError
 from planner.facts.cloud import clouds
+from planner.facts.rule import broken_rules
 from planner.plan.document import PlannedStack, with_fallbacks
 from planner.workload.fallback import find_fallbacks
 from providers.resource_type import exclusive_inputs
 from stacks import registry
 from stacks.graph import Graph, plugin_versions
 from stacks.spec.stack import derive_stack
+from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
     from planner.plan.types import Launch, Plan
@@ -57,6 +59,9 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
         ),
         outputs=cloud.outputs(stack),
     )
+    parts = ((part.type, part.name, part.inputs) for part in graph.resources)
+    for rule, name in broken_rules("graph", graph.provider, parts):
+        raise stack_error(f"{name}: {rule.reason} ({rule.id})", rule.remedy)
     return StackBuild(graph, cloud.backstop(stack), runtime.launch(stack))
 
 

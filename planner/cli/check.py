@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import click
 
+from planner.cli import option
 from planner.cli.compose import (
+    PlanningOptions,
     SpecFile,
+    make_plan,
     open_catalog,
     read_spec,
     spec_folder_reader,
 )
-from planner.cli.option import write_output
-from planner.errors import MissingError, SpecError, TonnageError
+from planner.errors import (
+    MissingError,
+    PolicyError,
+    Problem,
+    SpecError,
+    TonnageError,
+)
+from planner.facts.rule import find_rule
 from planner.market.region import check_regions
+from planner.render.rule import rule_page
 from planner.workload.solver import check
 
 
@@ -29,7 +39,7 @@ def _errors(spec_path: str) -> list[TonnageError]:
         except TonnageError as error:
             errors.append(error)
     if not errors:
-        write_output(
+        option.write_output(
             f"{spec_path}: valid, {type(spec_file.spec).__name__} {spec_file.spec.name}\n"
         )
     return errors
@@ -47,19 +57,70 @@ def _check_workload(spec_file: SpecFile) -> None:
 
 
 @click.command("check")
-@click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
-def command(specs: tuple[str, ...]) -> int:
+@click.argument("specs", nargs=-1, metavar="SPEC...")
+@click.option(
+    "--security",
+    is_flag=True,
+    help="Plan each spec too, and tell what is not safe of what it builds (exit 5).",
+)
+@click.option(
+    "--explain",
+    "rule_id",
+    metavar="RULE",
+    help="Say what a rule refuses, why, and what helps; no SPEC is needed.",
+)
+def command(
+    specs: tuple[str, ...],
+    security: bool,  # noqa: FBT001 - click passes it by name
+    rule_id: str | None,
+) -> int:
     """Validate specs, offline and without solving them; every problem of every file is listed.
 
     Models, the files that a spec names, lengths, regions and runtime are checked as plan does.
+    With --security, each spec is planned, and findings of weight high or medium that its waivers
+    do not accept fail the check.
 
     Example: tonnage check *.yaml
     """
+    if rule_id is not None:
+        option.print_page(rule_page(find_rule(rule_id)), "text")
+        return 0
+    if not specs:
+        raise click.UsageError("Missing argument 'SPEC...'.")
     # All files are checked before the command fails.
     errors = [error for spec_path in specs for error in _errors(spec_path)]
-    if not errors:
-        return 0
     problems = [problem for error in errors for problem in error.problems]
-    if all(isinstance(error, MissingError) for error in errors):
+    if errors and all(isinstance(error, MissingError) for error in errors):
         raise MissingError(*problems)
-    raise SpecError(*problems)
+    if errors:
+        raise SpecError(*problems)
+    if security:
+        _check_security(specs)
+    return 0
+
+
+def _check_security(specs: tuple[str, ...]) -> None:
+    """Tell what is not safe of what specs build. Raises PolicyError for what nobody accepts."""
+    from planner.plan.security import security_findings
+    from planner.render.security import security_page
+
+    today = option.today()
+    catalog = open_catalog(None, None)
+    problems = []
+    for spec_path in specs:
+        plan = make_plan(read_spec(spec_path), catalog, PlanningOptions())
+        findings = security_findings(plan)
+        option.print_page(security_page(spec_path, findings, today), "text")
+        problems += [
+            Problem(
+                code=finding.rule.id,
+                message=f"{spec_path}: {finding.rule.reason}",
+                cause=", ".join(finding.resources),
+                next_step=f"{finding.rule.remedy}, or accept it: waivers: "
+                f"['{finding.rule.id} until DATE: reason']",
+            )
+            for finding in findings
+            if finding.fails(today)
+        ]
+    if problems:
+        raise PolicyError(*problems)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from planner import figures
 from planner.plan.commitment import commitments_of
+from planner.plan.security import security_findings
 from planner.render import period, training
 from planner.render.bill import cost_blocks, total_text
 from planner.render.change import change_blocks
@@ -19,6 +20,7 @@ from planner.render.page import (
     phrases,
 )
 from planner.render.rivals import fleet_text, rival_blocks
+from planner.render.security import security_line
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
 from planner.workload.registry import workload_of_kind
 
@@ -481,6 +483,10 @@ def _shutdown_phrases(plan: Plan) -> list[str]:
     shutdown_phrases.append(f"notify: {', '.join(receivers) or 'nobody'}")
     if shutdown.backstop:
         shutdown_phrases.append(f"enforced from outside: {shutdown.backstop}")
+    if plan.graph.resources:
+        shutdown_phrases.append(
+            security_line(plan.spec.path, security_findings(plan))
+        )
     return shutdown_phrases
 
 

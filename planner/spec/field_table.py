@@ -59,6 +59,10 @@ PRIVATE_RANGE_PATTERN: Final = (
     r"(10\.\d{1,3}|172\.(1[6-9]|2\d|3[01])|192\.168|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))"
     r"\.\d{1,3}\.\d{1,3}/([89]|[12]\d|3[0-2])"
 )
+WAIVER_PATTERN: Final = (
+    r"sec-[a-z0-9-]+ until 20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+    r": [ -~]{3,200}"
+)
 NETWORK_RANGE_PATTERN: Final = (
     r"(10\.(\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])"
     r"|172\.(1[6-9]|2\d|3[01])|192\.168)\.0\.0/16"
@@ -90,6 +94,10 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
     "secret": TextPattern(
         r"secret://[A-Za-z0-9][A-Za-z0-9_+=.@-]*(/[A-Za-z0-9-]+)?",
         "secret://NAME, or on Azure secret://VAULT/NAME",
+    ),
+    "waiver": TextPattern(
+        WAIVER_PATTERN,
+        "a rule, a last day and a reason: sec-gcp-login until 2027-03-01: it comes in spring",
     ),
     "network range": TextPattern(
         NETWORK_RANGE_PATTERN,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from planner.errors import Place, Problem, SpecError
 from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.receiver import read_receiver
+from planner.facts.rule import rules_of
 from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.kinds import SPEC_KINDS, workload_kind
 from planner.spec.model import (
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
 DEFAULT_IDLE_S: Final = Decimal(3600)
 # The requests of a day are one run each day, which ends before the next one starts.
 DAILY_DEADLINE_S: Final = Decimal(SECONDS_PER_DAY)
-# Ranges that machines have in their other networks, and for containers.
-TAKEN_RANGES: Final = {
-    "10.43.0.0/16": "the second interface of RoCE machines",
-    "10.44.0.0/16": "the rails of RoCE machines",
-    "10.64.0.0/13": "the interfaces of GPUDirect machines",
-    "172.17.0.0/16": "Docker",
-}
 
 
 def load_spec(file_bytes: bytes, source_path: str) -> Spec:
@@ -231,14 +225,20 @@ def _range_problems(spec: Spec) -> Iterator[Problem]:
     if spec.network is None:
         return
     own_range = IPv4Network(spec.network.range)
-    for taken_range, user in TAKEN_RANGES.items():
-        if own_range.overlaps(IPv4Network(taken_range)):
-            yield Problem(
-                code="network",
-                message=f"network.range: {taken_range} is taken on the machines by {user}",
-                place=spec.network.place,
-                next_step="write another one, such as 10.50.0.0/16",
-            )
+    broken_rules = {
+        rule.id: rule
+        for cloud in spec.where.clouds
+        for rule in rules_of("network", cloud)
+        if rule.is_broken({"range": own_range})
+    }
+    for rule in broken_rules.values():
+        yield Problem(
+            code=rule.id,
+            message=f"network.range: {rule.reason}",
+            place=spec.network.place,
+            cause=f"{own_range} {rule.when.removeprefix('range ')}",
+            next_step=rule.remedy,
+        )
     for peer_cidr in spec.network.peer_cidrs:
         try:
             peer_range = IPv4Network(peer_cidr)

@@ -204,6 +204,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
 
     notify  addresses of who is told of trouble and cost
     protect  whether its data are kept whatever is allowed; set once a spec is loaded
+    waivers  findings of the security check that are accepted, as RULE until DATE: reason
     """
 
     place: Place
@@ -215,6 +216,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     notify: tuple[str, ...] = ()
     protect: bool | None = None
     network: NetworkRule | None = None
+    waivers: tuple[str, ...] | None = None
     runtime: Runtime = "vm"
 
 

@@ -1,18 +1,37 @@
-"""The bucket of the model weights, private and encrypted."""
+"""The bucket of the model weights: private, and encrypted at rest and on the way."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
 
 
 def bucket_name(stack: StackSpec) -> str:
     """Its name, which must be unique in the world."""
     return f"{stack.name}-models-{stack.digest}"
+
+
+def _tls_policy(name: str) -> Properties:
+    """Nobody reads or writes it without encryption on the way."""
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": "OverTlsAlone",
+                "Effect": "Deny",
+                "Principal": "*",
+                "Action": "s3:*",
+                "Resource": [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"],
+                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            }
+        ],
+    }
 
 
 def _checkpoint_expiry(stack: StackSpec) -> Resource:
@@ -38,7 +57,7 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The bucket, with public access blocked and encryption at rest."""
+    """The bucket, with public access blocked, and encryption at rest and on the way."""
     resource_tags = {**stack.tags, "Name": f"{stack.name}-models"}
     return [
         *([_checkpoint_expiry(stack)] if stack.is_training else []),
@@ -61,6 +80,18 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "ignorePublicAcls": True,
                 "restrictPublicBuckets": True,
             },
+        ),
+        Resource(
+            type="aws:s3/bucketPolicy:BucketPolicy",
+            name="models-over-tls",
+            inputs={
+                "bucket": ref("models"),
+                "policy": json.dumps(
+                    _tls_policy(bucket_name(stack)), sort_keys=True
+                ),
+            },
+            # A policy that comes at the same time as the block may be refused for it.
+            depends_on=("models-private",),
         ),
         Resource(
             type="aws:s3/bucketServerSideEncryptionConfiguration:"

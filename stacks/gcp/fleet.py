@@ -78,7 +78,8 @@ def _node_template(
         },
         "tags": [f"{stack.name}-node"],
         "labels": storage.labels_of(stack.node_tags(fleet, group)),
-        "metadata": {"startup-script": boot_script},
+        # IAM says who may log in, instead of keys in the metadata.
+        "metadata": {"startup-script": boot_script, "enable-oslogin": "TRUE"},
         **placement.template_policies(fleet),
     }
     return Resource(

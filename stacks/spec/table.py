@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from planner.errors import Problem, SpecError
 from planner.facts import table
+from planner.facts.rule import rules_of
 
 if TYPE_CHECKING:
     from planner.market.offer import Instance
@@ -25,13 +28,17 @@ def lookup_table(
     }
 
 
+@cache
 def unsupported_reason(instance: Instance) -> str | None:
-    """Say why no stack can be built yet for a machine type, or nothing."""
-    reasons = lookup_table("unsupported.csv", "value", "reason")
-    if instance.fraction < 1:
-        return reasons["shared"]
-    return reasons.get(instance.accelerator) or reasons.get(
-        instance.instance_type
+    """Say why no stack can be built yet for a machine type, with the rule, or nothing."""
+    facts = asdict(instance)
+    return next(
+        (
+            f"{rule.reason} ({rule.id})"
+            for rule in rules_of("machine", instance.provider)
+            if rule.is_broken(facts)
+        ),
+        None,
     )
 
 

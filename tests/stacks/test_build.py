@@ -18,12 +18,12 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from planner.facts.cloud import built_routings
+from planner.facts.cloud import built_routings, clouds
+from planner.facts.rule import rules_of
 from planner.perf.serving.load import Routing
 from planner.perf.serving.simulation import tabulate_replica
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
-from planner.spec.load import TAKEN_RANGES
 from planner.spec.model import OWN_RANGE, Inference
 from providers.catalog.load import load_catalog
 from stacks.azure.identity import ASSIGNMENT_TYPE, BLOB_WRITER
@@ -492,7 +492,11 @@ def test_no_spec_may_take_the_addresses_of_other_interfaces() -> None:
     }
     others = {found for found in ranges if not found.subnet_of(own_range)}
     assert others
-    taken = [ipaddress.IPv4Network(cidr) for cidr in TAKEN_RANGES]
+    taken = [
+        ipaddress.IPv4Network(rule.conditions[0].value)
+        for cloud in clouds()
+        for rule in rules_of("network", cloud)
+    ]
     for found in others:
         assert any(found.subnet_of(cidr) for cidr in taken), found
 

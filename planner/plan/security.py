@@ -1,0 +1,88 @@
+"""What is not safe of what a plan builds, and which of it the spec accepts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from planner.facts.rule import broken_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.facts.rule import Rule, Severity
+    from planner.plan.types import Plan
+
+# Those that a check does not let pass.
+GRAVE: Final[tuple[Severity, ...]] = ("high", "medium")
+SEVERITIES: Final[tuple[Severity, ...]] = ("high", "medium", "low")
+
+
+class Waiver(Struct, frozen=True):
+    """A finding that somebody accepts, up to the end of a day such as 2027-03-01."""
+
+    rule: str
+    until: str
+    reason: str
+
+    @classmethod
+    def parse(cls, text: str) -> Waiver:
+        """Read one as it stands in a spec: RULE until DATE: reason."""
+        head, _, reason = text.partition(": ")
+        rule, _, until = head.partition(" until ")
+        return cls(rule, until, reason)
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A rule of security that a plan breaks.
+
+    resources  names of those that break it
+    waiver     who accepts it; none: nobody does
+    """
+
+    rule: Rule
+    resources: tuple[str, ...]
+    waiver: Waiver | None = None
+
+    def is_accepted(self, today: str) -> bool:
+        """Whether somebody accepts it on a day."""
+        return self.waiver is not None and today <= self.waiver.until
+
+    def fails(self, today: str) -> bool:
+        """Whether a check does not let it pass on a day."""
+        return self.rule.severity in GRAVE and not self.is_accepted(today)
+
+
+def security_findings(plan: Plan) -> tuple[Finding, ...]:
+    """Return what a plan builds that is not safe, the gravest first."""
+    waivers = waivers_of(plan.spec.normalized)
+    broken: dict[str, tuple[Rule, list[str]]] = {}
+    parts = (
+        (resource.type, resource.name, resource.inputs)
+        for resource in plan.graph.resources
+    )
+    for rule, name in broken_rules("security", plan.graph.provider, parts):
+        broken.setdefault(rule.id, (rule, []))[1].append(name)
+    found = [
+        Finding(rule=rule, resources=tuple(names), waiver=waivers.get(rule.id))
+        for rule, names in broken.values()
+    ]
+    return tuple(
+        sorted(
+            found,
+            key=lambda finding: (
+                SEVERITIES.index(finding.rule.severity),
+                finding.rule.id,
+            ),
+        )
+    )
+
+
+def waivers_of(normalized: Mapping[str, Any]) -> dict[str, Waiver]:
+    """Return the waivers of a spec by rule; of several, the one that holds longest."""
+    texts: Sequence[str] = normalized.get("waivers") or ()
+    waivers = sorted(
+        (Waiver.parse(text) for text in texts), key=lambda waiver: waiver.until
+    )
+    return {waiver.rule: waiver for waiver in waivers}

@@ -1,0 +1,70 @@
+"""The page of what is not safe of a plan, and the line of it in the plan itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.plan.security import SEVERITIES
+from planner.render.page import LINE_WIDTH, Paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.plan.security import Finding
+    from planner.render.page import Page, Tone
+
+
+def security_line(spec_path: str, findings: Sequence[Finding]) -> str:
+    """Say how many findings there are that nobody accepts, and where they are told."""
+    counts = [
+        f"{count} {severity}"
+        for severity in SEVERITIES
+        if (
+            count := sum(
+                finding.rule.severity == severity and finding.waiver is None
+                for finding in findings
+            )
+        )
+    ]
+    if not counts:
+        return "security: no finding"
+    return (
+        f"security: {', '.join(counts)} (tonnage check --security {spec_path})"
+    )
+
+
+def security_page(
+    spec_path: str, findings: Sequence[Finding], today: str
+) -> Page:
+    """Return what is not safe, why, what helps, and who accepts it until when."""
+    if not findings:
+        return (Paragraph(f"{spec_path}: no finding of security"),)
+    blocks: list[Paragraph] = [
+        Paragraph(
+            f"{spec_path}: {len(findings)} findings of security", "strong"
+        )
+    ]
+    for finding in findings:
+        rule = finding.rule
+        tone: Tone = "bad" if finding.fails(today) else "dim"
+        blocks += [
+            Paragraph(
+                f"  {rule.severity:<6}  {rule.id}: {rule.reason}",
+                tone,
+                LINE_WIDTH,
+            ),
+            Paragraph(
+                f"          {', '.join(finding.resources)}", "dim", LINE_WIDTH
+            ),
+            Paragraph(f"          {_help(finding, today)}", "dim", LINE_WIDTH),
+        ]
+    return tuple(blocks)
+
+
+def _help(finding: Finding, today: str) -> str:
+    waiver = finding.waiver
+    if waiver is None:
+        return f"{finding.rule.remedy} ({finding.rule.source})"
+    if finding.is_accepted(today):
+        return f"accepted until {waiver.until}: {waiver.reason}"
+    return f"was accepted until {waiver.until}; {finding.rule.remedy}"

@@ -1,0 +1,105 @@
+"""check --explain and check --security: rules as people read them, findings as they fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.plan.security import Waiver, security_findings
+from tests.conftest import chat
+from tests.planner.cli.conftest import Command
+from tests.stacks.engine.test_simulated import plan_of
+
+FLOW_LOGS = "sec-gcp-flow-logs until 2027-03-01: they cost by the gigabyte"
+
+
+def test_a_rule_says_what_helps(tonnage: Command) -> None:
+    code, out, _ = tonnage("check", "--explain", "infiniband-group")
+    assert code == 0
+    for text in ("azure", "above 100", "ask Azure for more", "2026-09"):
+        assert text in out
+
+
+def test_a_rule_that_there_is_not_is_told(tonnage: Command) -> None:
+    code, _, err = tonnage("check", "--explain", "infiniband-grup")
+    assert (code, "did you mean infiniband-group" in err) == (6, True)
+
+
+def test_without_a_spec_there_is_nothing_to_check(tonnage: Command) -> None:
+    code, _, err = tonnage("check")
+    assert (code, "SPEC" in err) == (2, True)
+
+
+def test_a_range_of_the_machines_is_refused_by_its_rule(
+    tonnage: Command, here: Path
+) -> None:
+    for cloud, code in (("azure", 2), ("aws", 0)):
+        (here / "s.yaml").write_text(
+            chat(
+                extra="network: {range: 172.16.0.0/16}\n"
+                f"where: {{clouds: [{cloud}]}}"
+            )
+        )
+        found, _, err = tonnage("check", "s.yaml")
+        assert (found, "error[network-rdma]" in err) == (code, code == 2)
+
+
+def test_low_findings_are_told_and_do_not_fail(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(chat(extra="where: {clouds: [gcp]}"))
+    code, out, _ = tonnage("check", "--security", "s.yaml")
+    assert (code, "sec-gcp-flow-logs" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("until", "code"), [("2027-03-01", 0), ("2026-01-01", 5)]
+)
+def test_a_waiver_ends(
+    tonnage: Command,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    until: str,
+    code: int,
+) -> None:
+    """Findings of weight fail, unless the spec accepts them and the day is not over."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1790000000")  # 2026-09-21
+    monkeypatch.setattr("planner.plan.security.GRAVE", ("low",))
+    (here / "s.yaml").write_text(
+        chat(
+            extra="where: {clouds: [gcp]}\nwaivers:\n"
+            f"  - 'sec-gcp-flow-logs until {until}: they cost'"
+        )
+    )
+    found, out, err = tonnage("check", "--security", "s.yaml")
+    assert found == code
+    if code:
+        assert "error[sec-gcp-flow-logs]" in err
+        assert f"was accepted until {until}" in out
+    else:
+        assert f"accepted until {until}: they cost" in out
+
+
+def test_of_several_waivers_the_longest_holds(catalog) -> None:
+    early = FLOW_LOGS.replace("2027", "2025")
+    plan = plan_of(
+        catalog,
+        chat(
+            extra=f"where: {{clouds: [gcp]}}\nwaivers: ['{FLOW_LOGS}', '{early}']"
+        ),
+    )
+    [finding] = security_findings(plan)
+    assert finding.waiver == Waiver(
+        "sec-gcp-flow-logs", "2027-03-01", "they cost by the gigabyte"
+    )
+    assert finding.is_accepted("2027-03-01")
+    assert not finding.is_accepted("2027-03-02")
+
+
+def test_a_waiver_needs_a_day_and_a_reason(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(chat(extra="waivers: [sec-gcp-flow-logs]"))
+    code, _, err = tonnage("check", "s.yaml")
+    assert (code, "a last day and a reason" in err) == (2, True)

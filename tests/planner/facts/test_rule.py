@@ -1,0 +1,290 @@
+"""Rules as data: each refuses what it is there for, and nothing that is built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import asdict
+
+from planner.errors import MissingError
+from planner.facts.cloud import clouds
+from planner.facts.cloud_limit import cloud_limit
+from planner.facts.rule import (
+    EVERY_CLOUD,
+    Condition,
+    broken_rules,
+    find_rule,
+    rule_of_limit,
+    rules,
+    rules_of,
+)
+from planner.solve.cloud_rule import GROUP_LIMIT, PROFILE_LIMIT
+from tests.conftest import ROOT
+
+CASES = sorted((ROOT / "tests/cases").glob("*/*/graph.json"))
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+GROUP = "aws:autoscaling/group:Group"
+SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
+GCP_TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
+BUCKET = {"type": "aws:s3/bucket:Bucket", "$name": "models"}
+# What breaks each rule on graphs: one resource, and what it refers to.
+BREAKING: dict[str, dict[str, Any]] = {
+    "aws-block-mixed": {
+        "type": GROUP,
+        "mixedInstancesPolicy": {
+            "launchTemplate": {"overrides": [{}]},
+            "instancesDistribution": {
+                "spotAllocationStrategy": "capacity-block"
+            },
+        },
+    },
+    "aws-block-placement": {
+        "type": TEMPLATE,
+        "instanceMarketOptions": {"marketType": "capacity-block"},
+        "placement": {"groupName": "p"},
+    },
+    "aws-fabric-address": {
+        "type": TEMPLATE,
+        "networkInterfaces": [
+            {"networkCardIndex": 0, "associatePublicIpAddress": "true"},
+            {"networkCardIndex": 1},
+        ],
+    },
+    "aws-reservation-types": {
+        "type": GROUP,
+        "capacityReservationSpecification": {},
+        "mixedInstancesPolicy": {"launchTemplate": {"overrides": [{}]}},
+    },
+    "aws-warm-spot": {
+        "type": GROUP,
+        "warmPool": {},
+        "mixedInstancesPolicy": {},
+    },
+    "azure-availability-spot": {
+        "type": "azure-native:compute:VirtualMachine",
+        "priority": "Spot",
+        "availabilitySet": {"id": "a"},
+    },
+    "azure-infiniband-mix": {
+        "type": SCALE_SET,
+        "singlePlacementGroup": True,
+        "priorityMixPolicy": {},
+    },
+    "azure-infiniband-mode": {
+        "type": SCALE_SET,
+        "singlePlacementGroup": True,
+        "orchestrationMode": "Flexible",
+    },
+    "azure-infiniband-reservation": {
+        "type": SCALE_SET,
+        "singlePlacementGroup": True,
+        "virtualMachineProfile": {"capacityReservation": {}},
+    },
+    "gcp-flex-spot": {
+        "type": GCP_TEMPLATE,
+        "scheduling": {"provisioningModel": "FLEX_START", "preemptible": True},
+    },
+    "gcp-reservation-spot": {
+        "type": GCP_TEMPLATE,
+        "scheduling": {"provisioningModel": "SPOT"},
+        "reservationAffinity": {"type": "SPECIFIC_RESERVATION"},
+    },
+    "gcp-roce-firewall": {
+        "type": "gcp:compute/firewall:Firewall",
+        "network": {"$ref": "rails", "output": "id"},
+    },
+    "sec-aws-metadata": {"type": TEMPLATE, "metadataOptions": {}},
+    "sec-aws-hops": {
+        "type": TEMPLATE,
+        "metadataOptions": {"httpPutResponseHopLimit": 3},
+    },
+    "sec-aws-public-address": {
+        "type": TEMPLATE,
+        "networkInterfaces": [{"associatePublicIpAddress": "true"}],
+    },
+    "sec-aws-open-ingress": {
+        "type": "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+        "cidrIpv4": "0.0.0.0/0",
+    },
+    "sec-aws-disk": {
+        "type": TEMPLATE,
+        "blockDeviceMappings": [{"ebs": {"volumeSize": 8}}],
+    },
+    "sec-aws-bucket-public": BUCKET,
+    "sec-aws-bucket-tls": BUCKET,
+    "sec-aws-balancer-public": {"type": "aws:lb/loadBalancer:LoadBalancer"},
+    "sec-aws-admin": {
+        "type": "aws:iam/rolePolicy:RolePolicy",
+        "policy": '{"Statement":[{"Action":"*"}]}',
+    },
+    "sec-gcp-public-address": {
+        "type": GCP_TEMPLATE,
+        "networkInterfaces": [{"accessConfigs": [{}]}],
+    },
+    "sec-gcp-open-ingress": {
+        "type": "gcp:compute/firewall:Firewall",
+        "sourceRanges": ["10.0.0.0/8", "0.0.0.0/0"],
+    },
+    "sec-gcp-bucket-public": {"type": "gcp:storage/bucket:Bucket"},
+    "sec-gcp-bucket-access": {"type": "gcp:storage/bucket:Bucket"},
+    "sec-gcp-balancer-public": {
+        "type": "gcp:compute/forwardingRule:ForwardingRule",
+        "loadBalancingScheme": "EXTERNAL",
+    },
+    "sec-gcp-login": {"type": GCP_TEMPLATE},
+    "sec-gcp-account": {"type": GCP_TEMPLATE},
+    "sec-gcp-boot": {"type": GCP_TEMPLATE},
+    "sec-gcp-flow-logs": {"type": "gcp:compute/subnetwork:Subnetwork"},
+    "sec-azure-password": {"type": SCALE_SET},
+    "sec-azure-public-address": {
+        "type": SCALE_SET,
+        "virtualMachineProfile": {
+            "networkProfile": {
+                "networkInterfaceConfigurations": [
+                    {
+                        "ipConfigurations": [
+                            {"publicIPAddressConfiguration": {"name": "p"}}
+                        ]
+                    }
+                ]
+            }
+        },
+    },
+    "sec-azure-open-ingress": {
+        "type": "azure-native:network:NetworkSecurityGroup",
+        "securityRules": [
+            {
+                "sourceAddressPrefix": "Internet",
+                "access": "Allow",
+                "direction": "Inbound",
+            }
+        ],
+    },
+    "sec-azure-store-public": {"type": "azure-native:storage:StorageAccount"},
+    "sec-azure-store-keys": {"type": "azure-native:storage:StorageAccount"},
+    "sec-azure-store-tls": {
+        "type": "azure-native:storage:StorageAccount",
+        "minimumTlsVersion": "TLS1_0",
+    },
+    "sec-azure-store-https": {
+        "type": "azure-native:storage:StorageAccount",
+        "enableHttpsTrafficOnly": False,
+    },
+}
+OTHERS = {"rails": {"type": "n", "networkProfile": "p", "$name": "rails"}}
+# What a spec may still have, as long as nobody asks for more: each is told by check --security.
+TOLD = {"sec-gcp-flow-logs"}
+
+
+def resources(path: Path) -> list[tuple[str, str, dict[str, Any]]]:
+    found = json.loads(path.read_text())["resources"]
+    return [(*key.split(" "), value["inputs"]) for key, value in found.items()]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [rule for rule in rules().values() if rule.phase in ("graph", "security")],
+    ids=lambda rule: rule.id,
+)
+def test_every_rule_on_graphs_is_broken_by_something(rule) -> None:
+    """And by nothing when it is not of the type: a rule that refuses all says nothing."""
+    facts = BREAKING[rule.id]
+    assert rule.is_broken(facts, {**OTHERS, "own": facts})
+    assert not rule.is_broken({**facts, "type": "another"}, OTHERS)
+
+
+def test_there_is_no_example_without_a_rule() -> None:
+    assert BREAKING.keys() <= rules().keys()
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.parent.name)
+def test_nothing_that_is_built_breaks_a_rule(path: Path) -> None:
+    cloud = path.parent.parent.name
+    for phase in ("graph", "security"):
+        broken = broken_rules(phase, cloud, resources(path))
+        assert {rule.id for rule, _ in broken} <= TOLD
+
+
+def test_every_rule_on_machines_refuses_one_that_is_sold(catalog) -> None:
+    """And each machine that is refused is refused for one reason."""
+    refused: dict[str, set[str]] = {}
+    every = (*catalog.offers, *catalog.unlisted)
+    for instance in {offer.instance for offer in every}:
+        for rule in rules_of("machine", instance.provider):
+            if rule.is_broken(asdict(instance)):
+                refused.setdefault(rule.id, set()).add(instance.instance_type)
+    known = {rule.id for rule in rules().values() if rule.phase == "machine"}
+    # Gaudi is in the tables of accelerators, and in no catalog of prices.
+    assert known - refused.keys() <= {"gaudi-image"}
+
+
+def test_every_limit_that_refuses_a_fleet_has_a_rule() -> None:
+    """And every rule on fleets names a limit that there is."""
+    for rule in rules().values():
+        if rule.phase == "fleet":
+            assert rule.cloud != EVERY_CLOUD
+            assert rule.limit is not None, rule.id
+    for cloud in clouds():
+        for limit in (f"infiniband_{GROUP_LIMIT}", f"tcpx_{GROUP_LIMIT}"):
+            if cloud_limit(cloud, limit) is not None:
+                assert rule_of_limit(cloud, limit) is not None
+        if cloud_limit(cloud, PROFILE_LIMIT) is not None:
+            assert rule_of_limit(cloud, PROFILE_LIMIT) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "operator", "value", "facts", "holds"),
+    [
+        ("a.b", "is", "1", {"a": [{"b": 2}, {"b": 1}]}, True),
+        ("a.b", "is", "1", {"a": {"b": [2, 3]}}, False),
+        ("a", "is", "true", {"a": True}, True),
+        ("a", "not", "x", {}, True),
+        ("a", "not", "x", {"a": ["x", "y"]}, False),
+        ("a", "in", "x|y", {"a": "y"}, True),
+        ("a", "above", "2", {"a": 2}, False),
+        ("a", "above", "2", {"a": "3"}, False),
+        ("a", "below", "1", {"a": 0.5}, True),
+        ("a", "overlaps", "10.0.0.0/8", {"a": "10.4.0.0/16"}, True),
+        ("a", "overlaps", "10.0.0.0/8", {"a": "11.0.0.0/16"}, False),
+        ("a.b", "present", "", {"a": {}}, False),
+        ("a.b", "absent", "", {"a": {}}, True),
+    ],
+)
+def test_conditions(
+    path: str, operator: str, value: str, facts: dict, holds: bool
+) -> None:
+    assert Condition(path, operator, value).holds(facts, {}) is holds
+
+
+@given(
+    facts=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda part: (
+            st.lists(part, max_size=2)
+            | st.dictionaries(st.sampled_from("abc$"), part, max_size=2)
+        ),
+        max_leaves=8,
+    )
+)
+def test_whatever_a_resource_holds_a_rule_has_an_answer(facts) -> None:
+    """`not` and `absent` are the opposites of `is` and `present`."""
+    whole = {"a": facts}
+    for path in ("a", "a.b", "a.b.c"):
+        assert Condition(path, "is", "x").holds(whole, {}) != Condition(
+            path, "not", "x"
+        ).holds(whole, {})
+        assert Condition(path, "present", "").holds(whole, {}) != Condition(
+            path, "absent", ""
+        ).holds(whole, {})
+
+
+def test_a_rule_is_found_by_its_name() -> None:
+    assert find_rule("amd-image").phase == "machine"
+    with pytest.raises(MissingError) as missing:
+        find_rule("amd-imge")
+    assert "amd-image" in missing.value.problems[0].cause
