@@ -9,7 +9,10 @@ import click
 import pytest
 
 from planner.cli import reference
+from planner.cli.cloud_page import cloud_page
 from planner.cli.main import COMMANDS, cli
+from planner.facts.cloud import clouds
+from planner.facts.rule import EVERY_CLOUD, rules
 from planner.plan.canonical import plan_schema
 from planner.spec.kinds import SPEC_KINDS
 from tests.conftest import BLUEPRINTS, ROOT, present
@@ -69,6 +72,18 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (DOCS / "commands.md").read_text() == reference.commands_page()
     assert (DOCS / "spec.md").read_text() == reference.spec_page()
     assert (DOCS / "plan-document.md").read_text() == reference.plan_page()
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_the_page_of_a_cloud_is_the_one_that_the_tables_give(
+    cloud: str,
+) -> None:
+    """And names every rule that binds the cloud."""
+    page = (DOCS / "clouds" / f"{cloud}.md").read_text()
+    assert page == cloud_page(cloud)
+    for rule in rules().values():
+        if rule.cloud in (EVERY_CLOUD, cloud):
+            assert f"`{rule.id}`" in page
 
 
 def test_every_flag_and_every_key_has_a_line() -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from planner.cli.cloud_page import cloud_page
 from planner.cli.main import COMMANDS, cli
+from planner.facts.cloud import clouds
 from planner.plan.canonical import plan_schema
 from planner.spec.kinds import SPEC_KINDS
 
@@ -227,3 +229,7 @@ if __name__ == "__main__":
     (docs_folder / "commands.md").write_text(commands_page(), encoding="utf-8")
     (docs_folder / "spec.md").write_text(spec_page(), encoding="utf-8")
     (docs_folder / "plan-document.md").write_text(plan_page(), encoding="utf-8")
+    for cloud in clouds():
+        (docs_folder / "clouds" / f"{cloud}.md").write_text(
+            cloud_page(cloud), encoding="utf-8"
+        )

@@ -219,6 +219,20 @@ def rights_of(resource_type: str, *verbs: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def all_rights(prefix: str) -> tuple[str, ...]:
+    """Return the rights that all types with a prefix take, sorted."""
+    return tuple(
+        sorted(
+            {
+                right
+                for (type_, _), found in _right_rows().items()
+                if type_.startswith(prefix)
+                for right in found
+            }
+        )
+    )
+
+
 @cache
 def _services() -> dict[str, str]:
     """Return the service that has to be switched on for a type of resource."""

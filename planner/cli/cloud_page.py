@@ -1,0 +1,238 @@
+"""Generator of docs/clouds: what is built on a cloud, its cost, and what binds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import asdict
+
+from planner import figures
+from planner.cli.compose import (
+    PlanningOptions,
+    SpecFile,
+    make_plan,
+    open_catalog,
+)
+from planner.facts.cloud import clouds
+from planner.facts.rule import PHASES, rules_of
+from planner.render.rule import when_text
+from planner.spec.load import load_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from planner.facts.rule import Phase
+    from planner.market.offer import Catalog, Instance
+    from planner.plan.types import Plan
+
+# Names as people write them.
+TITLES: Final = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure"}
+INTRO: Final = (
+    "Made by `make docs` from the tables, and from the smallest spec of each kind: what tonnage "
+    "builds here, what that costs beside the machines, which rights `apply` needs, and which "
+    "rules may refuse."
+)
+MACHINES_INTRO: Final = (
+    "Families by accelerator. A fabric joins the machines of one replica, or of one job. What a "
+    "rule refuses is not planned."
+)
+RIGHTS_INTRO: Final = (
+    "Who applies a plan needs these, to create, read, change and delete. `apply` asks the account "
+    "for them before it makes anything."
+)
+RULES_INTRO: Final = "`tonnage check --explain RULE` says each with its source."
+# The smallest spec of each kind.
+SPECS: Final = {
+    "service": """\
+kind: Inference
+model: {name: llama-3.1-8b}
+sla: {ttft_p95: 1.5s, tpot_p95: 80ms}
+traffic: {peak_rps: 2, input_tokens: {mean: 900}, output_tokens: {mean: 220}}
+shutdown: {idle: 1h}
+""",
+    "batch": """\
+kind: Batch
+model: {name: llama-3.1-8b}
+deadline: 8h
+traffic: {total_requests: 100k, input_tokens: {mean: 900}, output_tokens: {mean: 220}}
+""",
+    "training": """\
+kind: Training
+model: {name: llama-3.1-8b}
+data: {location: s3://sets/chat, tokens: 200M}
+train: {method: finetune, deadline: 3d}
+""",
+    "training over machines": """\
+kind: Training
+model: {name: llama-3.1-405b}
+data: {location: s3://sets/chat, tokens: 1B}
+train: {method: continued, deadline: 14d}
+""",
+    "workspace": """\
+kind: Workspace
+accelerator: {memory: 20GiB}
+""",
+}
+
+
+def cloud_page(cloud: str) -> str:
+    """Return the page of a cloud."""
+    catalog = open_catalog(None, None)
+    plans = {kind: _plan_of(kind, cloud, catalog) for kind in SPECS}
+    families = ("family", "accelerator", "GPUs", "fabric", "bought", "refused")
+    sections = (
+        ("What is built", "", ("resource", *SPECS), _resource_rows(plans)),
+        (
+            "What it costs beside the machines",
+            "",
+            ("", "line", "USD"),
+            _cost_rows(plans),
+        ),
+        ("Machines", MACHINES_INTRO, families, _family_rows(cloud, catalog)),
+        ("Rights", RIGHTS_INTRO, ("service", "rights"), _right_rows(cloud)),
+        (
+            "Rules",
+            RULES_INTRO,
+            ("rule", "when", "why", "what helps", "then"),
+            _rule_rows(cloud),
+        ),
+    )
+    lines = [f"# {TITLES[cloud]}", "", INTRO, ""]
+    for title, intro, columns, rows in sections:
+        lines += [f"## {title}", "", *([intro, ""] if intro else [])]
+        lines += [*_table(columns, rows), ""]
+    return "\n".join(lines)
+
+
+def _plan_of(kind: str, cloud: str, catalog: Catalog) -> Plan:
+    text = (
+        f"apiVersion: tonnage/v1\nname: {kind.replace(' ', '-')}\nwhere: {{clouds: [{cloud}]}}\n"
+        f"{SPECS[kind]}"
+    )
+    path = f"{kind}.yaml"
+    spec = load_spec(text.encode(), path)
+    spec_file = SpecFile(path=path, file_bytes=text.encode(), spec=spec)
+    return make_plan(spec_file, catalog, PlanningOptions(alternatives=0))
+
+
+def _table(
+    titles: Iterable[str], rows: Iterable[tuple[str, ...]]
+) -> Iterator[str]:
+    """Yield the lines of a table; a bar in a cell would end it."""
+    columns = tuple(titles)
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for row in rows:
+        cells = (cell.replace("|", "\\|") for cell in row)
+        yield f"| {' | '.join(cells)} |"
+
+
+def _resource_rows(plans: dict[str, Plan]) -> Iterator[tuple[str, ...]]:
+    """Yield how many resources of each type the smallest stack of each kind has."""
+    counts = {
+        kind: Counter(resource.type for resource in plan.graph.resources)
+        for kind, plan in plans.items()
+    }
+    for type_ in sorted(
+        {type_ for found in counts.values() for type_ in found}
+    ):
+        yield (
+            f"`{type_}`",
+            *(str(found[type_] or "") for found in counts.values()),
+        )
+
+
+def _cost_rows(plans: dict[str, Plan]) -> Iterator[tuple[str, ...]]:
+    """Yield the lines of each bill that pay for no machines."""
+    for kind, plan in plans.items():
+        for number, line in enumerate(
+            line for line in plan.cost.lines if line.pool is None
+        ):
+            usd = (
+                "?"
+                if line.usd is None
+                else figures.dollars(line.usd, cents=True)
+            )
+            yield (
+                f"{kind}, per {plan.cost.period}" if number == 0 else "",
+                line.name,
+                usd,
+            )
+
+
+def _family_rows(cloud: str, catalog: Catalog) -> Iterator[tuple[str, ...]]:
+    families: dict[tuple[str, str], list[Instance]] = {}
+    for instance in _instances(cloud, catalog):
+        key = (instance.family, instance.accelerator)
+        families.setdefault(key, []).append(instance)
+    for (family, accelerator), instances in sorted(families.items()):
+        sizes = sorted({instance.accelerators for instance in instances})
+        fabrics = sorted({instance.fabric for instance in instances} - {"none"})
+        bought = [
+            word
+            for word, is_sold in (
+                ("on demand", any(i.on_demand for i in instances)),
+                ("spot", any(i.spot for i in instances)),
+            )
+            if is_sold
+        ]
+        refused = sorted(
+            {
+                rule.id
+                for rule in rules_of("machine", cloud)
+                if all(rule.is_broken(asdict(i)) for i in instances)
+            }
+        )
+        yield (
+            family,
+            accelerator,
+            " ".join(map(str, sizes)),
+            " ".join(fabrics),
+            ", ".join(bought),
+            ", ".join(f"`{rule_id}`" for rule_id in refused),
+        )
+
+
+def _instances(cloud: str, catalog: Catalog) -> list[Instance]:
+    found = {
+        offer.instance.instance_type: offer.instance
+        for offer in (*catalog.offers, *catalog.unlisted)
+        if offer.instance.provider == cloud
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def _right_rows(cloud: str) -> Iterator[tuple[str, ...]]:
+    """Yield the rights of all types of a cloud, by the service that gives them."""
+    from stacks.engine.account import all_rights
+
+    package = clouds()[cloud].package
+    services: dict[str, list[str]] = {}
+    for right in all_rights(f"{package}:"):
+        service, verb = _service_of(right)
+        services.setdefault(service, []).append(verb)
+    for service, verbs in sorted(services.items()):
+        yield f"`{service}`", ", ".join(f"`{verb}`" for verb in verbs)
+
+
+def _service_of(right: str) -> tuple[str, str]:
+    """Return the service of a right and the rest: its names are divided by :, / or a point."""
+    for divider in (":", "/", "."):
+        service, found, rest = right.partition(divider)
+        if found and (divider != "." or "/" not in right):
+            return service, rest
+    return right, ""
+
+
+def _rule_rows(cloud: str) -> Iterator[tuple[str, ...]]:
+    phases: list[Phase] = list(PHASES)
+    for phase in phases:
+        for rule in rules_of(phase, cloud):
+            yield (
+                f"`{rule.id}`",
+                when_text(rule),
+                rule.reason,
+                rule.remedy,
+                PHASES[phase],
+            )
