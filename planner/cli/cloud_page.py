@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog, Instance
     from planner.plan.types import Plan
 
-# Names as people write them.
-TITLES: Final = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure"}
 INTRO: Final = (
     "Made by `make docs` from the tables, and from the smallest spec of each kind: what tonnage "
     "builds here, what that costs beside the machines, which rights `apply` needs, and which "
@@ -98,7 +96,7 @@ def cloud_page(cloud: str) -> str:
             _rule_rows(cloud),
         ),
     )
-    lines = [f"# {TITLES[cloud]}", "", INTRO, ""]
+    lines = [f"# {clouds()[cloud].title}", "", INTRO, ""]
     for title, intro, columns, rows in sections:
         lines += [f"## {title}", "", *([intro, ""] if intro else [])]
         lines += [*_table(columns, rows), ""]

@@ -93,6 +93,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `kept_gb`  disks that stay when machines go, GB
     `scheduled_starts`  starts of machines that the hours of the week cause
     `fetched_gb`  weights that each start of a node fetches from outside the cloud, GB
+    `has_own_network`  whether the way out is its own; that of a given network is its owner's
     """
 
     provider: str
@@ -107,6 +108,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     fetched_gb: Decimal = Decimal(0)
     kept_gb: Decimal = Decimal(0)
     has_people: bool = False
+    has_own_network: bool = True
 
 
 @cache
@@ -193,7 +195,8 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
                 usage.kept_gb * usage.network_hours / HOURS_PER_MONTH,
             )
         )
-    bill_lines += _network_lines(usage, price_book)
+    if usage.has_own_network:
+        bill_lines += _network_lines(usage, price_book)
     if usage.serves_traffic:
         # The endpoint is private, so answers do not leave the cloud for the internet.
         bill_lines += _balancer_lines(usage, price_book)

@@ -18,6 +18,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     """One cloud.
 
     cloud            its name in specs
+    title            how people write it
     package          its package of Pulumi
     region_property  what that package calls the region
     url_schemes      schemes of addresses of its object storage
@@ -26,11 +27,14 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     door             where a port that people reach from outside listens: loopback or address
     mixes_on_fabric  whether machines on InfiniBand may be bought in several ways
     spread_zones     most zones of a region that the nodes of a pool are spread over
+    network_form     how a network is named, as a pattern
+    subnet_place     whether a subnet is in one zone, or in all of a region
     capacity_code    error code of a request that finds no machine
     quota_code       error code of a request above a quota
     """
 
     cloud: str
+    title: str
     package: str
     region_property: str
     url_schemes: tuple[str, ...]
@@ -39,6 +43,8 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     door: Literal["loopback", "address"]
     mixes_on_fabric: bool
     spread_zones: int
+    network_form: str
+    subnet_place: Literal["zone", "region"]
     capacity_code: str
     quota_code: str
     source: str
@@ -50,6 +56,7 @@ def clouds() -> dict[str, CloudFacts]:
     """Return all clouds by name. Raises CatalogError for an invalid row."""
     columns = {
         "cloud": table.nonempty_text,
+        "title": table.nonempty_text,
         "package": table.nonempty_text,
         "region_property": table.nonempty_text,
         "url_schemes": lambda cell: tuple(cell.split("|")),
@@ -58,6 +65,8 @@ def clouds() -> dict[str, CloudFacts]:
         "door": table.one_of("loopback", "address"),
         "mixes_on_fabric": table.yes_or_no,
         "spread_zones": table.integer_between(1, 9),
+        "network_form": table.nonempty_text,
+        "subnet_place": table.one_of("zone", "region"),
         "capacity_code": table.nonempty_text,
         "quota_code": table.nonempty_text,
         **table.SOURCE_COLUMNS,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
+from planner.spec.network import given_network
 from planner.spec.schedule import parse_schedule
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Instance, Offer
     from planner.spec.model import Spec
+    from planner.spec.network import GivenNetwork
 
 COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
 
@@ -83,8 +85,27 @@ def spec_rules(
                 and not _is_any(instance.accelerator, denied_words)
             ),
         ),
+        *_network_rules(given_network(spec.network)),
         OfferRule(
             "buy", "purchase", lambda purchase: purchase in purchase_options
+        ),
+    )
+
+
+def _network_rules(given: GivenNetwork | None) -> tuple[OfferRule, ...]:
+    """Machines are where the network is that a spec names; no rule without one."""
+    if given is None:
+        return ()
+    return (
+        OfferRule(
+            "network.id",
+            "instance",
+            lambda instance: instance.provider == given.cloud,
+        ),
+        OfferRule(
+            "network.subnets",
+            "region",
+            lambda region: region in given.regions,
         ),
     )
 
@@ -127,10 +148,20 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
 
 
 class PlaceOrder(Struct, frozen=True):
-    """Clouds and regions of a spec, the preferred first. A region may be a pattern."""
+    """Clouds and regions of a spec, the preferred first. A region may be a pattern.
+
+    zones  those that have a subnet; all where none is named
+    """
 
     clouds: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+
+    def zones_of(self, offer: Offer) -> tuple[str, ...]:
+        """Return the zones of an offer that have a subnet."""
+        if not self.zones:
+            return offer.zones
+        return tuple(zone for zone in offer.zones if zone in self.zones)
 
     def rank(self, offer: Offer) -> tuple[int, int]:
         """Return the positions of an offer's cloud and region; what is not listed comes last."""
@@ -145,7 +176,10 @@ class PlaceOrder(Struct, frozen=True):
 
 def place_order(spec: Spec) -> PlaceOrder:
     """Return the order of a spec's clouds and regions, which decides between equal costs."""
-    return PlaceOrder(spec.where.clouds, spec.where.regions)
+    given = given_network(spec.network)
+    return PlaceOrder(
+        spec.where.clouds, spec.where.regions, given.zones if given else ()
+    )
 
 
 def _first_match(matches: Iterable[bool]) -> int:
@@ -201,6 +235,7 @@ class OfferFilter:
                 offer
                 for offer in offer_group
                 if self._region_violations(offer.region) <= ignored_rules
+                and (self.order.zones_of(offer) or not self.order.zones)
             )
             cheapest_offer = next(allowed_offers, None)
             if cheapest_offer is None:
@@ -215,7 +250,11 @@ class OfferFilter:
             preferred = min(
                 (cheapest_offer, *equal_offers), key=self.order.rank
             )
-            yield replace(preferred, place_rank=self.order.rank(preferred))
+            yield replace(
+                preferred,
+                place_rank=self.order.rank(preferred),
+                zones=self.order.zones_of(preferred),
+            )
 
     @property
     def allowed_count(self) -> int:

@@ -63,10 +63,6 @@ WAIVER_PATTERN: Final = (
     r"sec-[a-z0-9-]+ until 20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
     r": [ -~]{3,200}"
 )
-NETWORK_RANGE_PATTERN: Final = (
-    r"(10\.(\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])"
-    r"|172\.(1[6-9]|2\d|3[01])|192\.168)\.0\.0/16"
-)
 FIELD_TYPES: Final[dict[str, FieldType]] = {
     "stack name": TextPattern(
         STACK_NAME_PATTERN, STACK_NAME_HINT, LONGEST_NAME
@@ -99,9 +95,14 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         WAIVER_PATTERN,
         "a rule, a last day and a reason: sec-gcp-login until 2027-03-01: it comes in spring",
     ),
-    "network range": TextPattern(
-        NETWORK_RANGE_PATTERN,
-        "a private range of 65,536 addresses such as 10.50.0.0/16",
+    "network id": TextPattern(
+        "|".join(facts.network_form for facts in clouds().values()),
+        "a network as its cloud names it: vpc-0a1b2c3d4e5f60718, "
+        "projects/PROJECT/global/networks/NAME, /subscriptions/…/virtualNetworks/NAME",
+    ),
+    "subnet": TextPattern(
+        r"[A-Za-z0-9]([A-Za-z0-9._-]{0,78}[A-Za-z0-9_])?@[a-z][a-z0-9-]{2,30}",
+        "a subnet and where it is: subnet-0a1b2c3d4e5f60718@us-east-1a",
     ),
     "private range": TextPattern(
         PRIVATE_RANGE_PATTERN,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +11,6 @@ from msgspec.structs import replace
 from planner.errors import Place, Problem, SpecError
 from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.receiver import read_receiver
-from planner.facts.rule import rules_of
 from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.kinds import SPEC_KINDS, workload_kind
 from planner.spec.model import (
@@ -26,11 +24,9 @@ from planner.spec.model import (
     Training,
     Workspace,
 )
+from planner.spec.network import network_problems
 from planner.spec.source import MappingNode, parse_yaml
 from planner.units import SECONDS_PER_DAY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Without a block `shutdown`, every kind but a service stops after this long without work.
 DEFAULT_IDLE_S: Final = Decimal(3600)
@@ -155,7 +151,7 @@ def _check_spec(spec: Spec) -> Spec:
         problems.extend(_dataset_problems(spec))
     problems.extend(_purchase_problems(spec.buy))
     problems.extend(_receiver_problems(spec))
-    problems.extend(_range_problems(spec))
+    problems.extend(network_problems(spec))
     if isinstance(spec, Inference):
         problems.extend(_endpoint_problems(spec))
     if not isinstance(spec, Workspace):
@@ -218,46 +214,6 @@ def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
             next_step=next_step,
         )
     ]
-
-
-def _range_problems(spec: Spec) -> Iterator[Problem]:
-    """Yield ranges that are none, that machines have for themselves, or that overlap."""
-    if spec.network is None:
-        return
-    own_range = IPv4Network(spec.network.range)
-    broken_rules = {
-        rule.id: rule
-        for cloud in spec.where.clouds
-        for rule in rules_of("network", cloud)
-        if rule.is_broken({"range": own_range})
-    }
-    for rule in broken_rules.values():
-        yield Problem(
-            code=rule.id,
-            message=f"network.range: {rule.reason}",
-            place=spec.network.place,
-            cause=f"{own_range} {rule.when.removeprefix('range ')}",
-            next_step=rule.remedy,
-        )
-    for peer_cidr in spec.network.peer_cidrs:
-        try:
-            peer_range = IPv4Network(peer_cidr)
-        except ValueError:
-            yield Problem(
-                code="value",
-                message=f"network.peer_cidrs: {peer_cidr} is no range of addresses",
-                place=spec.network.place,
-                next_step="write the first address of the range, such as 10.20.0.0/16",
-            )
-            continue
-        # A wider range, such as 10.0.0.0/8, is everything that a company has.
-        if peer_range.subnet_of(own_range):
-            yield Problem(
-                code="network",
-                message=f"network.peer_cidrs: {peer_cidr} is in the network of the stack itself",
-                place=spec.network.place,
-                next_step="give the stack other addresses: network: {range: 10.50.0.0/16}",
-            )
 
 
 def _receiver_problems(spec: Spec) -> list[Problem]:

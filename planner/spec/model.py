@@ -190,12 +190,16 @@ class WorkspaceGpus(Struct, frozen=True, kw_only=True):
 class NetworkRule(Struct, frozen=True, kw_only=True):
     """The network of a stack, and who reaches it from others.
 
-    range       its addresses
+    id          of a network that there is already; none: the stack has its own
+    subnets     of that network, each as NAME@PLACE
+    range       addresses of the nodes
     peer_cidrs  ranges of addresses in networks that are joined to it
     """
 
     place: Place | None = None
-    range: str = OWN_RANGE
+    id: str | None = None
+    subnets: tuple[str, ...] = ()
+    range: str | None = None
     peer_cidrs: tuple[str, ...] = ()
 
 

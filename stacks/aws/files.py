@@ -28,7 +28,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "perUnitStorageThroughput": stack.file_system.mb_s_per_tib,
                 "fileSystemTypeVersion": "2.15",
                 "dataCompressionType": "LZ4",
-                "subnetIds": network.subnet_refs([job_fleet])[0],
+                "subnetIds": network.subnets(stack, [job_fleet])[0],
                 "securityGroupIds": [ref("nodes-group")],
                 "tags": resource_tags,
             },

@@ -134,7 +134,7 @@ def _node_group(
         "minSize": 0,
         "maxSize": group.nodes,
         "desiredCapacity": group.nodes,
-        "vpcZoneIdentifiers": network.subnet_refs([fleet]),
+        "vpcZoneIdentifiers": network.subnets(stack, [fleet]),
         "healthCheckType": "EC2",
         "healthCheckGracePeriod": 900,
         "waitForCapacityTimeout": (
@@ -181,7 +181,7 @@ def _node_group(
             placement.group_resource(fleet), "name"
         )
     dependencies = [
-        *network.prerequisites(fleet),
+        *network.prerequisites(stack, fleet),
         *files.prerequisites(stack),
         *home.prerequisites(stack),
     ]
@@ -218,7 +218,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "loadBalancerType": "network",
                 "internal": True,
                 "ipAddressType": "ipv4",
-                "subnets": network.subnet_refs(serving_fleets),
+                "subnets": network.subnets(stack, serving_fleets),
                 "securityGroups": [ref("nodes-group")],
                 "enableCrossZoneLoadBalancing": True,
                 "tags": stack.tags,
@@ -231,7 +231,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "port": SERVING_PORT,
                 "protocol": "TCP",
                 "targetType": "instance",
-                "vpcId": ref("vpc"),
+                "vpcId": network.vpc(stack),
                 "deregistrationDelay": 120,
                 "healthCheck": health_check,
                 # Answers on their way outlive the health of a machine, and of a router.

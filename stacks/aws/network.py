@@ -31,9 +31,23 @@ def node_zones(fleets: Iterable[FleetSpec]) -> tuple[str, ...]:
     )
 
 
-def subnet_refs(fleets: Iterable[FleetSpec]) -> list[Reference]:
-    """References to the private subnets of some fleets."""
-    return [ref(_subnet_name(zone_name)) for zone_name in node_zones(fleets)]
+def vpc(stack: StackSpec) -> Reference | str:
+    """The network of the nodes: that of the stack, or one that there is already."""
+    if stack.given_network is not None:
+        return stack.given_network.network_id
+    return ref("vpc")
+
+
+def subnets(
+    stack: StackSpec, fleets: Iterable[FleetSpec]
+) -> list[Reference] | list[str]:
+    """The private subnets of some fleets."""
+    zones = node_zones(fleets)
+    if stack.given_network is not None:
+        return [
+            name for name, zone in stack.given_network.subnets if zone in zones
+        ]
+    return [ref(_subnet_name(zone_name)) for zone_name in zones]
 
 
 def _subnet_name(zone_name: str) -> str:
@@ -41,7 +55,9 @@ def _subnet_name(zone_name: str) -> str:
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The network, from the VPC to the rules."""
+    """The network, from the VPC to the rules; in one that there is already, the rules alone."""
+    if stack.given_network is not None:
+        return _security_rules(stack)
     return [
         *_public_resources(stack),
         *_private_resources(stack),
@@ -177,26 +193,28 @@ def _node_subnets(stack: StackSpec) -> list[Resource]:
     return subnet_resources
 
 
-def prerequisites(fleet: FleetSpec) -> tuple[str, ...]:
+def prerequisites(stack: StackSpec, fleet: FleetSpec) -> tuple[str, ...]:
     """What must exist before a node of a fleet can boot: routes, endpoint and rules."""
+    rules = ["nodes-in", "nodes-out", "nodes-out-all"]
+    if fleet.is_serving:
+        rules.append("nodes-from-clients")
+    if stack.given_network is not None:
+        return tuple(sorted(rules))
     associations = [
         f"private-routes-{_subnet_name(zone_name)}"
         for zone_name in node_zones([fleet])
     ]
-    client_rules = ["nodes-from-clients"] if fleet.is_serving else []
     return tuple(
-        sorted(
-            [
-                "private-default",
-                "s3-endpoint",
-                "nodes-in",
-                "nodes-out",
-                "nodes-out-all",
-                *associations,
-                *client_rules,
-            ]
-        )
+        sorted(["private-default", "s3-endpoint", *rules, *associations])
     )
+
+
+def _client_cidrs(stack: StackSpec) -> dict[str, str]:
+    """The addresses of clients, by the name of the rule that lets them in."""
+    return {
+        "nodes-from-clients": stack.network_range,
+        **{f"nodes-from-{range_word(cidr)}": cidr for cidr in stack.peer_cidrs},
+    }
 
 
 def _security_rules(stack: StackSpec) -> list[Resource]:
@@ -213,7 +231,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
             "aws:ec2/securityGroup:SecurityGroup",
             "nodes-group",
             {
-                "vpcId": ref("vpc"),
+                "vpcId": vpc(stack),
                 "description": f"{stack.name} nodes",
                 "revokeRulesOnDelete": True,
             },
@@ -246,10 +264,6 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
             },
         ),
     ]
-    client_cidrs = {
-        "nodes-from-clients": stack.network_range,
-        **{f"nodes-from-{range_word(cidr)}": cidr for cidr in stack.peer_cidrs},
-    }
     if stack.is_serving:
         group_resources += [
             Resource(
@@ -263,7 +277,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
                     "cidrIpv4": client_cidr,
                 },
             )
-            for rule_name, client_cidr in client_cidrs.items()
+            for rule_name, client_cidr in _client_cidrs(stack).items()
         ]
     return group_resources
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
+from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -26,6 +27,11 @@ def resources(stack: StackSpec) -> list[Resource]:
     job_fleet = stack.job_fleet
     if stack.file_system is None or job_fleet is None:
         return []
+    if stack.given_network is not None:
+        raise stack_error(
+            "Azure Managed Lustre needs a subnet, which tonnage makes in no network of others",
+            "read the data from objects: data: {storage: object}",
+        )
     zone_inputs = {"zones": list(job_fleet.zones)} if job_fleet.zones else {}
     return [
         Resource(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.bill_line import usage_value
-from stacks.azure import fabric, files, home, placement, storage
+from stacks.azure import fabric, files, home, network, placement, storage
 from stacks.azure.identity import common_inputs
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
@@ -88,7 +88,9 @@ def _scale_set(
             "type": "UserAssigned",
             "userAssignedIdentities": [ref("node-identity")],
         },
-        "virtualMachineProfile": _machine_profile(fleet, group, boot_script),
+        "virtualMachineProfile": _machine_profile(
+            stack, fleet, group, boot_script
+        ),
         **fabric.orchestration(fleet),
         **placement.zone_inputs(fleet),
     }
@@ -113,7 +115,7 @@ def _scale_set(
 
 
 def _machine_profile(
-    fleet: FleetSpec, group: ScalingGroup, boot_script: str
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup, boot_script: str
 ) -> Properties:
     image_publisher, image_offer, image_sku, image_version = lookup_table(
         "images.csv", "image", "reference"
@@ -152,7 +154,7 @@ def _machine_profile(
             },
             **_data_disk(fleet),
         },
-        "networkProfile": _network_profile(fleet),
+        "networkProfile": _network_profile(stack, fleet),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
     if group.is_spot:
@@ -180,29 +182,42 @@ def _data_disk(fleet: FleetSpec) -> Properties:
     return {"dataDisks": [data_disk]}
 
 
-def _network_profile(fleet: FleetSpec) -> Properties:
+def _network_profile(stack: StackSpec, fleet: FleetSpec) -> Properties:
     ip_configuration: Properties = {
         "name": "address",
         "primary": True,
-        "subnet": {"id": ref("subnet")},
+        "subnet": {"id": network.node_subnet(stack)},
     }
     if fleet.is_serving:
         backend_pool = ref("balancer", "backendAddressPools[0].id")
         ip_configuration["loadBalancerBackendAddressPools"] = [
             {"id": backend_pool}
         ]
-    host_interface = {
+    host_interface: Properties = {
         "name": "host",
         "primary": True,
         "enableAcceleratedNetworking": True,
         "ipConfigurations": [ip_configuration],
     }
+    # The subnet of the stack has its rules; those of others stay as they are.
+    if stack.given_network is not None:
+        host_interface["networkSecurityGroup"] = {"id": ref("rules")}
     network_profile: Properties = {
         "networkInterfaceConfigurations": [host_interface]
     }
     if not fabric.has_infiniband(fleet):
         network_profile["networkApiVersion"] = "2020-11-01"
     return network_profile
+
+
+def _front_address(stack: StackSpec) -> Properties:
+    """The address of the balancer; in the network of others, one that is free."""
+    if stack.given_network is not None:
+        return {"privateIPAllocationMethod": "Dynamic"}
+    return {
+        "privateIPAllocationMethod": "Static",
+        "privateIPAddress": stack.addresses("0.4"),
+    }
 
 
 def _load_balancer(stack: StackSpec) -> Resource:
@@ -229,9 +244,8 @@ def _load_balancer(stack: StackSpec) -> Resource:
             "frontendIPConfigurations": [
                 {
                     "name": "front",
-                    "privateIPAllocationMethod": "Static",
-                    "privateIPAddress": stack.addresses("0.4"),
-                    "subnet": {"id": ref("subnet")},
+                    **_front_address(stack),
+                    "subnet": {"id": network.node_subnet(stack)},
                 }
             ],
             "backendAddressPools": [{"name": "nodes"}],

@@ -15,17 +15,37 @@ from stacks.spec.stack import NOTEBOOK_PORT, SERVING_PORT, range_word
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
+    from stacks.graph import Reference
     from stacks.spec.stack import StackSpec
 
-NODE_END: Final = "0.0/20"
 # Of the way in to a workspace; the name of its subnet is Azure's.
 BASTION_END: Final = "255.0/26"
 BASTION_SUBNET: Final = "AzureBastionSubnet"
 
 
+def node_subnet(stack: StackSpec) -> Reference | str:
+    """The subnet of the nodes: that of the stack, or one that there is already."""
+    given = stack.given_network
+    if given is None:
+        return ref("subnet")
+    subnet_name, _ = given.subnets[0]
+    return f"{given.network_id}/subnets/{subnet_name}"
+
+
 def resources(stack: StackSpec) -> list[Resource]:
-    """The network, from the address of the NAT to the subnet."""
+    """The network, from the address of the NAT to the subnet; in a given one, the rules alone."""
     shared_inputs = common_inputs(stack)
+    rules = Resource(
+        type="azure-native:network:NetworkSecurityGroup",
+        name="rules",
+        inputs={
+            "networkSecurityGroupName": f"{stack.name}-rules",
+            "securityRules": _security_rules(stack),
+            **shared_inputs,
+        },
+    )
+    if stack.given_network is not None:
+        return [rules]
     return [
         Resource(
             type="azure-native:network:PublicIPAddress",
@@ -47,15 +67,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 **shared_inputs,
             },
         ),
-        Resource(
-            type="azure-native:network:NetworkSecurityGroup",
-            name="rules",
-            inputs={
-                "networkSecurityGroupName": f"{stack.name}-rules",
-                "securityRules": _security_rules(stack),
-                **shared_inputs,
-            },
-        ),
+        rules,
         Resource(
             type="azure-native:network:VirtualNetwork",
             name="network",
@@ -72,7 +84,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "resourceGroupName": ref("group", "name"),
                 "virtualNetworkName": ref("network", "name"),
                 "subnetName": "nodes",
-                "addressPrefix": stack.addresses(NODE_END),
+                "addressPrefix": stack.node_range,
                 "defaultOutboundAccess": False,
                 "natGateway": {"id": ref("nat")},
                 "networkSecurityGroup": {"id": ref("rules")},
@@ -155,7 +167,7 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
             if stack.homes
             else []
         ),
-        _security_rule("nodes", 102, stack.addresses(NODE_END), "*", "*"),
+        _security_rule("nodes", 102, stack.node_range, "*", "*"),
         *files.security_rules(stack),
     ]
     if stack.is_serving:

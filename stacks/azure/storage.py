@@ -11,6 +11,7 @@ from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
 
 
@@ -55,13 +56,15 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The account and its containers."""
-    network_rules = {
+    network_rules: Properties = {
         "defaultAction": "Allow",
         "bypass": "AzureServices",
-        "virtualNetworkRules": [
-            {"virtualNetworkResourceId": ref("subnet"), "action": "Allow"}
-        ],
     }
+    # A subnet that there is already may have no way of its own to storage.
+    if stack.given_network is None:
+        network_rules["virtualNetworkRules"] = [
+            {"virtualNetworkResourceId": ref("subnet"), "action": "Allow"}
+        ]
     return [
         *([_checkpoint_expiry(stack)] if stack.is_training else []),
         Resource(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from stacks.gcp.network import (
     fleet_zone,
     global_name,
+    host_network,
+    host_subnet,
     internal_rule,
     mtu_bytes,
     subnet_resource,
@@ -63,7 +65,7 @@ def _open_network(
         *subnetted_network(
             stack, network_name, cidr_block, mtu=mtu_bytes([fleet])
         ),
-        internal_rule(stack, network_name, cidr_block),
+        internal_rule(stack, network_name, cidr_block, ref(network_name)),
     ]
 
 
@@ -94,9 +96,15 @@ def _rdma_network(stack: StackSpec, fleet: FleetSpec) -> list[Resource]:
     return [rdma_network, *rail_subnets]
 
 
-def interfaces(fleet: FleetSpec) -> list[Properties]:
+def interfaces(stack: StackSpec, fleet: FleetSpec) -> list[Properties]:
     """The interfaces of a node: host first, then the fabric in the order of its networks."""
-    node_interfaces = [_interface("net", "net", "GVNIC")]
+    node_interfaces: list[Properties] = [
+        {
+            "network": host_network(stack),
+            "subnetwork": host_subnet(stack),
+            "nicType": "GVNIC",
+        }
+    ]
     if not fleet.fabric_attached:
         return node_interfaces
     interface_count = fleet.instance.fabric_interfaces

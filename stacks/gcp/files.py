@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from stacks.gcp import network, storage
 from stacks.graph import Resource, ref
+from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
@@ -22,6 +23,11 @@ def resources(stack: StackSpec) -> list[Resource]:
     job_fleet = stack.job_fleet
     if stack.file_system is None or job_fleet is None:
         return []
+    if stack.given_network is not None:
+        raise stack_error(
+            "Managed Lustre needs a peering, which tonnage makes in no network of others",
+            "read the data from objects: data: {storage: object}",
+        )
     return [
         Resource(
             type="gcp:compute/globalAddress:GlobalAddress",
@@ -49,7 +55,7 @@ def resources(stack: StackSpec) -> list[Resource]:
         network.security_rule(
             stack,
             "net-files",
-            "net",
+            ref("net"),
             (stack.addresses(f"{PEERED_END}/{PEERED_PREFIX_BITS}"),),
             [{"protocol": "tcp", "ports": [str(LUSTRE_PORT)]}],
         ),

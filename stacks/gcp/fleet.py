@@ -66,7 +66,7 @@ def _node_template(
         "machineType": fleet.instance.instance_type,
         "region": stack.region,
         "disks": _node_disks(fleet),
-        "networkInterfaces": fabric.interfaces(fleet),
+        "networkInterfaces": fabric.interfaces(stack, fleet),
         "scheduling": _scheduling(group),
         "serviceAccount": {
             "email": ref("node-account", "email"),
@@ -165,11 +165,6 @@ def _node_group(
         },
         **placement.group_policies(fleet),
     }
-    firewall_rules = [
-        "net-inside",
-        "net-proxy",
-        *(["net-probes"] if fleet.is_serving else []),
-    ]
     return Resource(
         type="gcp:compute/instanceGroupManager:InstanceGroupManager",
         name=f"{group.name}-nodes",
@@ -177,8 +172,7 @@ def _node_group(
         depends_on=tuple(
             sorted(
                 [
-                    *firewall_rules,
-                    "nat",
+                    *network.prerequisites(stack),
                     *identity.prerequisites(),
                     *storage.prerequisites(stack),
                     *files.prerequisites(stack),
@@ -237,8 +231,8 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "loadBalancingScheme": "INTERNAL",
                 "ipProtocol": "TCP",
                 "ports": [str(SERVING_PORT)],
-                "network": ref("net"),
-                "subnetwork": ref("net-subnet"),
+                "network": network.host_network(stack),
+                "subnetwork": network.host_subnet(stack),
                 "backendService": ref("backend"),
                 # Clients in joined networks may be in other regions.
                 **({"allowGlobalAccess": True} if stack.peer_cidrs else {}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stacks.graph import Resource, ref
 from stacks.spec.stack import SERVING_PORT
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from planner.plan.types import Properties
+    from stacks.graph import Reference
     from stacks.spec.fleet import FleetSpec
     from stacks.spec.stack import StackSpec
-
-NODE_END: Final = "0.0/20"
 
 
 def mtu_bytes(fleets: Iterable[FleetSpec]) -> int:
@@ -37,10 +36,12 @@ def fleet_zone(fleet: FleetSpec) -> str:
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The host network, from the network to the NAT."""
+    """The host network, from the network to the NAT; in a given one, the rules alone."""
+    if stack.given_network is not None:
+        return _security_rules(stack)
     network_resources = [
         *subnetted_network(
-            stack, "net", stack.addresses(NODE_END), mtu=mtu_bytes(stack.fleets)
+            stack, "net", stack.node_range, mtu=mtu_bytes(stack.fleets)
         ),
         *_security_rules(stack),
     ]
@@ -70,6 +71,33 @@ def resources(stack: StackSpec) -> list[Resource]:
         )
     )
     return network_resources
+
+
+def host_network(stack: StackSpec) -> Reference | str:
+    """The network of the hosts: that of the stack, or one that there is already."""
+    if stack.given_network is not None:
+        return stack.given_network.network_id
+    return ref("net")
+
+
+def host_subnet(stack: StackSpec) -> Reference | str:
+    """Its subnet in the region of the stack; a given one is in the project of its network."""
+    given = stack.given_network
+    if given is None:
+        return ref("net-subnet")
+    project = given.network_id.split("/")[1]
+    subnet_name, region = given.subnets[0]
+    return f"projects/{project}/regions/{region}/subnetworks/{subnet_name}"
+
+
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
+    """What must exist before a node can boot: rules, and the way out."""
+    rules = ["net-inside", "net-proxy"]
+    if stack.is_serving:
+        rules.append("net-probes")
+    if stack.given_network is None:
+        rules.append("nat")
+    return tuple(rules)
 
 
 def global_name(stack: StackSpec, resource_name: str) -> str:
@@ -116,13 +144,16 @@ def subnet_resource(
 
 
 def internal_rule(
-    stack: StackSpec, network_name: str, cidr_block: str
+    stack: StackSpec,
+    network_name: str,
+    cidr_block: str,
+    network: Reference | str,
 ) -> Resource:
     """Lets the nodes of a network talk to each other."""
     return security_rule(
         stack,
         f"{network_name}-inside",
-        network_name,
+        network,
         (cidr_block,),
         [
             {"protocol": "tcp"},
@@ -133,13 +164,14 @@ def internal_rule(
 
 
 def _security_rules(stack: StackSpec) -> list[Resource]:
+    network = host_network(stack)
     shell_protocols = [{"protocol": "tcp", "ports": ["22"]}]
     firewall_rules = [
-        internal_rule(stack, "net", stack.addresses(NODE_END)),
+        internal_rule(stack, "net", stack.node_range, network),
         security_rule(
             stack,
             "net-proxy",
-            "net",
+            network,
             _limit_ranges("gcp_proxy_ranges"),
             shell_protocols,
         ),
@@ -150,7 +182,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
             security_rule(
                 stack,
                 "net-probes",
-                "net",
+                network,
                 _limit_ranges("gcp_probe_ranges"),
                 probe_protocols,
             )
@@ -160,7 +192,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
                 security_rule(
                     stack,
                     "net-peers",
-                    "net",
+                    network,
                     stack.peer_cidrs,
                     probe_protocols,
                 )
@@ -171,7 +203,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
 def security_rule(
     stack: StackSpec,
     rule_name: str,
-    network_name: str,
+    network: Reference | str,
     source_ranges: tuple[str, ...],
     allowed_protocols: list[Properties],
 ) -> Resource:
@@ -181,13 +213,21 @@ def security_rule(
         name=rule_name,
         inputs={
             "name": global_name(stack, rule_name),
-            "network": ref(network_name),
+            "network": network,
+            **_host_project(network),
             "direction": "INGRESS",
             "sourceRanges": list(source_ranges),
             "targetTags": [f"{stack.name}-node"],
             "allows": allowed_protocols,
         },
     )
+
+
+def _host_project(network: Reference | str) -> Properties:
+    """Rules of a network that is shared are in the project of the network."""
+    if isinstance(network, str):
+        return {"project": network.split("/")[1]}
+    return {}
 
 
 def _limit_ranges(limit_name: str) -> tuple[str, ...]:

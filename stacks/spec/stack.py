@@ -12,6 +12,7 @@ from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address
 from planner.facts.receiver import read_receiver
 from planner.spec.model import OWN_RANGE, Batch, Inference, Training
+from planner.spec.network import given_network, network_range
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from stacks.spec.fleet import derive_fleet
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import Routing
     from planner.solve.solution import Solution, TrainingRun
     from planner.spec.model import Spec
+    from planner.spec.network import GivenNetwork
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.upload import BucketPlace, HubWeights
 
@@ -32,6 +34,8 @@ SERVING_PORT: Final = 8000
 NOTEBOOK_PORT: Final = 8888
 # Of the engine behind a router, inside the stack.
 ROUTED_PORT: Final = 8001
+# End of the range of the nodes in a network of one range for all zones.
+NODE_END: Final = "0.0/20"
 # Days for which checkpoints stay after a run.
 LEFT_DAYS: Final = 30
 
@@ -71,7 +75,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
     parallel file system, in `file_system`. Clients in `peer_cidrs` may send requests,
-    with the key that the secret `api_key` holds.
+    with the key that the secret `api_key` holds. `given_network` is one that there is already:
+    the nodes are in subnets of it, whose addresses are `network_range`.
     """
 
     name: str
@@ -93,6 +98,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     dataset_uri: str = ""
     file_system: FileSystem | None = None
     network_range: str = OWN_RANGE
+    given_network: GivenNetwork | None = None
     peer_cidrs: tuple[str, ...] = ()
     api_key: str = ""
 
@@ -111,6 +117,13 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         token = self.hub_weights.token if self.hub_weights else ""
         names = {"token": token, "api-key": self.api_key}
         return {part: name for part, name in names.items() if name}
+
+    @property
+    def node_range(self) -> str:
+        """The addresses that nodes have, which those of other things in the network are not."""
+        if self.given_network is not None:
+            return self.network_range
+        return self.addresses(NODE_END)
 
     def addresses(self, end: str) -> str:
         """Return a part of the network by its end: 16.0/22 is 10.42.16.0/22, 0.4 is 10.42.0.4."""
@@ -310,7 +323,8 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         training_run=training_run,
         dataset_uri=spec.data.location if isinstance(spec, Training) else "",
         file_system=training_run.storage.file_system if training_run else None,
-        network_range=spec.network.range if spec.network else OWN_RANGE,
+        network_range=network_range(spec.network),
+        given_network=given_network(spec.network),
         api_key=(
             secret_name(spec.endpoint.api_key)
             if isinstance(spec, Inference) and spec.endpoint

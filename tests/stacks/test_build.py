@@ -488,6 +488,8 @@ def test_no_spec_may_take_the_addresses_of_other_interfaces() -> None:
     ranges = {
         ipaddress.IPv4Network(found)
         for path in (ROOT / "tests/cases").glob("*/*/graph.json")
+        # The addresses of a network of somebody else are in the spec.
+        if path.parent.name != "given-network"
         for found in re.findall(r"\b10\.[\d.]+/\d+", path.read_text())
     }
     others = {found for found in ranges if not found.subnet_of(own_range)}
@@ -496,6 +498,7 @@ def test_no_spec_may_take_the_addresses_of_other_interfaces() -> None:
         ipaddress.IPv4Network(rule.conditions[0].value)
         for cloud in clouds()
         for rule in rules_of("network", cloud)
+        if rule.conditions[0].operator == "overlaps"
     ]
     for found in others:
         assert any(found.subnet_of(cidr) for cidr in taken), found

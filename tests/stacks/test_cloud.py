@@ -227,6 +227,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Register a fourth cloud: a row of the table, and its two rooms."""
     row = CloudFacts(
         cloud="nimbus",
+        title="Nimbus",
         package="nimbus",
         region_property="region",
         url_schemes=("shelf",),
@@ -235,6 +236,8 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         state_scheme="nim",
         secret_form="NAME",
         door="loopback",
+        network_form="nest-[0-9]+",
+        subnet_place="region",
         capacity_code="NO_BIRDS",
         quota_code="TOO_MANY_BIRDS",
         source="this test",

@@ -142,6 +142,27 @@ def _weights_gb(
     )
 
 
+def _monthly_requests(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Decimal:
+    """Return how many requests a fleet answers in a month.
+
+    A closed loop completes rate * replicas * mean load * 730 * 3600 requests.
+    """
+    if requirement.mode != "closed":
+        return requirement.requests_per_month
+    # A closed loop has no arrival rate: requests = completions.
+    mean_rate = Decimal(
+        # What is expected: a slower replica completes less, and costs no less for it.
+        expected_service(requirement, sizing).rate_per_s
+        * sizing.replicas_per_group
+        * sizing.peak_groups
+        * requirement.week.mean_load
+    )
+    # Seconds in a billing month of 730 hours.
+    return mean_rate * SECONDS_PER_MONTH
+
+
 def serving_bill(
     requirement: ServingRequirement,
     sizing: FleetSizing,
@@ -152,7 +173,6 @@ def serving_bill(
 
     sent GB     = requests a month * mean answer tokens * stream bytes per token / 10^9
     received GB = requests a month * mean prompt tokens * text bytes per token / 10^9
-    A closed loop completes rate * replicas * mean load * 730 * 3600 requests a month.
     Traffic and storage of a life are those of a month * its hours / 730.
     """
     life = fleet_lifetime(requirement, sizing)
@@ -162,18 +182,7 @@ def serving_bill(
     # Weights that the account has already are paid for without the stack.
     stored_gb = weights_gb if requirement.weights == "bucket" else Decimal(0)
     fetched_gb = weights_gb if requirement.weights == "hub" else Decimal(0)
-    monthly_requests = requirement.requests_per_month
-    if requirement.mode == "closed":
-        # A closed loop has no arrival rate: requests = completions.
-        monthly_requests = Decimal(
-            # What is expected: a slower replica completes less, and costs no less for it.
-            expected_service(requirement, sizing).rate_per_s
-            * sizing.replicas_per_group
-            * sizing.peak_groups
-            * requirement.week.mean_load
-        )
-        # Seconds in a billing month of 730 hours.
-        monthly_requests *= SECONDS_PER_MONTH
+    monthly_requests = _monthly_requests(requirement, sizing)
     sent_gb = (
         monthly_requests
         * Decimal(requirement.load.answer_lengths.mean_tokens)
@@ -200,6 +209,7 @@ def serving_bill(
         sent_gb=sent_gb * months if serves_traffic else Decimal(0),
         received_gb=received_gb * months if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,
+        has_own_network=requirement.has_own_network,
         network_hours=life_hours(life),
     )
     return sum_bill(

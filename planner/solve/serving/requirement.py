@@ -29,6 +29,7 @@ from planner.spec.model import (
     TokenLengths,
     Traffic,
 )
+from planner.spec.network import given_network
 from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_MONTH
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `trace`  recorded requests, None without a recording
     `notes`  assumptions that the plan reports
     `weights`  where they are: in the bucket of the stack, on a hub, or in a bucket of the account
+    `has_own_network`  whether the network is that of the stack
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -82,6 +84,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     trace: Trace | None = None
     notes: tuple[Cause, ...] = field(default_factory=tuple)
     weights: Literal["bucket", "hub", "account"] = "bucket"
+    has_own_network: bool = True
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -226,6 +229,7 @@ def serving_requirement(
         week=weekly_profile,
         trace=recorded_trace,
         shutdown=spec.shutdown,
+        has_own_network=given_network(spec.network) is None,
         **shared_fields,  # type: ignore[arg-type]
     )
 
@@ -397,6 +401,7 @@ def _batch_requirement(
         # Daily requests are one run a day; a total is one run in all.
         runs_per_month=DAYS_PER_MONTH if daily_requests else Decimal(1),
         shutdown=spec.shutdown,
+        has_own_network=given_network(spec.network) is None,
         **shared_fields,  # type: ignore[arg-type]
     )
 

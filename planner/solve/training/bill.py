@@ -85,6 +85,7 @@ def training_bill(
         sent_gb=Decimal(0),
         received_gb=Decimal(0),
         serves_traffic=False,
+        has_own_network=cluster.requirement.has_own_network,
         network_hours=Decimal(duration_s / SECONDS_PER_HOUR),
     )
     cost_lines = [

@@ -17,6 +17,7 @@ from planner.perf.training.model_states import frozen_bytes
 from planner.solve.cause import because
 from planner.solve.serving.requirement import resolve_model
 from planner.solve.warning import assumed_architecture
+from planner.spec.network import given_network
 from planner.spec.training_blocks import round_batch
 from planner.units import SECONDS_PER_DAY
 
@@ -68,6 +69,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     storage_kind           auto, object or parallel
     spot_by_name           whether the spec asks for spot, and not only allows it
     confidence             probability with which the deadline holds
+    has_own_network        whether the network is that of the stack
     assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
     """
@@ -95,6 +97,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     confidence: float
     assumptions: tuple[Cause, ...]
     place: Place | None
+    has_own_network: bool = True
 
     @property
     def loaded_bytes(self) -> float:
@@ -208,6 +211,7 @@ def training_requirement(
         lora_rank=train_section.rank,
         deadline_s=_optional_seconds(train_section.deadline),
         shutdown=spec.shutdown,
+        has_own_network=given_network(spec.network) is None,
         budget_usd=train_section.budget,
         prefers_time=train_section.prefer == "time",
         monthly_budget_usd=spec.buy.budget,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from planner.spec.model import OWN_RANGE
-from stacks.azure.network import BASTION_END, NODE_END
+from stacks.azure.network import BASTION_END
 from stacks.build import build_stack
-from stacks.spec.stack import NOTEBOOK_PORT
+from stacks.spec.stack import NODE_END, NOTEBOOK_PORT
 from tests.conftest import ROOT, solve, spec_of
 from tests.stacks.told import inputs_of
 

@@ -1,0 +1,187 @@
+"""Networks of a spec: that of the stack, or one that there is already."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Network
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from planner.errors import Problem
+from planner.facts.cloud import clouds
+from planner.facts.rule import rules_of
+from planner.spec.model import OWN_RANGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.spec.model import NetworkRule, Spec
+
+# What a network of its own has, as the pattern of its range says too.
+OWN_PREFIX_BITS = 16
+
+
+class GivenNetwork(Struct, frozen=True):
+    """A network that there is already.
+
+    subnets  each its name, and the zone or the region that it is in
+    """
+
+    cloud: str
+    network_id: str
+    subnets: tuple[tuple[str, str], ...]
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The zones of the subnets, each once; none on clouds whose subnets are of a region."""
+        if clouds()[self.cloud].subnet_place != "zone":
+            return ()
+        return tuple(dict.fromkeys(place for _, place in self.subnets))
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """The regions of the subnets, each once."""
+        # The name of a zone is that of its region and a letter.
+        cut = -1 if clouds()[self.cloud].subnet_place == "zone" else None
+        return tuple(dict.fromkeys(place[:cut] for _, place in self.subnets))
+
+
+def given_network(network: NetworkRule | None) -> GivenNetwork | None:
+    """Return the network that a spec names; nothing where the stack has its own."""
+    if network is None or network.id is None:
+        return None
+    cloud = next(
+        name
+        for name, facts in clouds().items()
+        if re.fullmatch(facts.network_form, network.id)
+    )
+    places = (subnet.partition("@") for subnet in network.subnets)
+    return GivenNetwork(
+        cloud, network.id, tuple((name, place) for name, _, place in places)
+    )
+
+
+def network_range(network: NetworkRule | None) -> str:
+    """Return the addresses that the nodes of a spec are in."""
+    return (network.range if network else None) or OWN_RANGE
+
+
+def network_problems(spec: Spec) -> Iterator[Problem]:
+    """Yield what is wrong of the network of a spec."""
+    network = spec.network
+    if network is None:
+        return
+    given = given_network(network)
+    yield from _given_problems(network, given, spec.where.clouds)
+    try:
+        own_range = IPv4Network(network_range(network))
+    except ValueError:
+        yield _range_problem(network, "network.range", str(network.range))
+        return
+    if given is None and own_range.prefixlen != OWN_PREFIX_BITS:
+        yield Problem(
+            code="network",
+            message=f"network.range: {own_range} is not of 65,536 addresses",
+            cause="the network that a stack makes has as many",
+            place=network.place,
+            next_step="write one that ends in .0.0/16; of a network that there is, its id too",
+        )
+    yield from _rule_problems(spec, own_range, given)
+    yield from _peer_problems(network, own_range, given)
+
+
+def _given_problems(
+    network: NetworkRule,
+    given: GivenNetwork | None,
+    allowed_clouds: tuple[str, ...],
+) -> Iterator[Problem]:
+    """Yield what a network that there is lacks, or has in vain."""
+    if given is None:
+        if network.subnets:
+            yield Problem(
+                code="network",
+                message="network.subnets are those of a network that there is",
+                place=network.place,
+                next_step="name it: network.id",
+            )
+        return
+    for key, value in (("subnets", network.subnets), ("range", network.range)):
+        if not value:
+            yield Problem(
+                code="missing-key",
+                message=f"network.{key} is missing: a plan looks nothing up in an account",
+                place=network.place,
+                next_step="write subnets: [NAME@PLACE] and range: 10.20.0.0/20, the addresses "
+                "of the subnets",
+            )
+    if given.cloud not in allowed_clouds:
+        yield Problem(
+            code="network",
+            message=f"network.id is of {given.cloud}, which where.clouds leaves out",
+            place=network.place,
+            next_step=f"allow it: where: {{clouds: [{given.cloud}]}}",
+        )
+    if len(given.regions) > 1:
+        yield Problem(
+            code="network",
+            message=f"network.subnets are in {len(given.regions)} regions",
+            cause=", ".join(given.regions),
+            place=network.place,
+            next_step="a stack is in one region: name subnets of one",
+        )
+
+
+def _rule_problems(
+    spec: Spec, own_range: IPv4Network, given: GivenNetwork | None
+) -> Iterator[Problem]:
+    """Yield the rules that the network of a spec breaks on a cloud that it allows."""
+    allowed_clouds = (given.cloud,) if given else spec.where.clouds
+    facts = {
+        "range": own_range,
+        "is_given": given is not None,
+        "kind": type(spec).__name__,
+    }
+    broken_rules = {
+        rule.id: rule
+        for cloud in allowed_clouds
+        for rule in rules_of("network", cloud)
+        if rule.is_broken(facts)
+    }
+    for rule in broken_rules.values():
+        yield Problem(
+            code=rule.id,
+            message=f"network: {rule.reason}",
+            place=spec.network.place if spec.network else None,
+            cause=f"{own_range}: {rule.when}",
+            next_step=rule.remedy,
+        )
+
+
+def _peer_problems(
+    network: NetworkRule, own_range: IPv4Network, given: GivenNetwork | None
+) -> Iterator[Problem]:
+    """Yield peers that are none, or that are in the network of the stack itself."""
+    for peer_cidr in network.peer_cidrs:
+        try:
+            peer_range = IPv4Network(peer_cidr)
+        except ValueError:
+            yield _range_problem(network, "network.peer_cidrs", peer_cidr)
+            continue
+        # A wider range, such as 10.0.0.0/8, is everything that a company has.
+        if given is None and peer_range.subnet_of(own_range):
+            yield Problem(
+                code="network",
+                message=f"network.peer_cidrs: {peer_cidr} is in the network of the stack itself",
+                place=network.place,
+                next_step="give the stack other addresses: network: {range: 10.50.0.0/16}",
+            )
+
+
+def _range_problem(network: NetworkRule, key: str, text: str) -> Problem:
+    return Problem(
+        code="value",
+        message=f"{key}: {text} is no range of addresses",
+        place=network.place,
+        next_step="write the first address of the range, such as 10.20.0.0/16",
+    )

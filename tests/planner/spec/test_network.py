@@ -1,0 +1,138 @@
+"""Networks that there are already: what a spec must say of them, and where machines then are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.errors import SpecError
+from planner.facts.cloud import clouds
+from planner.spec.network import given_network
+from tests.conftest import ROOT, chat, present, solve, spec_of
+from tests.planner.cli.conftest import Command
+
+GCP_ID = "projects/corp-network/global/networks/corp"
+AWS_ID = "vpc-0a1b2c3d4e5f60718"
+AWS_SUBNET = "subnet-0a1b2c3d4e5f60711"
+CASES = sorted((ROOT / "tests/cases").glob("*/given-network/spec.yaml"))
+
+
+def spec(network: str, where: str = "") -> str:
+    return chat(extra=f"network: {{{network}}}\n{where}")
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(SpecError) as error:
+        spec_of(text)
+    return [problem.message for problem in error.value.problems]
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.parts[-3])
+def test_the_machines_are_where_the_network_is(catalog, path: Path) -> None:
+    """And the bill has no way out, which is that of the owner of the network."""
+    text = path.read_text()
+    given = present(given_network(spec_of(text).network))
+    solution = solve(catalog, text, keep=0)
+    [pool] = solution.pools
+    assert pool.instance.provider == given.cloud == path.parts[-3]
+    assert pool.region in given.regions
+    if given.zones:
+        assert set(pool.zones) <= set(given.zones)
+    kinds = {line.kind for line in present(solution.bill).lines}
+    assert not kinds & {"nat", "nat_per_node", "nat_data", "public_ip"}
+    own_text = text.partition("network:")[0]
+    own_kinds = {
+        line.kind for line in present(solve(catalog, own_text).bill).lines
+    }
+    assert own_kinds & {"nat", "nat_per_node"}
+
+
+def test_a_zone_without_the_machines_is_no_place(catalog) -> None:
+    """Of two zones with subnets, those stay in which the machine type is offered."""
+    network = (
+        f"id: {AWS_ID}, range: 10.20.0.0/20, "
+        f"subnets: [{AWS_SUBNET}@us-east-1e, {AWS_SUBNET}@us-east-1b]"
+    )
+    [pool] = solve(catalog, spec(network), keep=0).pools
+    assert pool.region == "us-east-1"
+    offered = {
+        offer.zones
+        for offer in catalog.offers
+        if offer.instance == pool.instance and offer.region == pool.region
+    }
+    assert set(pool.zones) == {"us-east-1b", "us-east-1e"} & set(*offered)
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [
+        (f"id: {GCP_ID}", ["subnets is missing", "range is missing"]),
+        ("subnets: [nodes@us-east4]", ["a network that there is"]),
+        (
+            f"id: {GCP_ID}, range: 10.20.0.0/20, "
+            "subnets: [a@us-east4, b@europe-west4]",
+            ["in 2 regions"],
+        ),
+        (
+            f"id: {AWS_ID}, range: 10.20.0.1/20, "
+            f"subnets: [{AWS_SUBNET}@us-east-1a]",
+            ["no range of addresses"],
+        ),
+        ("range: 10.20.0.0/20", ["not of 65,536"]),
+        (
+            f"id: {GCP_ID}, range: 10.44.0.0/20, subnets: [a@us-east4]",
+            ["rails of RoCE"],
+        ),
+    ],
+)
+def test_what_a_plan_cannot_look_up_is_asked_for(
+    network: str, told: list[str]
+) -> None:
+    messages = refused(spec(network))
+    assert len(messages) == len(told)
+    for message, text in zip(messages, told, strict=True):
+        assert text in message
+
+
+def test_a_network_is_on_its_cloud() -> None:
+    network = f"id: {GCP_ID}, range: 10.20.0.0/20, subnets: [a@us-east4]"
+    [message] = refused(spec(network, "where: {clouds: [aws]}"))
+    assert "of gcp, which where.clouds leaves out" in message
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["vpc-1", "default", "projects/p/global/networks/", "/subscriptions/x"],
+)
+def test_an_id_that_no_cloud_gives_is_refused(name: str) -> None:
+    [message] = refused(spec(f"id: '{name}', range: 10.20.0.0/20"))
+    assert "network.id" in message
+
+
+def test_every_cloud_says_how_its_networks_are_named() -> None:
+    given = {
+        present(given_network(spec_of(path.read_text()).network)).cloud
+        for path in CASES
+    }
+    assert given == set(clouds())
+
+
+def test_a_stack_moves_into_a_network_and_out_again(
+    tonnage: Command, here: Path
+) -> None:
+    """On simulated clouds; what it had of its own goes."""
+    own = chat(extra="where: {clouds: [aws], regions: [us-east-1]}")
+    given = spec(
+        f"id: {AWS_ID}, range: 10.20.0.0/20, "
+        f"subnets: [{AWS_SUBNET}@us-east-1a, {AWS_SUBNET}@us-east-1b]",
+        "where: {clouds: [aws], regions: [us-east-1]}",
+    )
+    for text in (own, given, own):
+        (here / "s.yaml").write_text(text)
+        code, _, err = tonnage(
+            "apply", "s.yaml", "--simulate", "--yes", "--allow", "outage"
+        )
+        assert code == 0, err
+    code, out, _ = tonnage("drift", "chat", "--simulate")
+    assert code == 0, out
