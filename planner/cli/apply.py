@@ -220,6 +220,13 @@ def _confirmed_changes(
 
     changes = changes_of(plan, engine.preview(plan), stack_status)
     _refuse_many_changes(plan, changes, option_values["max_changes"])
+    # A run that was cut goes on with what was agreed to before it began.
+    goes_on = (
+        stack_status.operation == "applying"
+        and stack_status.plan == plan.digest
+    )
+    if goes_on:
+        return changes
     if any(
         (
             changes.delete,

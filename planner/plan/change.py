@@ -82,9 +82,13 @@ class Rolling(DocumentPart, frozen=True, kw_only=True):
     at_once: Annotated[
         int,
         Meta(
-            description="how many are away at a time; 0: running machines stay as they are"
+            description="how many are away at a time; 0 without `surge`: running machines stay "
+            "as they are"
         ),
     ]
+    surge: Annotated[
+        int, Meta(description="how many come before others go")
+    ] = 0
     peak_share: Annotated[
         Number | None,
         Meta(

@@ -136,7 +136,13 @@ def _rolling_lines(plan: Plan, changes: Changes) -> list[Paragraph]:
     lines = []
     for rolling in changes.rolling:
         kept_nodes = rolling.nodes - rolling.at_once
-        if not rolling.at_once:
+        if rolling.surge:
+            noun = "machine" if rolling.surge == 1 else "machines"
+            lines.append(
+                f"machines of {rolling.pool} are made anew: {rolling.surge} {noun} more at a "
+                "time, and an old one goes when a new one answers; it takes quota for them"
+            )
+        elif not rolling.at_once:
             lines.append(
                 f"running machines of {rolling.pool} keep what they were started with, "
                 "until they are replaced"

@@ -101,13 +101,18 @@ def _publish_statement(service_domain: str) -> Properties:
     }
 
 
+def trouble_name(stack: StackSpec, group: ScalingGroup) -> str:
+    """The name of the alarm on trouble, which a refresh of the group heeds."""
+    return f"{stack.group_name(group)}-trouble"
+
+
 def _trouble_alarm(stack: StackSpec, group: ScalingGroup) -> Resource:
     """An alarm on a machine that has failed, or whose work has."""
     return Resource(
         type="aws:cloudwatch/metricAlarm:MetricAlarm",
         name=f"{group.name}-trouble-alarm",
         inputs={
-            "name": f"{stack.group_name(group)}-trouble",
+            "name": trouble_name(stack, group),
             "alarmDescription": "a machine or its work has failed: tonnage logs "
             f"{stack.name}",
             "namespace": NAMESPACE,

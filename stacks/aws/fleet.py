@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from planner.cost.bill_line import usage_value
 from planner.cost.lifetime import release_time
-from stacks.aws import fabric, files, home, network, placement, storage
+from stacks.aws import (
+    alarm,
+    fabric,
+    files,
+    home,
+    network,
+    placement,
+    storage,
+)
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
+from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
@@ -145,10 +155,10 @@ def _node_group(
         # The alarm on lost agents compares them with the machines that are there.
         "metricsGranularity": "1Minute",
         "enabledMetrics": ["GroupInServiceInstances"],
-        # A new template reaches running machines too, half of them at a time.
+        # A new template reaches running machines too.
         "instanceRefresh": {
             "strategy": "Rolling",
-            "preferences": {"minHealthyPercentage": 50},
+            "preferences": _refresh(stack, fleet, group),
         },
         "tags": [
             {"key": tag_key, "value": tag_value, "propagateAtLaunch": False}
@@ -195,6 +205,34 @@ def _node_group(
         depends_on=tuple(sorted(dependencies)),
         options={"delete_timeout": "45m"},
     )
+
+
+def _refresh(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> Properties:
+    """How a refresh replaces machines. One that fails, or at which machines do, goes back.
+
+    percent that stay = 100 * (1 - share at once); those of a surge are rounded up to a machine
+    """
+    rule = rolling_rule("aws", fleet.work)
+    if rule is None or not group.nodes:
+        return {}
+    preferences: Properties = {
+        "minHealthyPercentage": int(100 * (1 - rule.share_at_once)),
+        "skipMatching": True,
+    }
+    if rule.surge_nodes:
+        surge_percent = math.ceil(100 * rule.surge_nodes / group.nodes)
+        preferences |= {
+            "maxHealthyPercentage": 100 + min(100, surge_percent),
+            # Until then a new machine answers nothing.
+            "instanceWarmup": str(math.ceil(fleet.startup_s)),
+            "autoRollback": True,
+            "alarmSpecification": {
+                "alarms": [alarm.trouble_name(stack, group)]
+            },
+        }
+    return preferences
 
 
 def _load_balancer(stack: StackSpec) -> list[Resource]:

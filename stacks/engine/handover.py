@@ -10,7 +10,7 @@ from planner.cost.lifetime import release_time
 from planner.plan.status import StackFacts
 from planner.spec.model import BUCKET_WEIGHTS
 from stacks.engine.protocol import ResourceStep
-from stacks.engine.rolling import GROUP_SUFFIX, is_machine_group
+from stacks.engine.rolling import GROUP_SUFFIX, goes_first, is_machine_group
 from stacks.engine.state import resource_name
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from planner.plan.types import Plan, Pool
 
-# How a spec says that the old machines go first.
-RECREATE: Final = "recreate"
 # How the work of a machine says that it does what it is for.
 WORKING: Final = "working"
 # What is waited for.
@@ -97,11 +95,6 @@ def handover_of(plan: Plan, *, moves: bool) -> Handover | None:
 def address_step(stack_name: str) -> ResourceStep:
     """Return the step in which clients learn the new address of a stack."""
     return ResourceStep("create", "address", stack_name)
-
-
-def goes_first(plan: Plan) -> bool:
-    """Whether the spec lets old machines go before new ones come."""
-    return bool(plan.spec.normalized.get("update") == RECREATE)
 
 
 def machines_go(steps: Iterable[ResourceStep]) -> bool:

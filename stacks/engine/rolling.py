@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
-from planner.facts import table
 from planner.plan.change import Rolling
+from stacks.spec.rolling import RECREATE, rolling_rule, work_of
 
 if TYPE_CHECKING:
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan
     from stacks.engine.protocol import ResourceStep
-
+    from stacks.spec.rolling import RollingRule
 
 GROUP_SUFFIX: Final = "-nodes"
 
@@ -24,44 +21,9 @@ def is_machine_group(resource_name: str) -> bool:
     return resource_name.endswith(GROUP_SUFFIX)
 
 
-class RollingRule(Struct, frozen=True, kw_only=True):
-    """How a cloud brings a new template to the machines of a group.
-
-    properties     of a group, which hold its template
-    share_at_once  of the machines that are away at a time, rounded down
-    nodes_at_once  that are away at least; 0 with a share of 0: none is touched
-    """
-
-    properties: tuple[str, ...]
-    share_at_once: float
-    nodes_at_once: int
-
-    def nodes_away(self, nodes: int) -> int:
-        """Return how many machines of a group are away at a time."""
-        return min(
-            nodes, max(self.nodes_at_once, int(nodes * self.share_at_once))
-        )
-
-
-@cache
-def rolling_rules() -> dict[str, RollingRule]:
-    """Return by cloud how a new template reaches running machines."""
-    columns: table.Columns = {
-        "cloud": table.nonempty_text,
-        "properties": lambda cell: tuple(cell.split("|")),
-        "share_at_once": table.real_between(0, 1),
-        "nodes_at_once": table.integer_between(0, 1000),
-        "meaning": table.nonempty_text,
-        **table.SOURCE_COLUMNS,
-    }
-    return {
-        row["cloud"]: RollingRule(
-            properties=row["properties"],
-            share_at_once=row["share_at_once"],
-            nodes_at_once=row["nodes_at_once"],
-        )
-        for row in table.load_rows("stacks", "rolling.csv", columns)
-    }
+def goes_first(plan: Plan) -> bool:
+    """Whether the spec lets old machines go before new ones come."""
+    return bool(plan.spec.normalized.get("update") == RECREATE)
 
 
 def rolling_pools(
@@ -74,10 +36,17 @@ def rolling_pools(
     facts = status.facts
     if facts is None:
         return ()
-    rule = rolling_rules().get(facts.provider)
     new_pools = {pool.name: pool for pool in plan.solution.pools}
     found = []
     for pool in facts.pools:
+        rule = rolling_rule(
+            facts.provider,
+            work_of(
+                pool.role,
+                spans_nodes=pool.nodes > pool.replicas > 0,
+                recreates=goes_first(plan),
+            ),
+        )
         rolled_count = sum(
             _rolls(step, pool.name, rule) for step in steps if rule
         )
@@ -96,6 +65,7 @@ def rolling_pools(
                 pool=pool.name,
                 nodes=pool.nodes,
                 at_once=at_once,
+                surge=rolled_count * rule.surge_nodes,
                 peak_share=(
                     round(min(1.0, (pool.nodes - at_once) / needed_nodes), 4)
                     if pool.role == "serve" and needed_nodes

@@ -14,13 +14,14 @@ from stacks.engine.change import diff_steps
 from stacks.engine.drift import find_drift, heed_drift
 from stacks.engine.fill import placeholder_values
 from stacks.engine.guard import refuse_protected
-from stacks.engine.handover import goes_first, handover_of, machines_go
+from stacks.engine.handover import handover_of, machines_go
 from stacks.engine.keep import refuse_replaced_data
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import move_notes, refuse_rename
 from stacks.engine.protocol import UNCONTROLLED, EngineOutcome
 from stacks.engine.recovery import recover
 from stacks.engine.rehearsal import rehearse
+from stacks.engine.rolling import goes_first
 from stacks.engine.run import StackRun
 from stacks.engine.state import state_digest
 from stacks.engine.state_file import StateFile

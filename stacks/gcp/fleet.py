@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.bill_line import usage_value
 from stacks.cloud import group_outputs
@@ -17,6 +18,7 @@ from stacks.gcp import (
     storage,
 )
 from stacks.graph import Resource, ref
+from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
 
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
     from stacks.user_data import NodeBoot
 
-
-# Of every family that asks for no other.
+# The longest time that a group takes for a machine to be ready.
+MOST_READY_S: Final = 3600
 
 
 def resources(
@@ -152,13 +154,7 @@ def _node_group(
         "targetSize": group.nodes,
         # It waits for as long as a group may take to be created.
         "waitForInstances": stack.awaits_machines,
-        "updatePolicy": {
-            "type": "PROACTIVE",
-            "minimalAction": "REPLACE",
-            "replacementMethod": "RECREATE",
-            "maxSurgeFixed": 0,
-            "maxUnavailableFixed": 1,
-        },
+        "updatePolicy": _update_policy(fleet, group),
         "instanceLifecyclePolicy": {
             "defaultActionOnFailure": "REPAIR",
             "forceUpdateOnRepair": "YES",
@@ -182,6 +178,28 @@ def _node_group(
         ),
         options={"delete_timeout": "45m"},
     )
+
+
+def _update_policy(fleet: FleetSpec, group: ScalingGroup) -> Properties:
+    """How a new template reaches machines that run.
+
+    Machines of a surge have names of their own; without one, each keeps its name.
+    """
+    rule = rolling_rule("gcp", fleet.work)
+    surge_nodes = rule.surge_nodes if rule else 0
+    policy: Properties = {
+        "type": "PROACTIVE",
+        "minimalAction": "REPLACE",
+        "replacementMethod": "SUBSTITUTE" if surge_nodes else "RECREATE",
+        "maxSurgeFixed": surge_nodes,
+        "maxUnavailableFixed": 0
+        if surge_nodes
+        else max(1, rule.nodes_away(group.nodes) if rule else 1),
+    }
+    if surge_nodes:
+        # Until then a new machine answers nothing.
+        policy["minReadySec"] = min(MOST_READY_S, math.ceil(fleet.startup_s))
+    return policy
 
 
 def _load_balancer(stack: StackSpec) -> list[Resource]:

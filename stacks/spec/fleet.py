@@ -12,8 +12,9 @@ from planner.cost.lifetime import release_time
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common import memory
 from planner.solve.capacity import capacity_changes, minute_nodes
-from planner.spec.model import Workspace
+from planner.spec.model import Inference, Workspace
 from planner.units import BYTES_PER_BILLED_GB
+from stacks.spec.rolling import RECREATE, work_of
 from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from planner.solve.capacity import CapacityChange
     from planner.solve.solution import SizedPool, Solution
     from planner.spec.model import Spec
+    from stacks.spec.rolling import Work
 
 
 class ScalingGroup(Struct, frozen=True, kw_only=True):
@@ -44,6 +46,9 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     training job. `loaded_bytes` are those that a node loads before it works. A batch that
     `runs_once` ends when everything is answered; others wait for more.
 
+    `startup_s` is from the request of a node until it serves, 0 where nothing does; `recreates`
+    says that old nodes go before new ones come.
+
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
     when it is loaded. `token_budget` is the most tokens of one step of the serving engine.
@@ -65,6 +70,15 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     spare_nodes: int
     loaded_bytes: int
     runs_once: bool
+    startup_s: float = 0.0
+    recreates: bool = False
+
+    @property
+    def work(self) -> Work:
+        """What its machines do, as far as a roll of a new template minds."""
+        return work_of(
+            self.role, spans_nodes=self.spans_nodes, recreates=self.recreates
+        )
 
     @property
     def nodes(self) -> int:
@@ -140,6 +154,8 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         spare_nodes=pool.spares.count if is_training else 0,
         loaded_bytes=_loaded_bytes(solution, pool),
         runs_once=pool.role == "batch" and pool.run_window_s == 0,
+        startup_s=pool.startup_s,
+        recreates=isinstance(spec, Inference) and spec.update == RECREATE,
     )
 
 

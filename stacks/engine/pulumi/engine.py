@@ -27,7 +27,7 @@ from providers.simulated.world import default_world
 from stacks.engine.backend import open_store
 from stacks.engine.fill import fill_text, placeholder_values
 from stacks.engine.guard import refuse_protected
-from stacks.engine.handover import goes_first, machines_go
+from stacks.engine.handover import machines_go
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import (
     move_notes,
@@ -63,7 +63,7 @@ from stacks.engine.pulumi.status import (
     status_of,
     user_outputs,
 )
-from stacks.engine.rolling import is_machine_group
+from stacks.engine.rolling import goes_first, is_machine_group
 from stacks.engine.stop import StopRequest, cancelled_error
 from stacks.graph import parse_graph, plugin_versions
 

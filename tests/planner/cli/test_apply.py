@@ -213,11 +213,41 @@ def test_an_outage_is_asked_for(
     code, out, _ = tonnage("plan", "chat.yaml", "--simulate", "-o", "q.json")
     assert code == 0
     document = json.loads((here / "q.json").read_text())
-    if document["changes"]["outage_s"]:
-        assert "outage of about" in out
-        code, _, err = tonnage("apply", "q.json", "--simulate", "--no-input")
-        assert (code, "--allow outage" in err) == (5, True)
+    assert document["changes"]["outage_s"] > 0
+    assert "outage of about" in out
+    code, _, err = tonnage("apply", "q.json", "--simulate", "--no-input")
+    assert (code, "--allow outage" in err) == (5, True)
     code, _, err = tonnage("apply", "q.json", "--simulate", "--allow", "outage")
+    assert code == 0, err
+
+
+def test_an_outage_is_agreed_to_once(tonnage: Command, here: Path) -> None:
+    """A run that was cut goes on; another plan for the same stack asks again."""
+    (here / "world.yaml").write_text(
+        "faults: [{on: create, name: '*-nodes', code: InvalidParameterValue, after: 1}]\n"
+    )
+    spec, world = here / "chat.yaml", ("--simulate", "world.yaml")
+
+    def planned(region: str) -> None:
+        spec.write_text(
+            chat(extra=f"where: {{clouds: [aws], regions: [{region}]}}")
+        )
+        code, _, err = tonnage("plan", "chat.yaml", *world, "-o", "p.json")
+        assert code == 0, err
+
+    planned("us-east-1")
+    assert tonnage("apply", "p.json", *world)[0] == 0
+    planned("us-west-2")
+    code, _, err = tonnage("apply", "p.json", *world, "--allow", "outage")
+    assert (code, "InvalidParameterValue" in err) == (4, True)
+    moved = (here / "p.json").read_bytes()
+    planned("us-east-2")
+    code, _, err = tonnage("apply", "p.json", *world)
+    assert (code, "error[outage]" in err) == (5, True)
+    (here / "p.json").write_bytes(moved)
+    planned_spec = spec.read_text().replace("us-east-2", "us-west-2")
+    spec.write_text(planned_spec)
+    code, _, err = tonnage("apply", "p.json", *world)
     assert code == 0, err
 
 

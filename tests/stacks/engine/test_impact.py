@@ -14,6 +14,17 @@ from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import chat, present
 from tests.stacks.engine.test_simulated import plan_of, quiet
 
+BATCH = """
+apiVersion: tonnage/v1
+kind: Batch
+name: chat
+model: {name: llama-3.1-8b}
+deadline: 1h
+traffic: {total_requests: 2M, input_tokens: {mean: 900}, output_tokens: {mean: 200}}
+shutdown: {ttl: LIMIT}
+where: {clouds: [CLOUD]}
+"""
+
 
 def changed(
     here, catalog, cloud: str, before: str, after: str
@@ -25,34 +36,49 @@ def changed(
     return plan, changes_of(plan, engine.preview(plan), status)
 
 
-def spec(rps: int, ttl: str = "72h") -> str:
+def spec(rps: int, ttl: str = "72h", update: str = "rolling") -> str:
     return chat(
         traffic=f"peak_rps: {rps}",
-        extra=f"shutdown: {{ttl: {ttl}}}\nwhere: {{clouds: [CLOUD]}}",
+        extra=f"shutdown: {{ttl: {ttl}}}\nwhere: {{clouds: [CLOUD]}}\n"
+        f"update: {update}",
     )
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
-def test_a_new_template_takes_the_only_machine_away(
-    here, catalog, cloud
-) -> None:
-    plan, changes = changed(here, catalog, cloud, spec(1), spec(1, "96h"))
+@pytest.mark.parametrize("rps", [1, 60])
+def test_recreate_takes_every_machine_away(here, catalog, cloud, rps) -> None:
+    plan, changes = changed(
+        here, catalog, cloud, spec(rps), spec(rps, "96h", "recreate")
+    )
     [rolling] = changes.rolling
-    assert (rolling.nodes, rolling.at_once) == (1, 1)
+    nodes = plan.solution.pools[0].nodes
+    assert (rolling.nodes, rolling.at_once, rolling.surge) == (nodes, nodes, 0)
     assert changes.outage_s == plan.solution.pools[0].startup_s > 0
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
-def test_of_many_machines_some_serve_on(here, catalog, cloud) -> None:
-    plan, changes = changed(here, catalog, cloud, spec(60), spec(60, "96h"))
+@pytest.mark.parametrize("rps", [1, 60])
+def test_a_new_machine_comes_before_an_old_one_goes(
+    here, catalog, cloud, rps
+) -> None:
+    plan, changes = changed(here, catalog, cloud, spec(rps), spec(rps, "96h"))
+    [rolling] = changes.rolling
+    assert rolling.nodes == plan.solution.pools[0].nodes
+    assert (rolling.at_once, rolling.surge) == (0, 1)
+    assert (rolling.peak_share, changes.outage_s) == (1, 0)
+    shown = text.render(tuple(change_blocks(plan, changes)))
+    assert "1 machine more at a time" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_of_a_batch_some_machines_work_on(here, catalog, cloud) -> None:
+    before, after = (BATCH.replace("LIMIT", limit) for limit in ("72h", "96h"))
+    plan, changes = changed(here, catalog, cloud, before, after)
     [rolling] = changes.rolling
     nodes = plan.solution.pools[0].nodes
-    assert rolling.nodes == nodes > 2
+    assert rolling.nodes == nodes > 1
     assert 0 < rolling.at_once <= max(1, nodes // 2)
-    # The fleet is as large as the peak needs, or a little larger.
-    kept = (nodes - rolling.at_once) / nodes
-    assert kept <= present(rolling.peak_share) <= 1
-    assert changes.outage_s == 0
+    assert rolling.peak_share is None
     shown = text.render(tuple(change_blocks(plan, changes)))
     assert f"{rolling.at_once} of {nodes} at a time" in shown
 
