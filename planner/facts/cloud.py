@@ -29,6 +29,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     spread_zones     most zones of a region that the nodes of a pool are spread over
     network_form     how a network is named, as a pattern
     subnet_place     whether a subnet is in one zone, or in all of a region
+    reservation_form how a reservation of capacity is named, as a pattern
     capacity_code    error code of a request that finds no machine
     quota_code       error code of a request above a quota
     """
@@ -45,6 +46,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     spread_zones: int
     network_form: str
     subnet_place: Literal["zone", "region"]
+    reservation_form: str
     capacity_code: str
     quota_code: str
     source: str
@@ -67,6 +69,7 @@ def clouds() -> dict[str, CloudFacts]:
         "spread_zones": table.integer_between(1, 9),
         "network_form": table.nonempty_text,
         "subnet_place": table.one_of("zone", "region"),
+        "reservation_form": table.nonempty_text,
         "capacity_code": table.nonempty_text,
         "quota_code": table.nonempty_text,
         **table.SOURCE_COLUMNS,

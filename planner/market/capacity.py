@@ -72,23 +72,29 @@ def known_limit(offer: Offer) -> CapacityLimit | None:
     )
 
 
-def spot_fleet_limit(offer: Offer) -> int | None:
-    """Return the most nodes on spot of a fleet whose nodes work by themselves; None without a row.
+def fleet_limit(offer: Offer) -> int | None:
+    """Return the most nodes of a fleet whose nodes work by themselves; None without a limit.
 
-    They need not start together, so only evidence of their machine type counts.
+    Reserved machines are as many as are reserved. Those on spot need not start together, so only
+    evidence of their machine type counts.
     """
+    if offer.reservation is not None:
+        return offer.reservation.machines
     limit = known_limit(offer) if offer.purchase == "spot" else None
     return limit.machines if limit is not None else None
 
 
-def spot_gang_limit(offer: Offer, *, spot_by_name: bool) -> int | None:
-    """Return the most machines that run one job on spot together; None for other purchases.
+def gang_limit(offer: Offer, *, spot_by_name: bool) -> int | None:
+    """Return the most machines that run one job together; None without a limit.
 
-    min(evidence, policy), the policy only where the spec does not ask for spot by name
+    Of a reservation: its machines. On spot: min(evidence, policy), the policy only where the spec
+    does not ask for spot by name.
 
     A gang on demand is not bounded: an account's quota can be raised, so the plan says what to
     ask for instead.
     """
+    if offer.reservation is not None:
+        return offer.reservation.machines
     if offer.purchase != "spot":
         return None
     return min(

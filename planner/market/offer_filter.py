@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
 from planner.spec.network import given_network
+from planner.spec.reservation import reservations_of
 from planner.spec.schedule import parse_schedule
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Instance, Offer
     from planner.spec.model import Spec
     from planner.spec.network import GivenNetwork
+    from planner.spec.reservation import Reservation
 
 COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
 
@@ -86,6 +88,7 @@ def spec_rules(
             ),
         ),
         *_network_rules(given_network(spec.network)),
+        *_reservation_rules(reservations_of(spec.buy.reservations or ())),
         OfferRule(
             "buy", "purchase", lambda purchase: purchase in purchase_options
         ),
@@ -142,26 +145,80 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
     if "none" in spec.buy.commit:
         purchase_options.insert(0, "on_demand")
     # A whole spot fleet can be reclaimed at once; runs can resume.
-    if spec.buy.spot == "auto" and resumes:
+    if spec.buy.spot == "auto" and resumes and not spec.buy.reservations:
         purchase_options.append("spot")
     return tuple(purchase_options)
+
+
+def _reservation_rules(
+    reservations: tuple[Reservation, ...],
+) -> tuple[OfferRule, ...]:
+    """Machines are those that are reserved; no rule without a reservation."""
+    if not reservations:
+        return ()
+    return (
+        OfferRule(
+            "buy.reservations",
+            "instance",
+            lambda instance: any(
+                (reserved.cloud, reserved.instance_type)
+                == (instance.provider, instance.instance_type)
+                for reserved in reservations
+            ),
+        ),
+        OfferRule(
+            "buy.reservations",
+            "region",
+            lambda region: any(
+                reserved.is_in(region) for reserved in reservations
+            ),
+        ),
+    )
 
 
 class PlaceOrder(Struct, frozen=True):
     """Clouds and regions of a spec, the preferred first. A region may be a pattern.
 
-    zones  those that have a subnet; all where none is named
+    zones         those that have a subnet; all where none is named
+    reservations  what machines are taken from; nothing where none is named
     """
 
     clouds: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
 
-    def zones_of(self, offer: Offer) -> tuple[str, ...]:
-        """Return the zones of an offer that have a subnet."""
-        if not self.zones:
-            return offer.zones
-        return tuple(zone for zone in offer.zones if zone in self.zones)
+    def placed(self, offer: Offer) -> Offer | None:
+        """Return an offer in the zones that it may be in, with its reservation; or nothing.
+
+        Of several reservations it is the largest.
+        """
+        zones = tuple(
+            zone for zone in offer.zones if not self.zones or zone in self.zones
+        )
+        if self.zones and not zones:
+            return None
+        if not self.reservations:
+            return replace(offer, place_rank=self.rank(offer), zones=zones)
+        for reserved in self.reservations:
+            if (
+                reserved.cloud,
+                reserved.instance_type,
+            ) != offer.key[:2] or not reserved.is_in(offer.region):
+                continue
+            if reserved.place == offer.region:
+                reserved_zones = zones
+            elif reserved.place in zones:
+                reserved_zones = (reserved.place,)
+            else:
+                continue
+            return replace(
+                offer,
+                place_rank=self.rank(offer),
+                zones=reserved_zones,
+                reservation=reserved,
+            )
+        return None
 
     def rank(self, offer: Offer) -> tuple[int, int]:
         """Return the positions of an offer's cloud and region; what is not listed comes last."""
@@ -178,7 +235,10 @@ def place_order(spec: Spec) -> PlaceOrder:
     """Return the order of a spec's clouds and regions, which decides between equal costs."""
     given = given_network(spec.network)
     return PlaceOrder(
-        spec.where.clouds, spec.where.regions, given.zones if given else ()
+        spec.where.clouds,
+        spec.where.regions,
+        given.zones if given else (),
+        reservations_of(spec.buy.reservations or ()),
     )
 
 
@@ -235,7 +295,7 @@ class OfferFilter:
                 offer
                 for offer in offer_group
                 if self._region_violations(offer.region) <= ignored_rules
-                and (self.order.zones_of(offer) or not self.order.zones)
+                and self.order.placed(offer) is not None
             )
             cheapest_offer = next(allowed_offers, None)
             if cheapest_offer is None:
@@ -250,11 +310,7 @@ class OfferFilter:
             preferred = min(
                 (cheapest_offer, *equal_offers), key=self.order.rank
             )
-            yield replace(
-                preferred,
-                place_rank=self.order.rank(preferred),
-                zones=self.order.zones_of(preferred),
-            )
+            yield self.order.placed(preferred) or preferred
 
     @property
     def allowed_count(self) -> int:

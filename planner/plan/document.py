@@ -309,6 +309,7 @@ def _purchase(part: PoolPurchase) -> types.Purchase:
         nodes=part.nodes,
         usd_per_hour=plain_money(part.usd_hour),
         term=term or None,
+        reservation=part.reservation or None,
     )
 
 

@@ -36,11 +36,15 @@ class TokenVolume(Struct, frozen=True):
 
 
 class PoolPurchase(Struct, frozen=True):
-    """Nodes of a pool that are bought in one way. `usd_hour` is the price of one of them."""
+    """Nodes of a pool that are bought in one way. `usd_hour` is the price of one of them.
+
+    `reservation` is the id of what they are taken from, empty where nothing is reserved.
+    """
 
     purchase: str
     nodes: int
     usd_hour: Decimal
+    reservation: str = ""
 
 
 class SizedPool(Struct, frozen=True, kw_only=True):
@@ -100,7 +104,14 @@ def bought_offer(offer: Offer, nodes: int) -> BoughtOffer:
         instance=offer.instance,
         region=offer.region,
         zones=offer.zones,
-        purchases=(PoolPurchase(offer.purchase, nodes, offer.usd_hour),),
+        purchases=(
+            PoolPurchase(
+                offer.purchase,
+                nodes,
+                offer.usd_hour,
+                offer.reservation.id if offer.reservation else "",
+            ),
+        ),
     )
 
 

@@ -63,6 +63,8 @@ WAIVER_PATTERN: Final = (
     r"sec-[a-z0-9-]+ until 20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
     r": [ -~]{3,200}"
 )
+# Ids of Azure have those of a subscription and a group in them.
+LONGEST_ID: Final = 400
 FIELD_TYPES: Final[dict[str, FieldType]] = {
     "stack name": TextPattern(
         STACK_NAME_PATTERN, STACK_NAME_HINT, LONGEST_NAME
@@ -99,6 +101,14 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         "|".join(facts.network_form for facts in clouds().values()),
         "a network as its cloud names it: vpc-0a1b2c3d4e5f60718, "
         "projects/PROJECT/global/networks/NAME, /subscriptions/…/virtualNetworks/NAME",
+        LONGEST_ID,
+    ),
+    "reservation": TextPattern(
+        "({})@[a-z][a-z0-9-]{{2,30}}:[1-9][0-9]{{0,4}}x[A-Za-z][A-Za-z0-9._-]{{1,60}}".format(
+            "|".join(facts.reservation_form for facts in clouds().values())
+        ),
+        "a reservation: cr-0a1b2c3d4e5f60718@us-east-1a:4xp5.48xlarge",
+        LONGEST_ID,
     ),
     "subnet": TextPattern(
         r"[A-Za-z0-9]([A-Za-z0-9._-]{0,78}[A-Za-z0-9_])?@[a-z][a-z0-9-]{2,30}",

@@ -196,6 +196,15 @@ def _dataset_problems(training_spec: Training) -> list[Problem]:
 
 
 def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
+    if purchase.reservations and purchase.spot == "only":
+        return [
+            Problem(
+                code="conflict",
+                message="buy.spot: only and buy.reservations exclude each other",
+                place=purchase.place,
+                next_step="reserved machines are no spot machines: remove one of both",
+            )
+        ]
     if (
         purchase.spot != "only"
         or purchase.commit == ("none",)

@@ -147,6 +147,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     horizon  time in which a move has to save more than it costs, seconds
     fallback  how much dearer a fleet may be that is bought where the cheapest cannot be had;
               0.2 is 20 %
+    reservations  capacity that is reserved, which machines are taken from alone
     """
 
     place: Place | None = None
@@ -155,6 +156,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     budget: Decimal | None = None
     horizon: Decimal = Decimal(2_592_000)
     fallback: Decimal | None = None
+    reservations: tuple[str, ...] | None = None
 
 
 class ShutdownRule(Struct, frozen=True, kw_only=True):

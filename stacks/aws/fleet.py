@@ -104,6 +104,12 @@ def _node_template(
         ],
         "tags": stack.tags,
     }
+    if fleet.reservation:
+        template_inputs["capacityReservationSpecification"] = {
+            "capacityReservationTarget": {
+                "capacityReservationId": fleet.reservation
+            }
+        }
     return Resource(
         type="aws:ec2/launchTemplate:LaunchTemplate",
         name=f"{group.name}-template",
@@ -186,7 +192,7 @@ def _node_group(
             "id": ref(template),
             **template_version,
         }
-    if fleet.spans_nodes:
+    if fleet.is_placed:
         group_inputs["placementGroup"] = ref(
             placement.group_resource(fleet), "name"
         )

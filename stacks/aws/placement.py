@@ -26,7 +26,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             },
         )
         for fleet in stack.fleets
-        if fleet.spans_nodes
+        if fleet.is_placed
     ]
 
 

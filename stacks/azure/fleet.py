@@ -157,6 +157,10 @@ def _machine_profile(
         "networkProfile": _network_profile(stack, fleet),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
+    if fleet.reservation:
+        machine_profile["capacityReservation"] = {
+            "capacityReservationGroup": {"id": fleet.reservation}
+        }
     if group.is_spot:
         machine_profile["evictionPolicy"] = "Delete"
         machine_profile["billingProfile"] = {"maxPrice": -1}

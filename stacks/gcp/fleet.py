@@ -64,7 +64,7 @@ def _node_template(
     stack: StackSpec, fleet: FleetSpec, group: ScalingGroup, boot_script: str
 ) -> Resource:
     """Templates cannot change, so this one has no fixed name and is replaced by another."""
-    template_inputs = {
+    template_inputs: Properties = {
         "machineType": fleet.instance.instance_type,
         "region": stack.region,
         "disks": _node_disks(fleet),
@@ -84,6 +84,14 @@ def _node_template(
         "metadata": {"startup-script": boot_script, "enable-oslogin": "TRUE"},
         **placement.template_policies(fleet),
     }
+    if fleet.reservation:
+        template_inputs["reservationAffinity"] = {
+            "type": "SPECIFIC_RESERVATION",
+            "specificReservation": {
+                "key": "compute.googleapis.com/reservation-name",
+                "values": [fleet.reservation],
+            },
+        }
     return Resource(
         type="gcp:compute/instanceTemplate:InstanceTemplate",
         name=f"{group.name}-template",

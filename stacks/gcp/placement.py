@@ -23,7 +23,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     return [
         _placement_policy(stack, fleet)
         for fleet in stack.fleets
-        if fleet.spans_nodes
+        if fleet.is_placed
     ]
 
 
@@ -43,7 +43,7 @@ def _placement_policy(stack: StackSpec, fleet: FleetSpec) -> Resource:
 
 def group_policies(fleet: FleetSpec) -> Properties:
     """What an instance group of a fleet carries."""
-    if fleet.spans_nodes and _has_workload_policy(fleet):
+    if fleet.is_placed and _has_workload_policy(fleet):
         policy_link = ref(_policy_resource(fleet), "selfLink")
         return {"resourcePolicies": {"workloadPolicy": policy_link}}
     return {}
@@ -51,7 +51,7 @@ def group_policies(fleet: FleetSpec) -> Properties:
 
 def template_policies(fleet: FleetSpec) -> Properties:
     """What an instance template of a fleet carries: the schema takes one text, not a list."""
-    if fleet.spans_nodes and not _has_workload_policy(fleet):
+    if fleet.is_placed and not _has_workload_policy(fleet):
         return {"resourcePolicies": ref(_policy_resource(fleet))}
     return {}
 

@@ -47,7 +47,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     `runs_once` ends when everything is answered; others wait for more.
 
     `startup_s` is from the request of a node until it serves, 0 where nothing does; `recreates`
-    says that old nodes go before new ones come.
+    says that old nodes go before new ones come. `reservation` is the id of what they are taken
+    from, empty where nothing is reserved.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
@@ -72,6 +73,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     runs_once: bool
     startup_s: float = 0.0
     recreates: bool = False
+    reservation: str = ""
 
     @property
     def work(self) -> Work:
@@ -104,6 +106,11 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     def spans_nodes(self) -> bool:
         """Whether nodes must be placed close to each other: a replica spans several."""
         return self.nodes_per_replica > 1
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the stack places its nodes close together; reserved ones have their places."""
+        return self.spans_nodes and not self.reservation
 
     @property
     def start_limit_s(self) -> int:
@@ -156,6 +163,10 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         runs_once=pool.role == "batch" and pool.run_window_s == 0,
         startup_s=pool.startup_s,
         recreates=isinstance(spec, Inference) and spec.update == RECREATE,
+        reservation=next(
+            (part.reservation for part in pool.purchases if part.reservation),
+            "",
+        ),
     )
 
 

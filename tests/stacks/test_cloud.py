@@ -238,6 +238,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         door="loopback",
         network_form="nest-[0-9]+",
         subnet_place="region",
+        reservation_form="nests-[0-9]+",
         capacity_code="NO_BIRDS",
         quota_code="TOO_MANY_BIRDS",
         source="this test",

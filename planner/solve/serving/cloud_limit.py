@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.market.capacity import spot_fleet_limit
+from planner.market.capacity import fleet_limit
 from planner.solve.capacity import PoolNodes
 from planner.solve.cloud_rule import (
     GROUP_LIMIT,
@@ -74,7 +74,7 @@ def beyond_reach(
     replica, group, _ = layout_option
     nodes = bound_nodes(layout_option)
     for constraint, most_nodes in (
-        (CAPACITY, spot_fleet_limit(offer)),
+        (CAPACITY, fleet_limit(offer)),
         (
             GROUP_LIMIT,
             max_group_nodes(offer.instance, spans_nodes=group.nodes > 1),

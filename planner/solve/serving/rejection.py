@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
-from planner.market.capacity import spot_fleet_limit
+from planner.market.capacity import fleet_limit
 from planner.solve.cause import because
 from planner.solve.cloud_rule import GROUP_LIMIT, PROFILE_LIMIT, ExceededLimit
 from planner.solve.serving.sizing import ONE_ZONE, LayoutRejection
@@ -129,7 +129,7 @@ def within_capacity(
     offer: Offer, sizing: FleetSizing | LayoutRejection
 ) -> FleetSizing | LayoutRejection:
     """Return the sizing, or its rejection for more nodes on spot than are known to be had."""
-    node_limit = spot_fleet_limit(offer)
+    node_limit = fleet_limit(offer)
     if (
         node_limit is None
         or isinstance(sizing, LayoutRejection)

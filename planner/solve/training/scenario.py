@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
-from planner.market.capacity import spot_gang_limit
+from planner.market.capacity import gang_limit
 from planner.solve.cause import because
 from planner.solve.solution import Scenario
 from planner.solve.training.capacity import newest_block_price, quoted_block
@@ -102,7 +102,7 @@ def _purchase_scenario(
         return _scenario(
             purchase, cluster, cluster_search, _price_remark(cluster.offer)
         )
-    most_machines = spot_gang_limit(cluster.offer, spot_by_name=True)
+    most_machines = gang_limit(cluster.offer, spot_by_name=True)
     # What is not to be had has no price.
     if most_machines is not None and cluster.nodes > most_machines:
         return Scenario(
@@ -133,7 +133,7 @@ def _price_remark(offer: Offer) -> Cause | None:
 
 def _policy_remark(cluster: Cluster) -> Cause | None:
     """Return from how many machines on a spec has to ask for spot, where it did not."""
-    most_machines = spot_gang_limit(
+    most_machines = gang_limit(
         cluster.offer, spot_by_name=cluster.requirement.spot_by_name
     )
     if most_machines is None or cluster.nodes <= most_machines:
@@ -236,7 +236,7 @@ def _half_spot(
             offer_pair[0].region,
         ),
     )
-    most_spot = spot_gang_limit(spot_offer, spot_by_name=True)
+    most_spot = gang_limit(spot_offer, spot_by_name=True)
     if most_spot is not None and cluster.nodes - on_demand_nodes > most_spot:
         return None
     return MixedCluster(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import sum_lines
 from planner.frontier import Frontier
-from planner.market.capacity import spot_gang_limit
+from planner.market.capacity import gang_limit
 from planner.perf.common.constant import constant
 from planner.perf.training.job import ParallelLayout
 from planner.perf.training.lower_bound import step_lower_bound
@@ -424,7 +424,7 @@ class TrainSearch:
                 offer_state.cut_by = ExceededLimit(
                     GROUP_LIMIT, math.ceil(min_nodes), group_nodes
                 ).reason
-        machine_limit = spot_gang_limit(
+        machine_limit = gang_limit(
             offer_state.offer, spot_by_name=self.requirement.spot_by_name
         )
         if machine_limit is None or machine_limit >= max(
@@ -432,8 +432,11 @@ class TrainSearch:
         ):
             return node_counts
         offer_state.machine_limit = machine_limit
+        is_reserved = offer_state.offer.reservation is not None
         offer_state.cut_by = because(
-            "capacity", "buy.spot", machines=machine_limit
+            "capacity",
+            "buy.reservations" if is_reserved else "buy.spot",
+            machines=machine_limit,
         )
         return [count for count in node_counts if count <= machine_limit]
 

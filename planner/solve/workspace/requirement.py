@@ -24,6 +24,7 @@ from planner.cost.weekly_load import (
 )
 from planner.facts import llm
 from planner.facts.accelerator import accelerators
+from planner.market.capacity import fleet_limit
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout
@@ -184,6 +185,9 @@ def workspace_shortfall(
     shortfall = requirement.shortfall(offer.instance)
     if shortfall is not None:
         return shortfall
+    most_machines = fleet_limit(offer)
+    if most_machines is not None and spec.users > most_machines:
+        return because("capacity", "buy.reservations", machines=most_machines)
     pool = PoolNodes(
         role="workspace",
         nodes=spec.users,

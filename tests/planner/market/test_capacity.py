@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from planner.market.capacity import (
+    fleet_limit,
+    gang_limit,
     known_limit,
-    spot_fleet_limit,
-    spot_gang_limit,
 )
 from planner.market.offer import Catalog, Offer
 
@@ -39,13 +39,13 @@ def test_a_gang_on_spot_is_no_larger_than_any_that_was_reported(
     instance_type: str, by_name: bool, machines: int, catalog: Catalog
 ) -> None:
     spot = first(catalog, instance_type, "spot")
-    assert spot_gang_limit(spot, spot_by_name=by_name) == machines
+    assert gang_limit(spot, spot_by_name=by_name) == machines
 
 
 def test_asking_for_spot_never_makes_a_gang_smaller(catalog: Catalog) -> None:
     for offer in catalog.offers:
-        by_name = spot_gang_limit(offer, spot_by_name=True)
-        allowed = spot_gang_limit(offer, spot_by_name=False)
+        by_name = gang_limit(offer, spot_by_name=True)
+        allowed = gang_limit(offer, spot_by_name=False)
         assert (by_name is None) == (offer.purchase != "spot")
         if by_name is not None and allowed is not None:
             assert 0 < allowed <= by_name
@@ -55,9 +55,9 @@ def test_asking_for_spot_never_makes_a_gang_smaller(catalog: Catalog) -> None:
 def test_nodes_that_work_alone_are_bound_by_evidence_of_their_type(
     catalog: Catalog,
 ) -> None:
-    assert spot_fleet_limit(first(catalog, "p5.48xlarge", "spot")) == 5
-    assert spot_fleet_limit(first(catalog, "g6.xlarge", "spot")) is None
-    assert spot_fleet_limit(first(catalog, "p5.48xlarge", "on_demand")) is None
+    assert fleet_limit(first(catalog, "p5.48xlarge", "spot")) == 5
+    assert fleet_limit(first(catalog, "g6.xlarge", "spot")) is None
+    assert fleet_limit(first(catalog, "p5.48xlarge", "on_demand")) is None
 
 
 def test_a_quota_says_how_strong_its_evidence_is(catalog: Catalog) -> None:

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from planner.market.capacity import spot_gang_limit
+from planner.market.capacity import gang_limit
 from planner.market.offer import Catalog
 from planner.sentence import describe
 from planner.solve.solution import Scenario, Solution
@@ -172,7 +172,7 @@ def test_on_demand_and_spot_stand_side_by_side(path, catalog: Catalog) -> None:
             if offer.purchase == "spot"
             and offer.instance.instance_type == chosen.instance.instance_type
         ]
-        assert nodes <= present(spot_gang_limit(offers[0], spot_by_name=True))
+        assert nodes <= present(gang_limit(offers[0], spot_by_name=True))
 
 
 def test_machines_that_are_not_sold_on_spot_say_so(catalog: Catalog) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.market.capacity import spot_fleet_limit
+from planner.market.capacity import fleet_limit
 from planner.market.offer import Catalog
 from planner.sentence import describe
 from planner.solve.solution import Solution
@@ -45,7 +45,7 @@ def test_a_batch_beyond_the_capacity_of_spot_goes_on_demand(
         if offer.instance.instance_type == "p5.48xlarge"
         and offer.purchase == "spot"
     )
-    limit = spot_fleet_limit(spot)
+    limit = fleet_limit(spot)
     assert limit is not None
     assert bought["1B"][0] == "spot"
     assert bought["1B"][1] <= limit

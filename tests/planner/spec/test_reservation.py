@@ -1,0 +1,153 @@
+"""Capacity that is reserved already: machines are taken from it alone, where it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from planner.errors import SpecError
+from planner.facts.cloud import clouds
+from planner.spec.reservation import Reservation, reservations_of
+from stacks.build import build_stack
+from tests.conftest import chat, solve, spec_of
+from tests.stacks.told import inputs_of
+
+AWS_ID = "cr-0a1b2c3d4e5f60718"
+GCP_ID = "projects/corp-net-1/reservations/gpus"
+AZURE_ID = (
+    "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/net"
+    "/providers/Microsoft.Compute/capacityReservationGroups/gpus"
+)
+RESERVED = {
+    "aws": f"{AWS_ID}@us-east-1a:2xg6.xlarge",
+    "gcp": f"{GCP_ID}@us-east4-a:2xg2-standard-4",
+    "azure": f"{AZURE_ID}@eastus:2xStandard_NC24ads_A100_v4",
+}
+TRAINING = """
+apiVersion: tonnage/v1
+kind: Training
+name: tune
+model: {name: llama-3.1-8b}
+data: {location: s3://sets/chat, tokens: 100M, storage: object}
+train: {method: finetune, deadline: 14d}
+buy: {reservations: ['RESERVED']}
+"""
+
+
+def spec(*reserved: str, rps: int = 2, extra: str = "") -> str:
+    texts = ", ".join(f"'{text}'" for text in reserved)
+    return chat(
+        traffic=f"peak_rps: {rps}",
+        extra=f"buy: {{reservations: [{texts}]{extra}}}",
+    )
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_machines_are_those_that_are_reserved(catalog, cloud: str) -> None:
+    text = spec(RESERVED[cloud])
+    [reserved] = reservations_of([RESERVED[cloud]])
+    [pool] = solve(catalog, text, keep=0).pools
+    assert pool.instance.provider == reserved.cloud == cloud
+    assert pool.instance.instance_type == reserved.instance_type
+    assert reserved.is_in(pool.region)
+    assert pool.nodes <= reserved.machines
+    [part] = pool.purchases
+    assert (part.purchase, part.reservation) == ("on_demand", reserved.id)
+    if reserved.place != pool.region:
+        assert pool.zones == (reserved.place,)
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_more_than_are_reserved_are_not_planned(catalog, cloud: str) -> None:
+    assert not solve(catalog, spec(RESERVED[cloud], rps=300), keep=0).pools
+
+
+def test_of_several_reservations_that_which_is_enough_is_taken(catalog) -> None:
+    few = RESERVED["aws"]
+    many = few.replace("1a:2x", "1b:40x").replace("60718", "60719")
+    [pool] = solve(catalog, spec(few, many, rps=20), keep=0).pools
+    assert pool.purchases[0].reservation.endswith("60719")
+    assert pool.zones == ("us-east-1b",)
+
+
+def launch_of(catalog: Any, text: str) -> Any:
+    made = spec_of(text)
+    solution = solve(catalog, text, keep=0)
+    return build_stack(made, solution, made.name).graph
+
+
+def test_templates_name_the_reservation(catalog) -> None:
+    [aws] = inputs_of(
+        launch_of(catalog, spec(RESERVED["aws"])), "LaunchTemplate"
+    ).values()
+    assert aws["capacityReservationSpecification"] == {
+        "capacityReservationTarget": {"capacityReservationId": AWS_ID}
+    }
+    [gcp] = inputs_of(
+        launch_of(catalog, spec(RESERVED["gcp"])), "InstanceTemplate"
+    ).values()
+    affinity = gcp["reservationAffinity"]
+    assert affinity["type"] == "SPECIFIC_RESERVATION"
+    assert affinity["specificReservation"]["values"] == [GCP_ID]
+    [azure] = inputs_of(
+        launch_of(catalog, spec(RESERVED["azure"])), "VirtualMachineScaleSet"
+    ).values()
+    profile = azure["virtualMachineProfile"]["capacityReservation"]
+    assert profile == {"capacityReservationGroup": {"id": AZURE_ID}}
+
+
+def test_a_job_on_reserved_machines_has_no_placement_of_its_own(
+    catalog,
+) -> None:
+    """Those that are reserved have their places already, so another group would not have them."""
+    reserved = f"{AWS_ID}@us-east-1a:8xp5.48xlarge"
+    text = TRAINING.replace("RESERVED", reserved).replace("100M", "20B")
+    solution = solve(catalog, text, keep=0)
+    [pool] = solution.pools
+    assert 1 < pool.nodes <= 8
+    graph = launch_of(catalog, text)
+    assert not inputs_of(graph, "PlacementGroup")
+    [group] = inputs_of(graph, "Group").values()
+    assert "placementGroup" not in group
+
+
+def test_infiniband_takes_no_reservation(catalog) -> None:
+    reserved = f"{AZURE_ID}@eastus:8xStandard_ND96isr_H100_v5"
+    text = TRAINING.replace("RESERVED", reserved).replace("100M", "20B")
+    with pytest.raises(SpecError, match="azure-infiniband-reservation"):
+        launch_of(catalog, text)
+
+
+@pytest.mark.parametrize(
+    ("place", "region", "is_in"),
+    [
+        ("us-east-1a", "us-east-1", True),
+        ("us-east-1a", "us-east-2", False),
+        ("us-east4-a", "us-east4", True),
+        ("eastus", "eastus", True),
+        # Names of regions begin with those of others.
+        ("eastus2", "eastus", False),
+        ("eastus", "eastus2", False),
+    ],
+)
+def test_a_reservation_is_in_one_region(
+    place: str, region: str, is_in: bool
+) -> None:
+    reserved = Reservation(
+        cloud="aws", id="r", place=place, machines=1, instance_type="t"
+    )
+    assert reserved.is_in(region) is is_in
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (spec("cr-1@us-east-1a:2xg6.xlarge"), "a reservation"),
+        (spec(f"{AWS_ID}@us-east-1a"), "a reservation"),
+        (spec(RESERVED["aws"], extra=", spot: only"), "exclude each other"),
+    ],
+)
+def test_what_is_no_reservation_is_refused(text: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        spec_of(text)
