@@ -394,6 +394,7 @@ def billed(mode: str, **words: object) -> Any:
         "requests_per_month": Decimal(1_000_000),
         "runs_daily": False,
         "weights": "bucket",
+        "has_own_network": True,
         "shutdown": ShutdownRule(idle=Decimal(3600)),
         "period": "run" if mode == "batch" else "month",
         "week": weekly_load("business-hours", None),
