@@ -112,10 +112,13 @@ def _calls(plan: Plan, outcome: EngineOutcome) -> tuple[str, ...]:
     address, model = outcome.outputs.get("endpoint"), plan.workload.model
     if not address or model is None:
         return ()
+    endpoint = plan.spec.normalized.get("endpoint", {})
+    host = endpoint.get("host")
     return call_lines(
-        f"http://{address}:{SERVING_PORT}",
+        f"https://{host}" if host else f"http://{address}:{SERVING_PORT}",
         model.name,
-        has_key="api_key" in plan.spec.normalized.get("endpoint", {}),
+        has_key="api_key" in endpoint,
+        points_to=str(address) if host else "",
     )
 
 

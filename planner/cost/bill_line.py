@@ -93,6 +93,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `kept_gb`  disks that stay when machines go, GB
     `scheduled_starts`  starts of machines that the hours of the week cause
     `fetched_gb`  weights that each start of a node fetches from outside the cloud, GB
+    `nat_gateways`  how many there are, each with an address
     `has_own_network`  whether the way out is its own; that of a given network is its owner's
     """
 
@@ -109,6 +110,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     kept_gb: Decimal = Decimal(0)
     has_people: bool = False
     has_own_network: bool = True
+    nat_gateways: int = 1
 
 
 @cache
@@ -303,7 +305,9 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
             node_prices[0],
         )
     else:
-        nat_line = _role_line(usage, price_book, "nat", usage.network_hours)
+        nat_line = _role_line(
+            usage, price_book, "nat", usage.nat_gateways * usage.network_hours
+        )
     data_line = _role_line(
         usage,
         price_book,
@@ -315,7 +319,7 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     has_bastion = usage.has_people and price_book.find(
         usage.provider, "bastion"
     )
-    addresses = 2 if has_bastion else 1
+    addresses = usage.nat_gateways + (1 if has_bastion else 0)
     return [
         nat_line,
         data_line,

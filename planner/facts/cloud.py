@@ -30,6 +30,9 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     network_form     how a network is named, as a pattern
     subnet_place     whether a subnet is in one zone, or in all of a region
     reservation_form how a reservation of capacity is named, as a pattern
+    certificate_form how a certificate is named that its balancers take, as a pattern with a
+                     group region; (?!) where they take none
+    way_out          whether a stack that survives the loss of a zone has a NAT in each zone
     capacity_code    error code of a request that finds no machine
     quota_code       error code of a request above a quota
     """
@@ -47,6 +50,8 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     network_form: str
     subnet_place: Literal["zone", "region"]
     reservation_form: str
+    certificate_form: str
+    way_out: Literal["zone", "region"]
     capacity_code: str
     quota_code: str
     source: str
@@ -70,6 +75,8 @@ def clouds() -> dict[str, CloudFacts]:
         "network_form": table.nonempty_text,
         "subnet_place": table.one_of("zone", "region"),
         "reservation_form": table.nonempty_text,
+        "certificate_form": table.nonempty_text,
+        "way_out": table.one_of("zone", "region"),
         "capacity_code": table.nonempty_text,
         "quota_code": table.nonempty_text,
         **table.SOURCE_COLUMNS,

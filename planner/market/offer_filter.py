@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
+from planner.spec.certificate import certificate_of
 from planner.spec.network import given_network
 from planner.spec.reservation import reservations_of
 from planner.spec.schedule import parse_schedule
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from planner.market.offer import Instance, Offer
+    from planner.spec.certificate import Certificate
     from planner.spec.model import Spec
     from planner.spec.network import GivenNetwork
     from planner.spec.reservation import Reservation
@@ -88,6 +90,7 @@ def spec_rules(
             ),
         ),
         *_network_rules(given_network(spec.network)),
+        *_certificate_rules(certificate_of(spec)),
         *_reservation_rules(reservations_of(spec.buy.reservations or ())),
         OfferRule(
             "buy", "purchase", lambda purchase: purchase in purchase_options
@@ -148,6 +151,26 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
     if spec.buy.spot == "auto" and resumes and not spec.buy.reservations:
         purchase_options.append("spot")
     return tuple(purchase_options)
+
+
+def _certificate_rules(
+    certificate: Certificate | None,
+) -> tuple[OfferRule, ...]:
+    """A balancer takes certificates of its own region; no rule without one."""
+    if certificate is None:
+        return ()
+    return (
+        OfferRule(
+            "endpoint.certificate",
+            "instance",
+            lambda instance: instance.provider == certificate.cloud,
+        ),
+        OfferRule(
+            "endpoint.certificate",
+            "region",
+            lambda region: region == certificate.region,
+        ),
+    )
 
 
 def _reservation_rules(

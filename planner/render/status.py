@@ -85,14 +85,20 @@ def _optional_dollars(usd: Decimal | None) -> str:
 
 
 def call_lines(
-    endpoint: str, model_name: str, *, has_key: bool
+    endpoint: str, model_name: str, *, has_key: bool, points_to: str = ""
 ) -> tuple[str, ...]:
-    """Return a command that asks a service something, as lines that can be copied."""
+    """Return a command that asks a service something, as lines that can be copied.
+
+    `points_to` is where the name in the endpoint has to point, empty where it is an address.
+    """
     key_words = '  -H "Authorization: Bearer $KEY" \\' if has_key else ""
     return tuple(
         filter(
             None,
             (
+                f"# a CNAME lets the name point to {points_to}"
+                if points_to
+                else "",
                 f"curl {endpoint}/v1/completions \\",
                 "  -H 'content-type: application/json' \\",
                 key_words,

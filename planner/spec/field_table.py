@@ -110,6 +110,20 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         "a reservation: cr-0a1b2c3d4e5f60718@us-east-1a:4xp5.48xlarge",
         LONGEST_ID,
     ),
+    "host name": TextPattern(
+        r"(?=.{4,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}",
+        "a host name such as chat.example.com",
+        253,
+    ),
+    "certificate": TextPattern(
+        # The groups of patterns have one name, which a pattern of all may not have.
+        "|".join(
+            facts.certificate_form.replace("?P<region>", "")
+            for facts in clouds().values()
+        ),
+        "a certificate of AWS: arn:aws:acm:REGION:ACCOUNT:certificate/ID; on other clouds HTTPS "
+        "ends at a gateway of yours",
+    ),
     "subnet": TextPattern(
         r"[A-Za-z0-9]([A-Za-z0-9._-]{0,78}[A-Za-z0-9_])?@[a-z][a-z0-9-]{2,30}",
         "a subnet and where it is: subnet-0a1b2c3d4e5f60718@us-east-1a",

@@ -286,9 +286,19 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
 
 
 def _endpoint_problems(spec: Inference) -> list[Problem]:
-    """The key of an endpoint has the form of the secrets of its cloud."""
+    """A host has a certificate, and the key has the form of the secrets of its cloud."""
     if spec.endpoint is None:
         return []
+    if bool(spec.endpoint.host) != bool(spec.endpoint.certificate):
+        return [
+            Problem(
+                code="endpoint",
+                message="endpoint.host and endpoint.certificate go together",
+                cause="a certificate is for a name, and without one there is no HTTPS",
+                place=spec.endpoint.place,
+                next_step="write both, or leave both out",
+            )
+        ]
     secret = (spec.endpoint.api_key or "").removeprefix(SECRET_SCHEME)
     return [
         Problem(

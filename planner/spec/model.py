@@ -229,10 +229,14 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
 class EndpointRule(Struct, frozen=True, kw_only=True):
     """How clients reach a service.
 
-    api_key  secret with the key that they send
+    host         name that they call
+    certificate  with which the balancer ends HTTPS
+    api_key      secret with the key that they send
     """
 
     place: Place | None = None
+    host: str | None = None
+    certificate: str | None = None
     api_key: str | None = None
 
 

@@ -290,8 +290,8 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
             name="listener",
             inputs={
                 "loadBalancerArn": ref("balancer", "arn"),
-                "port": SERVING_PORT,
-                "protocol": "TCP",
+                "port": stack.client_port,
+                **_listener_protocol(stack),
                 "defaultActions": [
                     {"type": "forward", "targetGroupArn": ref("targets", "arn")}
                 ],
@@ -299,6 +299,19 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
             },
         ),
     ]
+
+
+def _listener_protocol(stack: StackSpec) -> Properties:
+    """How clients speak to the balancer; inside, machines are spoken to as they are."""
+    if not stack.certificate:
+        return {"protocol": "TCP"}
+    return {
+        "protocol": "TLS",
+        "certificateArn": stack.certificate,
+        "sslPolicy": lookup_table("limits.csv", "limit", "value")[
+            "aws_tls_policy"
+        ],
+    }
 
 
 def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.facts.cloud import clouds
 from stacks.graph import Resource, ref
-from stacks.spec.stack import SERVING_PORT, range_word
+from stacks.spec.stack import range_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,8 +66,25 @@ def resources(stack: StackSpec) -> list[Resource]:
     ]
 
 
+def _ways_out(stack: StackSpec) -> dict[str, str]:
+    """The zones with a NAT, each with the end of the names of what belongs to it.
+
+    One serves all zones, unless the stack survives the loss of a zone.
+    """
+    first, *others = sorted(node_zones(stack.fleets))
+    ends = {first: ""}
+    if stack.survives_zone:
+        ends |= {zone_name: f"-{zone_name[-1]}" for zone_name in others}
+    return ends
+
+
+def _routes(stack: StackSpec, zone_name: str) -> str:
+    """The route table of the nodes in a zone."""
+    return f"private-routes{_ways_out(stack).get(zone_name, '')}"
+
+
 def _public_resources(stack: StackSpec) -> list[Resource]:
-    """The VPC, and the subnet from which its only address faces the internet."""
+    """The VPC, and the subnets from which its addresses face the internet."""
     return [
         _tagged_resource(
             stack,
@@ -87,17 +104,6 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
         ),
         _tagged_resource(
             stack,
-            "aws:ec2/subnet:Subnet",
-            "public",
-            {
-                "vpcId": ref("vpc"),
-                "cidrBlock": stack.addresses(PUBLIC_END),
-                "availabilityZone": min(node_zones(stack.fleets)),
-                "mapPublicIpOnLaunch": False,
-            },
-        ),
-        _tagged_resource(
-            stack,
             "aws:ec2/routeTable:RouteTable",
             "public-routes",
             {"vpcId": ref("vpc")},
@@ -111,46 +117,44 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
                 "gatewayId": ref("gateway"),
             },
         ),
-        _route_association("public", "public-routes"),
+        *(
+            resource
+            for zone_name, end in _ways_out(stack).items()
+            for resource in _public_subnet(stack, zone_name, end)
+        ),
     ]
 
 
-def _private_resources(stack: StackSpec) -> list[Resource]:
-    """The way out of the nodes: through the NAT, and to object storage past it."""
+def _public_subnet(
+    stack: StackSpec, zone_name: str, end: str
+) -> list[Resource]:
+    """A subnet with a way to the internet; those after the first have a /24 by their zone."""
+    address_end = f"{_zone_number(zone_name)}.0/24" if end else PUBLIC_END
     return [
         _tagged_resource(
             stack,
-            "aws:ec2/eip:Eip",
-            "nat-address",
-            {"domain": "vpc"},
-            ("gateway",),
-        ),
-        _tagged_resource(
-            stack,
-            "aws:ec2/natGateway:NatGateway",
-            "nat",
+            "aws:ec2/subnet:Subnet",
+            f"public{end}",
             {
-                "subnetId": ref("public"),
-                "allocationId": ref("nat-address"),
-                "connectivityType": "public",
-            },
-            ("public-default", "public-routes-public"),
-        ),
-        _tagged_resource(
-            stack,
-            "aws:ec2/routeTable:RouteTable",
-            "private-routes",
-            {"vpcId": ref("vpc")},
-        ),
-        Resource(
-            type="aws:ec2/route:Route",
-            name="private-default",
-            inputs={
-                "routeTableId": ref("private-routes"),
-                "destinationCidrBlock": "0.0.0.0/0",
-                "natGatewayId": ref("nat"),
+                "vpcId": ref("vpc"),
+                "cidrBlock": stack.addresses(address_end),
+                "availabilityZone": zone_name,
+                "mapPublicIpOnLaunch": False,
             },
         ),
+        _route_association(f"public{end}", "public-routes"),
+    ]
+
+
+def _zone_number(zone_name: str) -> int:
+    return ord(zone_name[-1]) - ord("a") + 1
+
+
+def _private_resources(stack: StackSpec) -> list[Resource]:
+    """The way out of the nodes: through a NAT, and to object storage past it."""
+    ends = _ways_out(stack).values()
+    return [
+        *(resource for end in ends for resource in _nat(stack, end)),
         _tagged_resource(
             stack,
             "aws:ec2/vpcEndpoint:VpcEndpoint",
@@ -159,7 +163,46 @@ def _private_resources(stack: StackSpec) -> list[Resource]:
                 "vpcId": ref("vpc"),
                 "serviceName": f"com.amazonaws.{stack.region}.s3",
                 "vpcEndpointType": "Gateway",
-                "routeTableIds": [ref("private-routes")],
+                "routeTableIds": [ref(f"private-routes{end}") for end in ends],
+            },
+        ),
+    ]
+
+
+def _nat(stack: StackSpec, end: str) -> list[Resource]:
+    """A NAT with its address, and the routes of the nodes that go out through it."""
+    return [
+        _tagged_resource(
+            stack,
+            "aws:ec2/eip:Eip",
+            f"nat-address{end}",
+            {"domain": "vpc"},
+            ("gateway",),
+        ),
+        _tagged_resource(
+            stack,
+            "aws:ec2/natGateway:NatGateway",
+            f"nat{end}",
+            {
+                "subnetId": ref(f"public{end}"),
+                "allocationId": ref(f"nat-address{end}"),
+                "connectivityType": "public",
+            },
+            ("public-default", f"public-routes-public{end}"),
+        ),
+        _tagged_resource(
+            stack,
+            "aws:ec2/routeTable:RouteTable",
+            f"private-routes{end}",
+            {"vpcId": ref("vpc")},
+        ),
+        Resource(
+            type="aws:ec2/route:Route",
+            name=f"private-default{end}",
+            inputs={
+                "routeTableId": ref(f"private-routes{end}"),
+                "destinationCidrBlock": "0.0.0.0/0",
+                "natGatewayId": ref(f"nat{end}"),
             },
         ),
     ]
@@ -173,7 +216,7 @@ def _node_subnets(stack: StackSpec) -> list[Resource]:
     subnet_resources = []
     for zone_name in node_zones(stack.fleets):
         subnet_name = _subnet_name(zone_name)
-        zone_number = ord(zone_name[-1]) - ord("a") + 1
+        address_end = f"{16 * _zone_number(zone_name)}.0/20"
         subnet_resources.append(
             _tagged_resource(
                 stack,
@@ -181,14 +224,14 @@ def _node_subnets(stack: StackSpec) -> list[Resource]:
                 subnet_name,
                 {
                     "vpcId": ref("vpc"),
-                    "cidrBlock": stack.addresses(f"{16 * zone_number}.0/20"),
+                    "cidrBlock": stack.addresses(address_end),
                     "availabilityZone": zone_name,
                     "mapPublicIpOnLaunch": False,
                 },
             )
         )
         subnet_resources.append(
-            _route_association(subnet_name, "private-routes")
+            _route_association(subnet_name, _routes(stack, zone_name))
         )
     return subnet_resources
 
@@ -200,13 +243,16 @@ def prerequisites(stack: StackSpec, fleet: FleetSpec) -> tuple[str, ...]:
         rules.append("nodes-from-clients")
     if stack.given_network is not None:
         return tuple(sorted(rules))
+    ends = _ways_out(stack)
+    zones = node_zones([fleet])
+    routes = {
+        f"private-default{ends.get(zone_name, '')}" for zone_name in zones
+    }
     associations = [
-        f"private-routes-{_subnet_name(zone_name)}"
-        for zone_name in node_zones([fleet])
+        f"{_routes(stack, zone_name)}-{_subnet_name(zone_name)}"
+        for zone_name in zones
     ]
-    return tuple(
-        sorted(["private-default", "s3-endpoint", *rules, *associations])
-    )
+    return tuple(sorted([*routes, "s3-endpoint", *rules, *associations]))
 
 
 def _client_cidrs(stack: StackSpec) -> dict[str, str]:
@@ -272,8 +318,8 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
                 inputs={
                     "securityGroupId": group_ref,
                     "ipProtocol": "tcp",
-                    "fromPort": SERVING_PORT,
-                    "toPort": SERVING_PORT,
+                    "fromPort": stack.client_port,
+                    "toPort": stack.client_port,
                     "cidrIpv4": client_cidr,
                 },
             )

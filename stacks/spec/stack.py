@@ -11,6 +11,7 @@ from msgspec import Struct
 from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address
 from planner.facts.receiver import read_receiver
+from planner.spec.certificate import certificate_of
 from planner.spec.model import OWN_RANGE, Batch, Inference, Training
 from planner.spec.network import given_network, network_range
 from planner.spec.schedule import parse_schedule
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from stacks.spec.upload import BucketPlace, HubWeights
 
 SERVING_PORT: Final = 8000
+# Of a balancer that ends the encryption of clients.
+HTTPS_PORT: Final = 443
 # Of JupyterLab on a machine of a workspace.
 NOTEBOOK_PORT: Final = 8888
 # Of the engine behind a router, inside the stack.
@@ -74,9 +77,12 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     another fleet may be bought where they do not.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
-    parallel file system, in `file_system`. Clients in `peer_cidrs` may send requests,
-    with the key that the secret `api_key` holds. `given_network` is one that there is already:
-    the nodes are in subnets of it, whose addresses are `network_range`.
+    parallel file system, in `file_system`.
+
+    Clients in `peer_cidrs` may send requests, with the key that the secret `api_key` holds, and
+    over HTTPS where there is a `certificate`. `given_network` is one that there is already: the
+    nodes are in subnets of it, whose addresses are `network_range`. `survives_zone` says that
+    nothing of the stack may be in one zone alone.
     """
 
     name: str
@@ -101,6 +107,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     given_network: GivenNetwork | None = None
     peer_cidrs: tuple[str, ...] = ()
     api_key: str = ""
+    certificate: str = ""
+    survives_zone: bool = False
 
     @property
     def scaling_groups(self) -> tuple[tuple[FleetSpec, ScalingGroup], ...]:
@@ -110,6 +118,11 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             for fleet in self.fleets
             for group in fleet.scaling_groups
         )
+
+    @property
+    def client_port(self) -> int:
+        """The port that clients call."""
+        return HTTPS_PORT if self.certificate else SERVING_PORT
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -283,6 +296,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         )
     shutdown = spec.shutdown
     schedule = shutdown.schedule
+    certificate = certificate_of(spec)
     training_run = solution.training_run
     regions = {(pool.instance.provider, pool.region) for pool in solution.pools}
     if len(regions) != 1:
@@ -329,6 +343,12 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             secret_name(spec.endpoint.api_key)
             if isinstance(spec, Inference) and spec.endpoint
             else ""
+        ),
+        certificate=certificate.id if certificate else "",
+        survives_zone=(
+            isinstance(spec, Inference)
+            and spec.sla is not None
+            and spec.sla.survives == "zone"
         ),
         peer_cidrs=(
             tuple(dict.fromkeys(spec.network.peer_cidrs))

@@ -238,6 +238,8 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         door="loopback",
         network_form="nest-[0-9]+",
         subnet_place="region",
+        certificate_form="(?!)",
+        way_out="region",
         reservation_form="nests-[0-9]+",
         capacity_code="NO_BIRDS",
         quota_code="TOO_MANY_BIRDS",

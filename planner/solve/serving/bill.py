@@ -24,6 +24,7 @@ from planner.cost.lifetime import (
     standing_lifetime,
 )
 from planner.cost.weekly_load import weekly_starts
+from planner.facts.cloud import clouds
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
 from planner.solve.serving.sizing import expected_service, startup_time_s
@@ -142,6 +143,14 @@ def _weights_gb(
     )
 
 
+def _nat_gateways(requirement: ServingRequirement, offer: Offer) -> int:
+    """Return how many NAT gateways there are: one, or one in each zone where a zone may fail."""
+    facts = clouds()[offer.provider]
+    if requirement.survives != "zone" or facts.way_out != "zone":
+        return 1
+    return min(len(offer.zones), facts.spread_zones)
+
+
 def _monthly_requests(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> Decimal:
@@ -210,6 +219,7 @@ def serving_bill(
         received_gb=received_gb * months if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,
         has_own_network=requirement.has_own_network,
+        nat_gateways=_nat_gateways(requirement, offer),
         network_hours=life_hours(life),
     )
     return sum_bill(

@@ -69,6 +69,7 @@ def test_a_waiver_ends(
     (here / "s.yaml").write_text(
         chat(
             extra="where: {clouds: [gcp]}\nwaivers:\n"
+            "  - 'sec-gcp-http until 2099-01-01: nobody listens'\n"
             f"  - 'sec-gcp-flow-logs until {until}: they cost'"
         )
     )
@@ -89,7 +90,11 @@ def test_of_several_waivers_the_longest_holds(catalog) -> None:
             extra=f"where: {{clouds: [gcp]}}\nwaivers: ['{FLOW_LOGS}', '{early}']"
         ),
     )
-    [finding] = security_findings(plan)
+    [finding] = [
+        found
+        for found in security_findings(plan)
+        if found.rule.id == "sec-gcp-flow-logs"
+    ]
     assert finding.waiver == Waiver(
         "sec-gcp-flow-logs", "2027-03-01", "they cost by the gigabyte"
     )

@@ -136,6 +136,15 @@ BREAKING: dict[str, dict[str, Any]] = {
         "type": "gcp:compute/forwardingRule:ForwardingRule",
         "loadBalancingScheme": "EXTERNAL",
     },
+    "sec-aws-http": {"type": "aws:lb/listener:Listener", "protocol": "TCP"},
+    "sec-gcp-http": {
+        "type": "gcp:compute/forwardingRule:ForwardingRule",
+        "ports": ["8000"],
+    },
+    "sec-azure-http": {
+        "type": "azure-native:network:LoadBalancer",
+        "loadBalancingRules": [{"frontendPort": 8000}],
+    },
     "sec-gcp-login": {"type": GCP_TEMPLATE},
     "sec-gcp-account": {"type": GCP_TEMPLATE},
     "sec-gcp-boot": {"type": GCP_TEMPLATE},
@@ -178,7 +187,12 @@ BREAKING: dict[str, dict[str, Any]] = {
 }
 OTHERS = {"rails": {"type": "n", "networkProfile": "p", "$name": "rails"}}
 # What a spec may still have, as long as nobody asks for more: each is told by check --security.
-TOLD = {"sec-gcp-flow-logs"}
+TOLD = {
+    "sec-gcp-flow-logs",
+    "sec-aws-http",
+    "sec-gcp-http",
+    "sec-azure-http",
+}
 
 
 def resources(path: Path) -> list[tuple[str, str, dict[str, Any]]]:
