@@ -13,10 +13,11 @@ from planner.cli.compose import open_bucket, open_engine, standing_stack
 from planner.cli.run import run_engine
 from planner.errors import Problem, TonnageError, UsageError
 from planner.render.page import LINE_WIDTH
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions
-    from planner.plan.status import StackStatus
+    from planner.plan.status import ResourceRef, StackStatus
 
 
 @click.command("destroy")
@@ -104,6 +105,16 @@ def _contents_text(stack_status: StackStatus, options: PlanningOptions) -> str:
     )
 
 
+def _held_text(resource: ResourceRef) -> str:
+    """Say what a resource holds data in, and how much at most where that is settled."""
+    from stacks.engine.keep import held_data
+
+    kind = held_data(resource.type)
+    if not resource.size_gib:
+        return kind
+    return f"{kind} of {figures.byte_size(resource.size_gib * BYTES_PER_GIB)}"
+
+
 def _deletion_lines(
     stack_status: StackStatus, *, deletes_data: bool
 ) -> list[str]:
@@ -112,7 +123,7 @@ def _deletion_lines(
     from stacks.engine.keep import held_data
 
     data_texts = [
-        f"{resource.name} ({held_data(resource.type)})"
+        f"{resource.name} ({_held_text(resource)})"
         for resource in (*stack_status.resources, *stack_status.retained)
         if held_data(resource.type)
     ]

@@ -15,6 +15,7 @@ from planner.cli.compose import (
     standing_stack,
 )
 from planner.cli.progress import waiting
+from planner.cost.lifetime import release_time
 from planner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ SHOWN_EVENTS: Final = 3
 def command(stack: str, **option_values: Any) -> int:
     """Show STACK: since when it stands, what it has cost and costs now, and what happened.
 
-    On simulated clouds hours are counted. Of real ones the plan says what is known, and the agents
-    of the machines say in the bucket of the stack how they are.
+    On simulated clouds hours are counted. Of real ones the machines are counted that say in the
+    bucket of the stack that they live, and the plan says what they have cost so far.
 
     Example: tonnage status chat-8b --simulate
     """
@@ -50,6 +51,14 @@ def command(stack: str, **option_values: Any) -> int:
     account = stack_account(engine, stack_status)
     with waiting("asking the machines"):
         health = _health(stack_status, options)
+    facts = stack_status.facts
+    if account.basis == "plan" and facts is not None and not health.problem:
+        from stacks.operate.account import counted
+
+        alive = {group.group: group.alive for group in health.groups}
+        # Of machines that boot nothing is heard yet, and they are paid for.
+        if (account.age_s or 0) >= release_time("young_limit_s"):
+            account = counted(account, facts, alive)
     if option_values["format"] == "json":
         from msgspec import to_builtins
 

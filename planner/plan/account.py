@@ -17,7 +17,8 @@ class StackAccount(Struct, frozen=True, kw_only=True):
     planned_usd  what the plan says for that time, USD; none where it ends by itself
     nodes     machines that there are; none where that is not known
     left_s    until the time to live ends, seconds, below 0 afterwards; none without one
-    basis     metered: hours of what there was; plan: what was planned, as of now
+    basis     metered: hours of what there was; machines: those that give signs of life now, and
+              by the plan so far; plan: all of it as it was planned
     """
 
     age_s: float | None
@@ -26,7 +27,7 @@ class StackAccount(Struct, frozen=True, kw_only=True):
     planned_usd: Decimal | None
     nodes: int | None
     left_s: float | None
-    basis: Literal["metered", "plan"]
+    basis: Literal["metered", "machines", "plan"]
 
 
 class GroupHealth(Struct, frozen=True, kw_only=True):

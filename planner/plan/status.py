@@ -80,10 +80,11 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
 
 
 class ResourceRef(DocumentPart, frozen=True, kw_only=True):
-    """A resource of a standing stack."""
+    """A resource of a standing stack, and how much it holds at most; 0 for what grows."""
 
     type: str
     name: str
+    size_gib: int = 0
 
 
 class StackStatus(DocumentPart, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from stacks.graph import referenced_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from planner.plan.types import Properties
     from stacks.engine.protocol import ResourceStep
     from stacks.engine.state import ResourceRecord
 
@@ -23,10 +24,14 @@ class DataType(Struct, frozen=True, kw_only=True):
     """A type of resource that holds data, or that protects them.
 
     holds     what people call it; empty for settings of one that holds data
+    size      property with how much it holds; empty where it grows
+    size_gib   GiB of one of it
     lives_in  properties that refer to what it cannot exist without
     """
 
     holds: str
+    size: str
+    size_gib: int
     lives_in: tuple[str, ...]
 
 
@@ -36,11 +41,18 @@ def data_types() -> dict[str, DataType]:
     columns = {
         "type": table.nonempty_text,
         "holds": table.any_text,
+        "size": table.any_text,
+        "size_gib": lambda cell: int(cell or 0),
         "lives_in": lambda cell: tuple(cell.split("|")) if cell else (),
         **table.SOURCE_COLUMNS,
     }
     return {
-        row["type"]: DataType(holds=row["holds"], lives_in=row["lives_in"])
+        row["type"]: DataType(
+            holds=row["holds"],
+            size=row["size"],
+            size_gib=row["size_gib"],
+            lives_in=row["lives_in"],
+        )
         for row in table.load_rows("stacks", "data_types.csv", columns)
     }
 
@@ -49,6 +61,14 @@ def held_data(resource_type: str) -> str:
     """Say what a type of resource holds, such as bucket or disk; empty when it holds no data."""
     data_type = data_types().get(resource_type)
     return data_type.holds if data_type else ""
+
+
+def held_gib(resource_type: str, inputs: Properties) -> int:
+    """Return how much a disk or a file system holds at most, GiB; 0 for what grows."""
+    data_type = data_types().get(resource_type)
+    if data_type is None or not data_type.size:
+        return 0
+    return int(inputs.get(data_type.size) or 0) * data_type.size_gib
 
 
 def kept_keys(

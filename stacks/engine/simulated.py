@@ -15,7 +15,7 @@ from stacks.engine.drift import find_drift, heed_drift
 from stacks.engine.fill import placeholder_values
 from stacks.engine.guard import refuse_protected
 from stacks.engine.handover import handover_of, machines_go
-from stacks.engine.keep import refuse_replaced_data
+from stacks.engine.keep import held_gib, refuse_replaced_data
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import move_notes, refuse_rename
 from stacks.engine.protocol import UNCONTROLLED, EngineOutcome
@@ -346,10 +346,15 @@ def _status(state_file: StateFile) -> StackStatus | None:
         return None
     state = state_file.state
     resource_rows = sorted(
-        (record.type, name) for name, record in state.resources.items()
+        (record.type, name, held_gib(record.type, record.inputs))
+        for name, record in state.resources.items()
     )
     retained_rows = sorted(
-        (record.type, str(record.outputs.get("name") or record.id))
+        (
+            record.type,
+            str(record.outputs.get("name") or record.id),
+            held_gib(record.type, record.inputs),
+        )
         for record in state.retained.values()
     )
     return StackStatus(
@@ -360,12 +365,12 @@ def _status(state_file: StateFile) -> StackStatus | None:
         complete=state.complete,
         operation=state.operation,
         resources=tuple(
-            ResourceRef(type=resource_type, name=name)
-            for resource_type, name in resource_rows
+            ResourceRef(type=resource_type, name=name, size_gib=size_gib)
+            for resource_type, name, size_gib in resource_rows
         ),
         retained=tuple(
-            ResourceRef(type=resource_type, name=name)
-            for resource_type, name in retained_rows
+            ResourceRef(type=resource_type, name=name, size_gib=size_gib)
+            for resource_type, name, size_gib in retained_rows
         ),
         pending=tuple(sorted(state.pending)),
         outputs=state.outputs,

@@ -6,13 +6,18 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from planner.plan.account import StackAccount
-from planner.units import SECONDS_PER_MONTH
+from planner.units import HOURS_PER_MONTH, SECONDS_PER_MONTH
 from providers.simulated.bill import metered_lines, usd_hour_now
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.market.offer import Catalog
     from planner.plan.status import StackFacts, StackStatus
+    from planner.plan.types import Pool
     from providers.simulated.shared import SharedWorld
 
 
@@ -62,6 +67,52 @@ def account_of(
         left_s=left_s,
         basis="metered",
     )
+
+
+def counted(
+    account: StackAccount, facts: StackFacts, alive: Mapping[str, int]
+) -> StackAccount:
+    """Return the account of a real stack with the machines that live, by scaling group.
+
+    usd an hour = machines of each group * price of one + what is paid without any, a month / 730
+    """
+    prices = {
+        name: usd_hour
+        for pool in facts.pools
+        for name, usd_hour in _group_prices(pool).items()
+    }
+    standing_usd = (facts.standing_usd_month or Decimal(0)) / HOURS_PER_MONTH
+    machine_usd = sum(
+        (
+            count * prices.get(group, Decimal(0))
+            for group, count in alive.items()
+        ),
+        Decimal(0),
+    )
+    return replace(
+        account,
+        usd_hour=machine_usd + standing_usd,
+        nodes=sum(alive.values()),
+        basis="machines",
+    )
+
+
+def _group_prices(pool: Pool) -> dict[str, Decimal]:
+    """Return the mean price of a machine of each scaling group of a pool, USD an hour."""
+    prices = {}
+    for name, is_spot in ((pool.name, False), (f"{pool.name}-spot", True)):
+        parts = [
+            part
+            for part in pool.purchases
+            if (part.purchase == "spot") == is_spot
+        ]
+        nodes = sum(part.nodes for part in parts)
+        if nodes:
+            total = sum(
+                (part.nodes * part.usd_per_hour for part in parts), Decimal(0)
+            )
+            prices[name] = total / nodes
+    return prices
 
 
 def _planned_usd(

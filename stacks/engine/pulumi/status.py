@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.json import decode as json_decode
 
 from planner.plan.status import ResourceRef, StackFacts, StackStatus
+from stacks.engine.keep import held_gib
 from stacks.engine.pulumi.checkpoint import pending_operations
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ def status_of(
                     ResourceRef(
                         type=state_record["type"],
                         name=name_of(state_record),
+                        size_gib=held_gib(
+                            state_record["type"],
+                            state_record.get("inputs") or {},
+                        ),
                     )
                     for state_record in state_records
                 ),
@@ -85,7 +90,11 @@ def status_of(
         retained=tuple(
             sorted(
                 (
-                    ResourceRef(type=record.type, name=record.id)
+                    ResourceRef(
+                        type=record.type,
+                        name=record.id,
+                        size_gib=held_gib(record.type, record.inputs),
+                    )
                     for record in retained
                 ),
                 key=lambda resource: (resource.type, resource.name),
