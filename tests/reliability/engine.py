@@ -65,7 +65,7 @@ def kill_problem(
             folder,
             ("destroy", "chat", "--yes")
             if verb == "destroy"
-            else ("apply", path),
+            else ("apply", path, "--allow", "outage"),
             way,
             lambda count: (
                 0 <= count <= moment
@@ -74,6 +74,7 @@ def kill_problem(
                 >= moment + (len(home.graph.resources) if verb == "move" else 0)
             ),
         )
+        # What was agreed to is not asked for again.
         for _ in range(PATIENCE_S):
             again = _tonnage(folder, "apply", path, *FLAGS)
             # A run that lost its terminal may still be ending.
