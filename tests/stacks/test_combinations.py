@@ -68,6 +68,8 @@ def machines() -> dict[str, Offer]:
         instance = offer.instance
         if (
             unsupported_reason(instance) is not None
+            # Nothing is predicted for it.
+            or not (instance.chip.bandwidth_gb_s and instance.chip.bf16_tflops)
             or offer.purchase not in PURCHASES
         ):
             continue
