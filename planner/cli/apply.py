@@ -265,7 +265,7 @@ def ask_account(
 ) -> None:
     """Raise everything that the account of the user would refuse, before anything is made.
 
-    Of fallbacks the account is asked when they are tried.
+    Where only machines are lacking and the plan has fallbacks, apply walks down to them.
     """
     from planner.cli.progress import waiting
     from stacks.engine.account import account_refusals
