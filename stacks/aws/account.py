@@ -61,7 +61,7 @@ def quota_rooms(ask: MachineAsk) -> list[QuotaRoom]:
             limit=float(quota["Value"]),
             used=used,
             asked=asked,
-            raise_=_raise_text(ask.region, code, (used or 0) + asked),
+            remedy=_raise_text(ask.region, code, (used or 0) + asked),
         )
     ]
 

@@ -70,7 +70,7 @@ def quota_rooms(ask: MachineAsk) -> list[QuotaRoom]:
                 limit=float(found["limit"]),
                 used=float(found["currentValue"]),
                 asked=ask.amount(rule.unit),
-                raise_="az quota update --resource-name "
+                remedy="az quota update --resource-name "
                 f"'{found['name']['value']}' --scope /subscriptions/{subscription()}"
                 f"/providers/Microsoft.Compute/locations/{ask.region} --limit-object "
                 f"value={found['currentValue'] + ask.amount(rule.unit)} "

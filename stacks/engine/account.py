@@ -166,7 +166,7 @@ def _quotas(
             step,
             f"{clouds()[cloud].quota_code}: {room.text}",
             "quota",
-            f"raise it: {room.raise_}",
+            f"raise it: {room.remedy}",
         )
         for room in account.quota_rooms(ask)
         if not room.is_enough

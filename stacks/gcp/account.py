@@ -134,7 +134,7 @@ def _room(
         limit=float("inf") if limit == NO_LIMIT else float(limit),
         used=None if used is None else float(used),
         asked=ask.amount(rule.unit),
-        raise_="https://console.cloud.google.com/iam-admin/quotas"
+        remedy="https://console.cloud.google.com/iam-admin/quotas"
         f"?project={project}",
     )
 

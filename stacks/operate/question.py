@@ -58,7 +58,7 @@ class QuotaRoom(Struct, frozen=True, kw_only=True):
     name    of the quota, as people know it
     used    of it; none where the cloud does not say
     asked   what a plan adds
-    raise_  how more is asked for
+    remedy  how more is asked for
     """
 
     name: str
@@ -66,7 +66,7 @@ class QuotaRoom(Struct, frozen=True, kw_only=True):
     limit: float
     used: float | None
     asked: float
-    raise_: str
+    remedy: str
 
     @property
     def is_enough(self) -> bool:

@@ -136,7 +136,7 @@ def test_a_quota_counts_what_is_used_and_what_is_asked_for(
     [room] = account.quota_rooms(ASK)
     assert room.is_enough == is_enough
     assert (room.limit, room.used, room.asked) == (value, used, 192)
-    assert f"--desired-value {used + 192:g}" in room.raise_
+    assert f"--desired-value {used + 192:g}" in room.remedy
 
 
 def test_a_quota_that_nobody_counts_is_not_taken_for_used(stubbed) -> None:
@@ -149,7 +149,7 @@ def test_a_quota_that_nobody_counts_is_not_taken_for_used(stubbed) -> None:
 def test_what_is_asked_for_already_is_told(stubbed) -> None:
     stubbed(quota_answers(0, 0, 384))
     [room] = account.quota_rooms(ASK)
-    assert "384 are asked for already" in room.raise_
+    assert "384 are asked for already" in room.remedy
 
 
 def test_a_quota_that_was_never_changed_has_its_default(stubbed) -> None:

@@ -58,7 +58,7 @@ class Account:
                 limit=limit,
                 used=1,
                 asked=ask.vcpus,
-                raise_="raise Q",
+                remedy="raise Q",
             )
         ]
 

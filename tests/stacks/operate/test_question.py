@@ -223,7 +223,7 @@ def test_azure_counts_cores_and_those_of_a_family(
     cloud.answer = azure(cores, family, []).answer
     rooms = account("azure").quota_rooms(AZURE_ASK)
     assert [room.is_enough for room in rooms] == enough
-    assert all("--limit-object value=96" in room.raise_ for room in rooms)
+    assert all("--limit-object value=96" in room.remedy for room in rooms)
     spot = replace(AZURE_ASK, purchase="spot")
     [room] = account("azure").quota_rooms(spot)
     assert (room.name, room.is_enough) == ("lowPriorityCores in eastus", True)
@@ -310,7 +310,7 @@ def test_refusals_are_the_errors_of_the_room(
 
 def test_an_unknown_use_counts_as_none() -> None:
     room = QuotaRoom(
-        name="q", unit="vCPUs", limit=5, used=None, asked=5, raise_="ask"
+        name="q", unit="vCPUs", limit=5, used=None, asked=5, remedy="ask"
     )
     assert room.is_enough
     assert not replace(room, asked=6).is_enough
