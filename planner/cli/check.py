@@ -14,6 +14,7 @@ from planner.cli.compose import (
     spec_folder_reader,
 )
 from planner.errors import (
+    InfeasibleError,
     MissingError,
     PolicyError,
     Problem,
@@ -109,6 +110,14 @@ def _check_security(specs: tuple[str, ...]) -> None:
     problems = []
     for spec_path in specs:
         plan = make_plan(read_spec(spec_path), catalog, PlanningOptions())
+        if not plan.is_feasible:
+            raise InfeasibleError(
+                Problem(
+                    code="infeasible",
+                    message=f"{spec_path}: no fleet meets it, so nothing can be checked",
+                    next_step=f"see why: tonnage plan {spec_path}",
+                )
+            )
         findings = security_findings(plan)
         option.print_page(security_page(spec_path, findings, today), "text")
         problems += [

@@ -6,7 +6,12 @@ A rule says when it is broken, in conditions on named facts that are joined by `
     type is gcp:compute/firewall:Firewall and network refers networkProfile
 
 A condition is a path, an operator and a value. A path leads through mappings; of a list, one
-element is enough. Resources of a graph have their type and `$name` beside their inputs.
+element is enough. What one element must have all of is written as `has` or `lacks`:
+
+    disks lacks encrypted=true
+    rules has from=*|Internet,access=Allow
+
+Resources of a graph have their type and `$name` beside their inputs.
 """
 
 from __future__ import annotations
@@ -38,6 +43,8 @@ PHASES: Final[dict[Phase, str]] = {
 }
 EVERY_CLOUD: Final = "*"
 AND: Final = " and "
+# Operators on what single elements have: all of it, or not.
+MATCHING: Final = ("has", "lacks")
 # Operators without a value.
 BARE: Final = ("present", "absent")
 
@@ -66,6 +73,9 @@ class Condition(Struct, frozen=True):
                 for value in found
                 if isinstance(value, dict)
             )
+        if self.operator in MATCHING:
+            wanted = self.operator == "has"
+            return any(_matches(one, self.value) is wanted for one in found)
         return OPERATORS[self.operator](found, self.value)
 
 
@@ -134,6 +144,18 @@ def _referenced(value: Any) -> set[str]:
     return {name for part in value.values() for name in _referenced(part)}
 
 
+def _matches(element: Any, wanted: str) -> bool:
+    """Whether an element has all of path=text|text,path=text."""
+    for part in wanted.split(","):
+        path, _, texts = part.partition("=")
+        if not any(
+            _text(value) in texts.split("|")
+            for value in _values(element, path.split("."))
+        ):
+            return False
+    return True
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -173,7 +195,7 @@ def _conditions(text: str) -> tuple[Condition, ...]:
     for part in text.split(AND):
         path, _, rest = part.partition(" ")
         operator, _, value = rest.partition(" ")
-        known = operator in OPERATORS or operator in ("refers", "unguarded")
+        known = operator in (*OPERATORS, *MATCHING, "refers", "unguarded")
         if not known or bool(value) == (operator in BARE):
             raise ValueError(f"no condition: {part}")
         conditions.append(Condition(path, operator, value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from planner.spec.model import NetworkRule, Spec
 
 # What a network of its own has, as the pattern of its range says too.
-OWN_PREFIX_BITS = 16
+OWN_PREFIX_BITS: Final = 16
 
 
 class GivenNetwork(Struct, frozen=True):
@@ -122,7 +122,15 @@ def _given_problems(
             place=network.place,
             next_step=f"allow it: where: {{clouds: [{given.cloud}]}}",
         )
-    if len(given.regions) > 1:
+    if not given.zones and len(given.subnets) > 1:
+        yield Problem(
+            code="network",
+            message=f"network.subnets: machines on {given.cloud} are in one subnet",
+            cause="a subnet is in all zones of its region there",
+            place=network.place,
+            next_step="name the one for the nodes",
+        )
+    elif len(given.regions) > 1:
         yield Problem(
             code="network",
             message=f"network.subnets are in {len(given.regions)} regions",

@@ -108,3 +108,14 @@ def test_a_waiver_needs_a_day_and_a_reason(
     (here / "s.yaml").write_text(chat(extra="waivers: [sec-gcp-flow-logs]"))
     code, _, err = tonnage("check", "s.yaml")
     assert (code, "a last day and a reason" in err) == (2, True)
+
+
+def test_a_spec_that_no_fleet_meets_passes_no_check(
+    tonnage: Command, here: Path
+) -> None:
+    """Nothing is built, so nothing is found: that is no good news."""
+    (here / "s.yaml").write_text(
+        chat(extra="where: {clouds: [gcp]}\nbuy: {budget: 1/month}")
+    )
+    code, _, err = tonnage("check", "--security", "s.yaml")
+    assert (code, "nothing can be checked" in err) == (10, True)

@@ -113,7 +113,11 @@ BREAKING: dict[str, dict[str, Any]] = {
     },
     "sec-aws-disk": {
         "type": TEMPLATE,
-        "blockDeviceMappings": [{"ebs": {"volumeSize": 8}}],
+        # One disk that is encrypted does not speak for the others.
+        "blockDeviceMappings": [
+            {"ebs": {"encrypted": "true"}},
+            {"ebs": {"volumeSize": 8}},
+        ],
     },
     "sec-aws-bucket-public": BUCKET,
     "sec-aws-bucket-tls": BUCKET,
@@ -168,7 +172,7 @@ BREAKING: dict[str, dict[str, Any]] = {
         "type": "azure-native:network:NetworkSecurityGroup",
         "securityRules": [
             {
-                "sourceAddressPrefix": "Internet",
+                "sourceAddressPrefix": "*",
                 "access": "Allow",
                 "direction": "Inbound",
             }
@@ -265,6 +269,11 @@ def test_every_limit_that_refuses_a_fleet_has_a_rule() -> None:
         ("a", "below", "1", {"a": 0.5}, True),
         ("a", "overlaps", "10.0.0.0/8", {"a": "10.4.0.0/16"}, True),
         ("a", "overlaps", "10.0.0.0/8", {"a": "11.0.0.0/16"}, False),
+        ("a", "has", "b=1|2,c=x", {"a": [{"b": 2, "c": "x"}]}, True),
+        # What two elements have together, none of them has.
+        ("a", "has", "b=1,c=x", {"a": [{"b": 1}, {"c": "x"}]}, False),
+        ("a", "lacks", "b=1", {"a": [{"b": 1}, {"b": 2}]}, True),
+        ("a", "lacks", "b=1", {"a": [{"b": 1}]}, False),
         ("a.b", "present", "", {"a": {}}, False),
         ("a.b", "absent", "", {"a": {}}, True),
     ],

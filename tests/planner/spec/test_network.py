@@ -71,7 +71,12 @@ def test_a_zone_without_the_machines_is_no_place(catalog) -> None:
         ("subnets: [nodes@us-east4]", ["a network that there is"]),
         (
             f"id: {GCP_ID}, range: 10.20.0.0/20, "
-            "subnets: [a@us-east4, b@europe-west4]",
+            "subnets: [a@us-east4, b@us-east4]",
+            ["in one subnet"],
+        ),
+        (
+            f"id: {AWS_ID}, range: 10.20.0.0/20, subnets: "
+            f"[{AWS_SUBNET}@us-east-1a, {AWS_SUBNET}@us-west-2a]",
             ["in 2 regions"],
         ),
         (
