@@ -60,6 +60,7 @@ def command(
 ) -> int:
     """Show what the machines of STACK have written: agents, work and containers.
 
+    While an apply moves the stack, these are the new machines, for which it waits.
     JSON is a line for each line.
 
     Example: tonnage logs chat-8b --pool serve --since 30m
@@ -67,7 +68,7 @@ def command(
     from stacks.operate.logs import log_query
 
     options = option.planning_options(option_values)
-    status = standing_stack(stack, options)
+    status = standing_stack(stack, options).arriving
     query = log_query(status, pool, datetime.now(UTC) - since)
     if options.simulate is not None or status.facts is None:
         raise UsageError(

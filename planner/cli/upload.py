@@ -25,7 +25,8 @@ from planner.cli.compose import open_bucket, standing_stack
 def command(stack: str, folder: Path, **option_values: Any) -> int:
     """Bring FOLDER to the bucket of STACK: weights of its model, or the job of a training.
 
-    What has arrived already is not sent again, so an upload that was interrupted goes on.
+    What has arrived already is not sent again, so an upload that was interrupted goes on. While
+    an apply moves the stack, this is the bucket of the new machines, for which it waits.
 
     Example: tonnage upload chat-8b ./llama-3.1-8b --simulate
     """
@@ -33,7 +34,7 @@ def command(stack: str, folder: Path, **option_values: Any) -> int:
     from stacks.operate.upload import local_files, upload
 
     options = option.planning_options(option_values)
-    status = standing_stack(stack, options)
+    status = standing_stack(stack, options).arriving
     rule = upload_of(status)
     bucket = open_bucket(status, options)
     with bucket.errors():

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from planner.cost.bill_line import STANDING_KINDS
 from planner.plan.pool import OfferRef
@@ -78,6 +79,14 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
             shutdown=plan.shutdown,
         )
 
+    def takes_other_uploads(self, before: StackFacts | None) -> bool:
+        """Whether machines wait in the bucket that stood before for other uploads."""
+        return (
+            before is not None
+            and (before.provider, before.region) == (self.provider, self.region)
+            and before.workload != self.workload
+        )
+
 
 class ResourceRef(DocumentPart, frozen=True, kw_only=True):
     """A resource of a standing stack, and how much it holds at most; 0 for what grows."""
@@ -85,6 +94,16 @@ class ResourceRef(DocumentPart, frozen=True, kw_only=True):
     type: str
     name: str
     size_gib: int = 0
+
+
+class Coming(DocumentPart, frozen=True, kw_only=True):
+    """What a run that has not ended brings a stack to.
+
+    Its new machines are awaited, and they wait for uploads to `bucket`.
+    """
+
+    facts: StackFacts
+    bucket: str
 
 
 class StackStatus(DocumentPart, frozen=True, kw_only=True):
@@ -116,6 +135,24 @@ class StackStatus(DocumentPart, frozen=True, kw_only=True):
     ] = ()
     outputs: Properties
     facts: StackFacts | None
+    coming: Annotated[
+        Coming | None,
+        Meta(
+            description="what a run that has not ended brings it to, once new machines are "
+            "waited for"
+        ),
+    ] = None
+
+    @property
+    def arriving(self) -> StackStatus:
+        """The stack as its newest machines have it: they wait for uploads in their bucket."""
+        if self.coming is None:
+            return self
+        return replace(
+            self,
+            facts=self.coming.facts,
+            outputs={**self.outputs, "bucket": self.coming.bucket},
+        )
 
 
 def standing_offers(status: StackStatus | None) -> tuple[OfferRef, ...]:

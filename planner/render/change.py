@@ -112,7 +112,7 @@ def _danger_lines(plan: Plan, changes: Changes) -> list[Paragraph]:
     if changes.empty_data:
         lines.append(
             f"data: {', '.join(changes.empty_data)} is made anew and empty"
-            f"{_until_upload(plan)}; the old one is kept"
+            f"{_until_upload(plan, changes)}; the old one is kept"
         )
     if changes.deletes_data:
         lines.append(
@@ -124,11 +124,13 @@ def _danger_lines(plan: Plan, changes: Changes) -> list[Paragraph]:
     ]
 
 
-def _until_upload(plan: Plan) -> str:
+def _until_upload(plan: Plan, changes: Changes) -> str:
     """Say that somebody must bring what the machines load, unless they fetch it themselves."""
     if plan.workload.weights not in (None, BUCKET_WEIGHTS):
         return ""
-    return f" until tonnage upload {plan.stack.name} FOLDER"
+    is_awaited = changes.new_address and not changes.outage_s
+    awaited = ", for which apply waits" if is_awaited else ""
+    return f" until tonnage upload {plan.stack.name} FOLDER{awaited}"
 
 
 def _rolling_lines(plan: Plan, changes: Changes) -> list[Paragraph]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct
 
 from planner.cost.lifetime import release_time
-from planner.plan.status import StackFacts
 from planner.spec.model import BUCKET_WEIGHTS
 from stacks.engine.protocol import ResourceStep
 from stacks.engine.rolling import GROUP_SUFFIX, goes_first, is_machine_group
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 # How the work of a machine says that it does what it is for.
 WORKING: Final = "working"
-# What is waited for.
-ANSWER_DETAIL: Final = "until its machines answer"
 ADDRESS_DETAIL: Final = "until clients know it; the old machines still answer"
 # What machines that live say of their work, by scaling group and handle of the machine.
 Lives: TypeAlias = "Mapping[str, Mapping[str, str]]"
@@ -35,12 +32,21 @@ class Handover(Struct, frozen=True, kw_only=True):
     limit_s    seconds after which new machines are given up that do not answer
     stay_s     seconds for which the old ones stay then, while clients learn a new address; 0 where
                the address stays
+    awaits_upload  whether somebody must bring the weights to a bucket that is as new as they are
     """
 
     pools: dict[str, Pool]
     startup_s: float
     limit_s: float
     stay_s: float
+    awaits_upload: bool
+
+    @property
+    def answer_detail(self) -> str:
+        """What is waited for, and what brings it about."""
+        if self.awaits_upload:
+            return "until its machines answer; bring them the weights: tonnage upload"
+        return "until its machines answer"
 
     def answers(
         self, resource: str, lives: Lives, before: Container[str] = ()
@@ -69,15 +75,17 @@ class Handover(Struct, frozen=True, kw_only=True):
 def handover_of(plan: Plan, *, moves: bool) -> Handover | None:
     """Return what new machines are waited for; nothing where old ones go without.
 
-    They are not waited for where the spec lets the old ones go first, where nothing is served, and
-    where the weights must be uploaded to a bucket that is as new as they are. `moves` says that
-    the stack stands in another region or cloud.
+    They are not waited for where the spec lets the old ones go first, and where nothing is served.
+    `moves` says that the stack stands in another region or cloud.
     """
-    weights = StackFacts.of(plan).workload.weights
     serving = [pool for pool in plan.solution.pools if pool.role == "serve"]
-    if not serving or goes_first(plan) or (moves and weights == BUCKET_WEIGHTS):
+    if not serving or goes_first(plan):
         return None
     startup_s = max(float(pool.startup_s) for pool in serving)
+    limit_s = startup_s + float(release_time("start_limit_s"))
+    awaits_upload = moves and plan.workload.weights == BUCKET_WEIGHTS
+    if awaits_upload:
+        limit_s += float(release_time("upload_limit_s"))
     return Handover(
         pools={
             resource.name: pool
@@ -87,8 +95,9 @@ def handover_of(plan: Plan, *, moves: bool) -> Handover | None:
             if resource.name.startswith(f"{pool.name}-")
         },
         startup_s=startup_s,
-        limit_s=startup_s + float(release_time("start_limit_s")),
+        limit_s=limit_s,
         stay_s=float(release_time("address_change_s")) if moves else 0.0,
+        awaits_upload=awaits_upload,
     )
 
 

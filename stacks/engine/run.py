@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from planner.plan.status import Coming
 from providers.resource_type import has_same_name
 from providers.simulated.cloud import CloudError, call_seconds
 from stacks.engine.failure import (
@@ -27,11 +28,7 @@ from stacks.engine.fill import (
     fill_references,
     output_at,
 )
-from stacks.engine.handover import (
-    ADDRESS_DETAIL,
-    ANSWER_DETAIL,
-    address_step,
-)
+from stacks.engine.handover import ADDRESS_DETAIL, address_step
 from stacks.engine.keep import kept_keys
 from stacks.engine.naming import refuse_stranger
 from stacks.engine.protocol import ProgressEvent, ResourceStep
@@ -358,10 +355,25 @@ class StackRun(Struct, kw_only=True):
     ) -> None:
         """Keep a step open until its machines answer."""
         assert self.handover is not None  # noqa: S101 - it is awaited
-        self._tell(step, "awaits", ANSWER_DETAIL)
+        self._announce_bucket()
+        self._tell(step, "awaits", self.handover.answer_detail)
         self.answering.add(step.name)
         answer_s = self.elapsed_s + self.handover.startup_s
         heapq.heappush(running_steps, (answer_s, step.name))
+
+    def _announce_bucket(self) -> None:
+        """Write down which bucket the new machines have, so that uploads find it."""
+        state = self.state_file.state
+        bucket = self._output(self.resource_graph.outputs["bucket"])
+        assert state.facts is not None  # noqa: S101 - the run began with them
+        state.coming = Coming(facts=state.facts, bucket=str(bucket))
+        self.state_file.save()
+
+    def _output(self, output_reference: Properties) -> Any:
+        return output_at(
+            self.records[output_reference["$ref"]].outputs,
+            output_reference["output"],
+        )
 
     def _raise_failures(self) -> None:
         if self.failures:
@@ -527,13 +539,11 @@ class StackRun(Struct, kw_only=True):
         """Write down what the stack tells, and that it is complete."""
         state = self.state_file.state
         state.outputs = {
-            output_name: output_at(
-                self.records[output_reference["$ref"]].outputs,
-                output_reference["output"],
-            )
+            output_name: self._output(output_reference)
             for output_name, output_reference in graph_outputs.items()
         }
         state.operation = "applied"
+        state.coming = None
         state.refusals = {}
         self.state_file.save()
 

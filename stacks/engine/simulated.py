@@ -375,6 +375,7 @@ def _status(state_file: StateFile) -> StackStatus | None:
         pending=tuple(sorted(state.pending)),
         outputs=state.outputs,
         facts=state.facts,
+        coming=state.coming,
     )
 
 

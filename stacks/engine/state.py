@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from planner.errors import Problem, UsageError
 from planner.plan.part import Properties  # noqa: TC001 - msgspec reads the annotations
 from planner.plan.status import (  # noqa: TC001 - msgspec reads the annotations
+    Coming,
     Operation,
     StackFacts,
 )
@@ -87,6 +88,7 @@ class StackState(Struct, kw_only=True):
     retained   objects that were left in the cloud because they hold data, by place, name and id
     pending    calls whose end is not known, by the key of their record
     refusals   fleets that a cloud did not have lately, by their rung in the plan
+    coming     what a run brings the stack to whose new machines are waited for
     """
 
     schema: Literal["tonnage.state/2"] = "tonnage.state/2"
@@ -101,6 +103,7 @@ class StackState(Struct, kw_only=True):
     refusals: dict[str, Refusal] = field(default_factory=dict)
     outputs: Properties = field(default_factory=dict)
     facts: StackFacts | None = None
+    coming: Coming | None = None
 
     @property
     def complete(self) -> bool:

@@ -128,7 +128,7 @@ class PulumiEngine:
         if pulumi_stack is None:
             return None
         retained = RetainedObjects(self.store, stack_name)
-        return status_of(pulumi_stack, retained.left())
+        return status_of(pulumi_stack, retained.left(), retained.coming)
 
     def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
@@ -305,11 +305,15 @@ class PulumiEngine:
         import_ids = retained.import_ids(
             parse_graph(plan.graph), deployment_of(pulumi_stack)
         )
+        facts = StackFacts.of(plan, rung)
+        retained.announce_uploads(facts, status_of(pulumi_stack))
         # What is imported is as it was, so a second round changes what differs.
         for round_ids in [import_ids, {}] if import_ids else [{}]:
             gate = open_gate(
                 plan, pulumi_stack, event_recorder, control, self._passing()
             )
+            if gate is not None:
+                gate.announce = partial(retained.announce, facts)
             with closing(
                 self._program(plan, pulumi_stack, round_ids, rung, gate)
             ) as program:

@@ -22,7 +22,6 @@ from planner.errors import (
 )
 from stacks.engine.handover import (
     ADDRESS_DETAIL,
-    ANSWER_DETAIL,
     WORKING,
     address_step,
     handover_of,
@@ -79,11 +78,16 @@ class StandingGroups(Struct, frozen=True, kw_only=True):
         return cls(ids=staying, leaves=len(staying) < len(records))
 
 
+def _tell_nobody(bucket: str) -> None:
+    """Tell nobody of a bucket."""
+
+
 class Gate(Struct, kw_only=True):
     """What the program of an update asks before it goes on.
 
     simulate  lets seconds pass on simulated clouds; none on real ones
     lives     returns what the machines say that live in the bucket of a name
+    announce  is told the name of the bucket in which new machines wait for uploads
     before    handles of the machines that lived before the update
     error     why the gate did not open
     is_needed  whether something old goes
@@ -96,6 +100,7 @@ class Gate(Struct, kw_only=True):
     stop: StopRequest
     lives: Callable[[str], Lives]
     simulate: Callable[[float], object] | None
+    announce: Callable[[str], object] = _tell_nobody
     before: frozenset[str] = frozenset()
     error: TonnageError | None = None
     is_needed: bool = False
@@ -110,7 +115,8 @@ class Gate(Struct, kw_only=True):
             return
         self.is_needed = True
         step = ResourceStep("create", resource_type, group)
-        self._tell(step, ANSWER_DETAIL)
+        self.announce(bucket)
+        self._tell(step, self.handover.answer_detail)
         if self.simulate is not None:
             self.simulate(self.handover.startup_s if is_new else 0.0)
             return

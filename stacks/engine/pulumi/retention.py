@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from planner.plan.status import Coming
 from providers.resource_type import has_same_name
 from stacks.engine.keep import kept_keys
 from stacks.engine.pulumi.checkpoint import place_of
@@ -18,7 +19,7 @@ from stacks.graph import Graph, Resource
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from planner.plan.status import Operation
+    from planner.plan.status import Operation, StackFacts, StackStatus
     from planner.plan.types import Properties
     from stacks.engine.store import StateStore
 
@@ -49,7 +50,10 @@ class LeftGraph(NamedTuple):
 
 
 class RetainedObjects:
-    """The objects of a stack that Pulumi has left, or may leave, by their ids."""
+    """The objects of a stack that Pulumi has left, or may leave, by their ids.
+
+    Their file also says where a run that waits for new machines takes uploads.
+    """
 
     def __init__(self, store: StateStore, stack_name: str) -> None:
         self.file = StateFile(store, stack_name)
@@ -58,6 +62,24 @@ class RetainedObjects:
     def records(self) -> dict[str, ResourceRecord]:
         """Retained objects by their ids."""
         return self.file.state.retained
+
+    @property
+    def coming(self) -> Coming | None:
+        """What a run brings the stack to whose new machines are waited for."""
+        return self.file.state.coming
+
+    def announce(self, facts: StackFacts, bucket: str) -> None:
+        """Write down what a run brings the stack to, so that uploads find its bucket."""
+        self.file.state.coming = Coming(facts=facts, bucket=bucket)
+        self.file.save()
+
+    def announce_uploads(
+        self, facts: StackFacts, standing: StackStatus
+    ) -> None:
+        """Announce that the bucket of a standing stack takes other uploads than it did."""
+        bucket = standing.outputs.get("bucket")
+        if bucket and facts.takes_other_uploads(standing.facts):
+            self.announce(facts, str(bucket))
 
     def left(self) -> list[ResourceRecord]:
         """Return what was left for good: not what a run may leave that has not ended."""
@@ -155,6 +177,7 @@ class RetainedObjects:
         """Forget what is still in the state of Pulumi: it was not left."""
         for state_record in deployment.get("resources") or ():
             self.records.pop(str(state_record.get("id")), None)
+        self.file.state.coming = None
         self._write(operation)
 
     def _write(self, operation: Operation) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from planner.plan.status import Operation
+    from planner.plan.status import Coming, Operation
     from planner.plan.types import Properties
     from stacks.engine.state import ResourceRecord
 
@@ -34,9 +34,14 @@ def deployment_of(pulumi_stack: Any) -> Properties:
 
 
 def status_of(
-    pulumi_stack: Any, retained: Iterable[ResourceRecord] = ()
+    pulumi_stack: Any,
+    retained: Iterable[ResourceRecord] = (),
+    coming: Coming | None = None,
 ) -> StackStatus:
-    """Return a stack as its checkpoint and its configuration have it."""
+    """Return a stack as its checkpoint and its configuration have it.
+
+    What is `retained`, and what is `coming`, stands beside the checkpoint.
+    """
     deployment = deployment_of(pulumi_stack)
     start_config = entry_values(pulumi_stack.get_all_config())
     state_records = [
@@ -110,6 +115,7 @@ def status_of(
         facts=json_decode(
             stack_outputs.get(FACTS_OUTPUT, "null"), type=StackFacts | None
         ),
+        coming=coming,
     )
 
 

@@ -202,12 +202,13 @@ def test_a_signature_tells_who_approved(
 def test_an_outage_is_asked_for(
     tonnage: Command, here: Path, plan_path: Path
 ) -> None:
-    """The new machines need names that the old ones have, so those go first."""
+    """Where the spec says so, the old machines go first."""
     assert tonnage("apply", "p.json", "--simulate")[0] == 0
     spec = here / "chat.yaml"
     spec.write_text(
         spec.read_text().replace(
-            "{clouds: [aws]}", "{clouds: [aws], regions: [us-west-2]}"
+            "{clouds: [aws]}",
+            "{clouds: [aws], regions: [us-west-2]}\nupdate: recreate",
         )
     )
     code, out, _ = tonnage("plan", "chat.yaml", "--simulate", "-o", "q.json")

@@ -8,14 +8,17 @@ import pytest
 from msgspec.structs import replace
 
 from planner.cost.lifetime import release_time
+from planner.errors import CancelledError
 from planner.plan.types import Changes
 from providers.simulated import world
 from stacks.engine.handover import Handover, handover_of
 from stacks.engine.impact import changes_of
 from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.simulated import SimulatedEngine
+from stacks.engine.stop import StopRequest
 from tests.conftest import chat, present
 from tests.planner.cli.conftest import Command
+from tests.planner.cli.test_upload import weights
 from tests.stacks.engine.test_simulated import plan_of
 
 FETCHED = "hf:unsloth/Llama-3.1-8B-Instruct"
@@ -90,20 +93,74 @@ def test_what_turns_to_the_new_machines_waits_for_them(here, catalog) -> None:
     assert times["replace", "backend"] > answer_s
 
 
-@pytest.mark.parametrize(
-    ("weights", "update"), [("bucket", ""), (FETCHED, "recreate")]
-)
-def test_without_an_answer_the_plan_tells_an_outage(
-    here, catalog, weights: str, update: str
+def test_where_the_old_goes_first_the_plan_tells_an_outage(
+    here, catalog
 ) -> None:
-    """Weights that somebody must upload cannot be waited for, and some quotas hold one fleet."""
-    home, away = (service(clouds, weights, update) for clouds in ("gcp", "aws"))
+    """Some quotas hold one fleet."""
+    home, away = (
+        service(clouds, update="recreate") for clouds in ("gcp", "aws")
+    )
     events, changes, handover = moved(here, catalog, home, away)
     assert handover is None
     assert changes.outage_s > 0
-    [made_s] = done_s(events, "create") or done_s(events, "replace")
+    [made_s] = done_s(events, "create")
     [gone_s] = done_s(events, "delete")
-    assert (gone_s < made_s) == (update == "recreate")
+    assert gone_s < made_s
+
+
+def test_weights_are_uploaded_to_the_new_bucket_while_the_old_fleet_answers(
+    tonnage: Command, here: Path, catalog
+) -> None:
+    """The run is cut while it waits: who uploads then brings them to the machines that wait."""
+    engine = SimulatedEngine(
+        world.default_world(), here / ".tonnage" / "simulated"
+    )
+    home, away = (
+        plan_of(catalog, service(clouds, "bucket")) for clouds in ("gcp", "aws")
+    )
+    engine.apply(home, lambda _: None)
+    old_bucket = present(engine.stack_status("chat")).outputs["bucket"]
+    stop = StopRequest()
+    waits: list[str] = []
+
+    def cut(event: ProgressEvent) -> None:
+        if event.phase == "awaits":
+            waits.append(event.detail)
+            stop.make()
+
+    agreed = RunControl(allow=frozenset({"outage"}))
+    with pytest.raises(CancelledError):
+        engine.apply(away, cut, replace(agreed, stop=stop))
+    assert "tonnage upload" in waits[0]
+    status = present(engine.stack_status("chat"))
+    new_bucket = present(status.coming).bucket
+    assert new_bucket != old_bucket == status.outputs["bucket"]
+    code, out, _ = tonnage(
+        "upload", "chat", str(weights(here / "weights")), "--simulate"
+    )
+    assert (code, f"to {new_bucket}/" in out) == (0, True)
+    engine.apply(away, lambda _: None, agreed)
+    status = present(engine.stack_status("chat"))
+    assert (status.coming, status.outputs["bucket"]) == (None, new_bucket)
+
+
+def test_an_upload_is_waited_for_longer(catalog) -> None:
+    """What the machines fetch themselves takes no more than they need to start."""
+    fetched, uploaded, stays = (
+        present(
+            handover_of(plan_of(catalog, service("gcp", kind)), moves=moves)
+        )
+        for kind, moves in (
+            (FETCHED, True),
+            ("bucket", True),
+            ("bucket", False),
+        )
+    )
+    upload_s = float(release_time("upload_limit_s"))
+    assert uploaded.limit_s - uploaded.startup_s == pytest.approx(
+        fetched.limit_s - fetched.startup_s + upload_s
+    )
+    assert "tonnage upload" not in fetched.answer_detail + stays.answer_detail
 
 
 def test_a_pool_answers_with_what_its_quietest_hour_needs(catalog) -> None:

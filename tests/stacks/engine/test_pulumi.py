@@ -459,6 +459,10 @@ def test_the_real_engine_keeps_the_old_where_the_new_does_not_answer(
         engine.apply(away, quiet, EVERYTHING)
     both = groups_of(engine)
     assert len(both) == 2
+    waiting = present(engine.stack_status("chat"))
+    arriving = waiting.arriving
+    assert arriving.outputs["bucket"] != waiting.outputs["bucket"]
+    assert present(arriving.facts).provider == "gcp"
     # Still nobody.
     with pytest.raises(ResourceError, match="do not answer"):
         engine.apply(away, quiet, EVERYTHING)
@@ -467,7 +471,9 @@ def test_the_real_engine_keeps_the_old_where_the_new_does_not_answer(
     control = RunControl(allow=EVERYTHING.allow, lives=lambda *_: working)
     engine.apply(away, quiet, control)
     assert len(groups_of(engine)) == 1
-    assert present(engine.stack_status("chat")).complete
+    moved = present(engine.stack_status("chat"))
+    assert (moved.complete, moved.coming) == (True, None)
+    assert moved.outputs["bucket"] == arriving.outputs["bucket"]
 
 
 def test_the_real_engine_lets_the_old_go_first_where_the_spec_says_so(

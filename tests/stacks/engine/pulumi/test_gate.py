@@ -67,9 +67,12 @@ def wait(gate: Gate, group_id: str = "new") -> None:
 
 def test_it_opens_when_the_machines_work(catalog) -> None:
     looks = [MissingError(), {}, STARTING, WORKING]
-    gate = gate_over(catalog, looks)
+    announced: list[str] = []
+    gate = gate_over(catalog, looks, announce=announced.append)
     wait(gate)
     assert (gate.error, gate.is_needed) == (None, True)
+    # Whoever uploads while it waits finds the bucket of the new machines.
+    assert announced == ["models"]
 
 
 def test_machines_that_lived_before_do_not_open_it(catalog) -> None:
