@@ -82,6 +82,11 @@ PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
     is_flag=True,
     help="Say that the commitments are bought whose prices the plan has.",
 )
+@click.option(
+    "--buy-capacity-blocks",
+    is_flag=True,
+    help="Buy the capacity block that the plan has; nobody takes it back.",
+)
 @option.format_option("text", "json")
 @option.color
 @option.no_input
@@ -139,6 +144,7 @@ def _carry_out(
     is_saved: bool,
 ) -> int:
     """Check a plan against all that it was made from, and apply it."""
+    from stacks.engine.guard import refuse_purchase
     from stacks.engine.ladder import standing_rung
     from stacks.engine.protocol import RunControl
 
@@ -158,6 +164,8 @@ def _carry_out(
         if stack_status is not None
         else None
     )
+    if not option_values["buy_capacity_blocks"]:
+        refuse_purchase(variant, changes)
     preflight(engine, variant)
     if engine.simulated_world() is None:
         ask_account(variant, stack_status, catalog)

@@ -1,15 +1,19 @@
 """Capacity blocks: machines reserved for a fixed time, and the times that are sold.
 
-The price is quoted at purchase. A block is compared with a plan, and never part of one.
+The price is quoted at purchase. A block is compared with a plan, unless a spec has a quote.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Final
 
 from planner.facts import table
 from planner.units import SECONDS_PER_DAY
+
+# One that is bought as a whole, for a price that is quoted.
+BLOCK_PURCHASE: Final = "capacity_block"
 
 
 @cache
@@ -33,6 +37,15 @@ def _block_table() -> dict[tuple[str, str], table.TableRow]:
         (purchase, provider): block_row
         for (purchase, provider), block_row in keyed_rows.items()
     }
+
+
+def block_provider() -> str:
+    """Return the cloud that quotes blocks."""
+    return next(
+        provider
+        for purchase, provider in _block_table()
+        if purchase == BLOCK_PURCHASE
+    )
 
 
 def max_nodes(provider: str) -> int | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from planner.cost.service_price import PriceBook
+    from planner.spec.block import CapacityBlock
     from planner.spec.reservation import Reservation
 
 ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
@@ -133,6 +134,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     `price_range`  how far a price of spot was seen to move
     `reclaim_band`  how many machines on spot are taken back, where the cloud says so
     `reservation`  what its machines are taken from, where a spec names one
+    `block`  what they are a part of, where a spec names a capacity block
     `place_rank`  positions of its cloud and its region in the lists of a spec; lower is preferred
     """
 
@@ -150,6 +152,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     reclaim_band: ReclaimBand | None = None
     place_rank: tuple[int, int] = (0, 0)
     reservation: Reservation | None = None
+    block: CapacityBlock | None = None
 
     @property
     def provider(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
 from planner.spec.certificate import certificate_of
@@ -137,6 +138,8 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
 
     auto adds spot for workloads that resume after an interruption; others break.
     """
+    if spec.buy.block is not None:
+        return (BLOCK_PURCHASE,)
     if spec.buy.spot == "only":
         return ("spot",)
     purchase_options = [

@@ -9,6 +9,7 @@ from planner.cost.bill_line import CENT, QUANTITY_STEP, BillLine
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
+    from planner.spec.block import CapacityBlock
 
 # A commitment is paid for in every hour of its term, whether the machine runs or not.
 COMMITTED_PURCHASES: Final = ("reserved_1y", "reserved_3y")
@@ -20,10 +21,13 @@ def machine_line(
     """Return the bill line of the machines of a pool.
 
     USD = node-hours (rounded to four decimals) * USD an hour of one machine, to the cent
+    A capacity block is paid for as a whole.
     """
+    instance = offer.instance
+    if offer.block is not None:
+        return _block_line(offer, offer.block, pool)
     # The rounded quantity is priced: quantity * price gives the amount.
     quantity = node_hours.quantize(QUANTITY_STEP, ROUND_HALF_UP)
-    instance = offer.instance
     return BillLine(
         name=f"{nodes} x {instance.instance_type} {offer.purchase}",
         kind="accelerators",
@@ -32,6 +36,21 @@ def machine_line(
         quantity=quantity,
         unit_price=offer.usd_hour,
         usd=(quantity * offer.usd_hour).quantize(CENT, ROUND_HALF_UP),
+        source=offer.source,
+        as_of=offer.as_of,
+    )
+
+
+def _block_line(offer: Offer, block: CapacityBlock, pool: str) -> BillLine:
+    """Return the line of all machines of a block, for all of its time."""
+    return BillLine(
+        name=f"{block.machines} x {block.type} capacity block",
+        kind="accelerators",
+        pool=pool,
+        unit="block",
+        quantity=Decimal(1),
+        unit_price=block.usd,
+        usd=block.usd,
         source=offer.source,
         as_of=offer.as_of,
     )

@@ -21,6 +21,7 @@ from planner.render.page import (
 )
 from planner.render.rivals import fleet_text, rival_blocks
 from planner.render.security import security_line
+from planner.spec.block import BOUGHT_PREFIX
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
 from planner.workload.registry import workload_of_kind
 
@@ -444,6 +445,7 @@ def _resource_blocks(plan: Plan, *, full: bool) -> list[Block]:
     else:
         page_blocks += change_blocks(plan, plan.changes, full=full)
     page_blocks.append(phrases(summary))
+    page_blocks += _block_purchase(plan)
     for commitment in commitments_of(plan):
         page_blocks += [
             Paragraph(
@@ -467,6 +469,25 @@ def _resource_blocks(plan: Plan, *, full: bool) -> list[Block]:
         )
         page_blocks.append(PageTable(("", ""), table_rows))
     return page_blocks
+
+
+def _block_purchase(plan: Plan) -> list[Block]:
+    """Say what is bought, and from when to when it is; nothing without a capacity block."""
+    block = plan.spec.normalized["buy"].get("block")
+    if block is None:
+        return []
+    flag = (
+        ""
+        if block["id"].startswith(BOUGHT_PREFIX)
+        else "; apply buys it with --buy-capacity-blocks"
+    )
+    return [
+        Paragraph(
+            f"! capacity block {block['id']}, {block['starts']} to {block['ends']}{flag}",
+            "warn",
+            LINE_WIDTH,
+        )
+    ]
 
 
 def _shutdown_phrases(plan: Plan) -> list[str]:

@@ -110,6 +110,20 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         "a reservation: cr-0a1b2c3d4e5f60718@us-east-1a:4xp5.48xlarge",
         LONGEST_ID,
     ),
+    "capacity block": TextPattern(
+        r"(cr|cb|cbr)-[0-9a-f]{8,17}",
+        "an offering or a reservation: cb-0a1b2c3d4e5f60718 or cr-0a1b2c3d4e5f60718",
+    ),
+    "zone": TextPattern(
+        r"[a-z]{2}(-[a-z]+)+-\d[a-z]", "a zone such as us-east-1a", 30
+    ),
+    "machine type": TextPattern(
+        r"[a-z][a-z0-9-]*\.[0-9a-z-]+", "a machine type such as p5.48xlarge", 40
+    ),
+    "moment": TextPattern(
+        r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\dZ",
+        "a time such as 2026-12-01T11:30Z",
+    ),
     "host name": TextPattern(
         r"(?=.{4,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}",
         "a host name such as chat.example.com",

@@ -150,6 +150,7 @@ def _check_spec(spec: Spec) -> Spec:
     if isinstance(spec, Training):
         problems.extend(_dataset_problems(spec))
     problems.extend(_purchase_problems(spec.buy))
+    problems.extend(_block_problems(spec))
     problems.extend(_receiver_problems(spec))
     problems.extend(network_problems(spec))
     if isinstance(spec, Inference):
@@ -193,6 +194,46 @@ def _dataset_problems(training_spec: Training) -> list[Problem]:
             next_step=next_step,
         )
     ]
+
+
+def _block_problems(spec: Spec) -> list[Problem]:
+    """A block is for what ends, and for nothing beside it."""
+    block = spec.buy.block
+    if block is None:
+        return []
+    try:
+        is_long = block.duration_s > 0
+    except ValueError:
+        is_long = False
+    rules = (
+        (
+            not isinstance(spec, Training),
+            "a capacity block ends, and only a training does",
+            "remove buy.block, or name a reservation in buy.reservations",
+        ),
+        (
+            not is_long,
+            f"a block from {block.starts} to {block.ends} is none",
+            "write the times that the offering has",
+        ),
+        (
+            bool(spec.buy.reservations)
+            or spec.buy.spot == "only"
+            or spec.buy.commit != ("none",),
+            "buy.block excludes buy.reservations, buy.commit and buy.spot: only",
+            "machines of a block are bought in one way: remove the others",
+        ),
+    )
+    return [
+        Problem(
+            code="block",
+            message=message,
+            place=block.place,
+            next_step=next_step,
+        )
+        for is_broken, message, next_step in rules
+        if is_broken
+    ][:1]
 
 
 def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from msgspec import Struct, field
 
 from planner.facts.cloud import clouds
+from planner.spec.block import (
+    CapacityBlock,  # noqa: TC001 - msgspec reads the annotations
+)
 
 if TYPE_CHECKING:
     from planner.errors import Place
@@ -148,6 +151,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     fallback  how much dearer a fleet may be that is bought where the cheapest cannot be had;
               0.2 is 20 %
     reservations  capacity that is reserved, which machines are taken from alone
+    block  a capacity block, which they are taken from alone
     """
 
     place: Place | None = None
@@ -157,6 +161,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     horizon: Decimal = Decimal(2_592_000)
     fallback: Decimal | None = None
     reservations: tuple[str, ...] | None = None
+    block: CapacityBlock | None = None
 
 
 class ShutdownRule(Struct, frozen=True, kw_only=True):

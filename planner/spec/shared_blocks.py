@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from planner.spec import model
+from planner.spec.block import CapacityBlock
 from planner.spec.field import Block, Choice, Field
 from planner.spec.field_table import block_fields
 
@@ -24,10 +25,13 @@ PLACEMENT: Final = Block(
     model.PlacementRule,
     block_fields("shared", "where", {"accelerators": ACCELERATORS}),
 )
+CAPACITY_BLOCK: Final = Block(
+    "block", CapacityBlock, block_fields("shared", "block")
+)
 PURCHASE: Final = Block(
     "buy",
     model.PurchaseRule,
-    block_fields("shared", "buy"),
+    block_fields("shared", "buy", {"block": CAPACITY_BLOCK}),
 )
 SHUTDOWN: Final = Block(
     "shutdown",

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from planner.errors import MissingError, Problem, SpecError, TonnageError
 from planner.facts.accelerator import is_named
+from planner.market.block import block_offer
 from planner.market.offer import group_offers
 from planner.market.offer_filter import OfferFilter, place_order, spec_rules
 from planner.solve.cause import because
@@ -108,8 +109,11 @@ def why_not(
 
 
 def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
+    catalog = settings.catalog
+    block = spec.buy.block
+    block_groups = ((block_offer(catalog, block),),) if block else ()
     return OfferFilter(
-        settings.catalog.offer_groups,
+        (*catalog.offer_groups, *block_groups),
         spec_rules(
             spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
         ),

@@ -51,6 +51,8 @@ class AwsProvider:
         template = objects.get(str(template_id))
         template_inputs = template["inputs"] if template else {}
         purchase = "spot" if mixed_policy else "on_demand"
+        if "instanceMarketOptions" in template_inputs:
+            purchase = "capacity_block"
         disks_gb = [
             int(disk["ebs"]["volumeSize"])
             for disk in template_inputs.get("blockDeviceMappings", ())
@@ -81,6 +83,15 @@ class AwsProvider:
     ) -> list[SizeRule]:
         """Return the rules of a scheduled action, or of a schedule that calls Auto Scaling."""
         if resource_type == "aws:autoscaling/schedule:Schedule":
+            if "startTime" in inputs:
+                return [
+                    SizeRule(
+                        group=inputs["autoscalingGroupName"],
+                        minimum=inputs["desiredCapacity"],
+                        maximum=inputs["desiredCapacity"],
+                        at=datetime.fromisoformat(inputs["startTime"]),
+                    )
+                ]
             minute, hour, _, _, days = inputs["recurrence"].split()
             end_text = inputs.get("endTime")
             return [

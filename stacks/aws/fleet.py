@@ -107,8 +107,12 @@ def _node_template(
     if fleet.reservation:
         template_inputs["capacityReservationSpecification"] = {
             "capacityReservationTarget": {
-                "capacityReservationId": fleet.reservation
+                "capacityReservationId": placement.reservation(fleet)
             }
+        }
+    if fleet.block is not None:
+        template_inputs["instanceMarketOptions"] = {
+            "marketType": "capacity-block"
         }
     return Resource(
         type="aws:ec2/launchTemplate:LaunchTemplate",
@@ -149,7 +153,8 @@ def _node_group(
         "name": stack.group_name(group),
         "minSize": 0,
         "maxSize": group.nodes,
-        "desiredCapacity": group.nodes,
+        # Machines of a block come when it begins.
+        "desiredCapacity": 0 if fleet.block is not None else group.nodes,
         "vpcZoneIdentifiers": network.subnets(stack, [fleet]),
         "healthCheckType": "EC2",
         "healthCheckGracePeriod": 900,
@@ -314,11 +319,16 @@ def _listener_protocol(stack: StackSpec) -> Properties:
     }
 
 
-def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
+def node_settings(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
     """What a node needs to know to speak to AWS."""
     place = stack.weights_place
     return {
         "region": stack.region,
         "bucket": storage.bucket_name(stack),
         "weights": {"bucket": place.bucket} if place else {},
+        **(
+            {"ends": placement.saving_moment(fleet.block).isoformat()}
+            if fleet.block is not None
+            else {}
+        ),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import hmac
 import json
@@ -20,7 +21,6 @@ from stacks.runtime.vm.node.cloud import (
 from stacks.runtime.vm.node.host import BYTES_TYPE, RequestError
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Callable, Mapping, Sequence
 
     from stacks.runtime.vm.node.cloud import Line
@@ -59,7 +59,7 @@ def open_cloud(machine: Host, settings: Mapping[str, Any]) -> AwsApi:
 
 
 class AwsApi:
-    """AWS. Settings: region, bucket, group, stack."""
+    """AWS. Settings: region, bucket, group, stack, and when a capacity block ends its work."""
 
     def __init__(self, machine: Host, settings: Mapping[str, Any]) -> None:
         self._machine = machine
@@ -67,6 +67,7 @@ class AwsApi:
         self._bucket: str = settings["bucket"]
         self._group: str = settings["group"]
         self._stack: str = settings["stack"]
+        self._ends: str = settings.get("ends", "")
         self._session, self._keys = Kept(machine), Kept(machine)
 
     def node_name(self) -> str:
@@ -101,7 +102,11 @@ class AwsApi:
         )
 
     def notice(self) -> str:
-        """Return the action of a spot notice, or that a rebalance is recommended."""
+        """Return that a capacity block ends, or the action of a spot notice, or a rebalance."""
+        if self._ends and self._machine.utc() >= dt.datetime.fromisoformat(
+            self._ends
+        ):
+            return "the capacity block ends"
         return self._news("meta-data/spot/instance-action") or self._news(
             "meta-data/events/recommendations/rebalance"
         )

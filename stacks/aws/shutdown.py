@@ -6,10 +6,12 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from stacks.aws import identity
+from stacks.aws.placement import first_moment, last_moment
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from planner.solve.capacity import CapacityChange
+    from planner.spec.block import CapacityBlock
     from stacks.spec.fleet import ScalingGroup
     from stacks.spec.stack import StackSpec
 
@@ -32,7 +34,12 @@ def resources(stack: StackSpec) -> list[Resource]:
                 group.capacity_changes
             )
         ),
-        *(_deadline_schedules(stack) if stack.ttl_s else []),
+        *(
+            _block_start(fleet.block, group)
+            for fleet, group in stack.scaling_groups
+            if fleet.block is not None
+        ),
+        *_end_schedules(stack),
     ]
 
 
@@ -45,6 +52,10 @@ def backstop(stack: StackSpec) -> str:
     if stack.ttl_s:
         mechanisms.append(
             "EventBridge Scheduler sets every group to 0 at the deadline"
+        )
+    if any(fleet.block for fleet in stack.fleets):
+        mechanisms.append(
+            "EventBridge Scheduler sets every group to 0 before the block ends"
         )
     return "; ".join(mechanisms)
 
@@ -83,19 +94,57 @@ def _scheduled_action(
     )
 
 
-def _deadline_schedules(stack: StackSpec) -> list[Resource]:
-    """The role that sets groups to 0, and a schedule for each group."""
+def _block_start(block: CapacityBlock, group: ScalingGroup) -> Resource:
+    """The scheduled action that brings the machines of a block when it begins.
+
+    A time that is over would be refused, so it is some minutes after the apply then.
+    """
+    start = f"${{from.{first_moment(block):%Y%m%dT%H%M%SZ}}}"
+    return Resource(
+        type="aws:autoscaling/schedule:Schedule",
+        name=f"{group.name}-block-start",
+        inputs={
+            "scheduledActionName": "block-start",
+            "autoscalingGroupName": ref(f"{group.name}-nodes", "name"),
+            "startTime": start,
+            "minSize": 0,
+            "maxSize": group.nodes,
+            "desiredCapacity": group.nodes,
+        },
+    )
+
+
+def _end_schedules(stack: StackSpec) -> list[Resource]:
+    """The role that sets groups to 0, and a schedule for each group and end; nothing without one.
+
+    A group has an end at the deadline, and before that of its capacity block.
+    """
+    schedules = [
+        _end_schedule(stack, group, name, at)
+        for fleet, group in stack.scaling_groups
+        for name, at in (
+            ("deadline", "${deadline.at}" if stack.ttl_s else ""),
+            (
+                "block-end",
+                f"{last_moment(fleet.block):%Y-%m-%dT%H:%M:%S}"
+                if fleet.block is not None
+                else "",
+            ),
+        )
+        if at
+    ]
+    if not schedules:
+        return []
     return [
         identity.iam_role(stack, "deadline", "scheduler.amazonaws.com"),
         identity.scale_policy(stack, "deadline"),
-        *(
-            _deadline_schedule(stack, group)
-            for _, group in stack.scaling_groups
-        ),
+        *schedules,
     ]
 
 
-def _deadline_schedule(stack: StackSpec, group: ScalingGroup) -> Resource:
+def _end_schedule(
+    stack: StackSpec, group: ScalingGroup, name: str, at: str
+) -> Resource:
     group_sizes = {
         "AutoScalingGroupName": stack.group_name(group),
         "MinSize": 0,
@@ -104,10 +153,10 @@ def _deadline_schedule(stack: StackSpec, group: ScalingGroup) -> Resource:
     }
     return Resource(
         type="aws:scheduler/schedule:Schedule",
-        name=f"{group.name}-deadline",
+        name=f"{group.name}-{name}",
         inputs={
-            "name": f"{stack.group_name(group)}-deadline",
-            "scheduleExpression": "at(${deadline.at})",
+            "name": f"{stack.group_name(group)}-{name}",
+            "scheduleExpression": f"at({at})",
             "scheduleExpressionTimezone": "UTC",
             "flexibleTimeWindow": {"mode": "OFF"},
             # DELETE would look like drift, and the next apply would create a past time.

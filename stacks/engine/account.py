@@ -6,6 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts import table
 from planner.facts.cloud import clouds
 from stacks.engine.failure import RefusedCall
@@ -80,13 +81,16 @@ def machine_asks(
 ) -> list[MachineAsk]:
     """Return the machines that pools add to those that stand, by place, type and purchase.
 
-    Reserved machines are bought on demand: a reservation is a price.
+    Reserved machines are bought on demand: a reservation is a price. Those of a capacity block
+    are there, and count against no quota.
     """
     counts: dict[tuple[str, str, str], int] = {}
     zones: dict[tuple[str, str, str], tuple[str, ...]] = {}
     for sign, some_pools in ((1, pools), (-1, standing)):
         for pool in some_pools:
             for part in pool.purchases:
+                if part.purchase == BLOCK_PURCHASE:
+                    continue
                 purchase = "spot" if part.purchase == "spot" else "on_demand"
                 key = (pool.region, pool.instance_type, purchase)
                 counts[key] = counts.get(key, 0) + sign * part.nodes

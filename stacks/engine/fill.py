@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 TEXT_OUTPUTS: Final = ("latestVersion",)
 # Hexadecimal digits that tell the few values apart that one input ever has.
 DIGEST_LENGTH: Final = 16
-PLACEHOLDER = re.compile(r"\$\{(project|started\.month|deadline\.[a-z0-9]+)\}")
+PLACEHOLDER = re.compile(
+    r"\$\{(project|started\.month|deadline\.[a-z0-9]+|from\.\d{8}T\d{6}Z)\}"
+)
+# A time that is over cannot be scheduled: an apply takes some minutes until it is there.
+FROM_PREFIX: Final = "from."
+FROM_FORM: Final = "%Y%m%dT%H%M%SZ"
+SOONEST: Final = timedelta(minutes=15)
 PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
 
@@ -30,6 +36,7 @@ def placeholder_values(
     """Return what `${...}` stands for: dates count from the first apply."""
     placeholders = {
         "project": project,
+        "started": started_at.astimezone(UTC).isoformat(),
         "started.month": started_at.astimezone(UTC).strftime(
             "%Y-%m-01T00:00:00Z"
         ),
@@ -133,12 +140,25 @@ def fill_text(template_text: str, placeholders: dict[str, str]) -> str:
     """Fill the places of a text; everything else in it, also other `${...}`, stays."""
     return (
         PLACEHOLDER.sub(
-            lambda placeholder_match: placeholders[placeholder_match[1]],
+            lambda placeholder_match: _filling(
+                placeholder_match[1], placeholders
+            ),
             template_text,
         )
         if "${" in template_text
         else template_text
     )
+
+
+def _filling(place: str, placeholders: dict[str, str]) -> str:
+    """Return what fills a place: `from.TIME` is that time, or soon after the first apply."""
+    if not place.startswith(FROM_PREFIX):
+        return placeholders[place]
+    stated = datetime.strptime(
+        place.removeprefix(FROM_PREFIX), FROM_FORM
+    ).replace(tzinfo=UTC)
+    started = datetime.fromisoformat(placeholders["started"])
+    return f"{max(stated, started + SOONEST):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def output_at(outputs: Properties, output_path: str) -> Any:

@@ -9,9 +9,12 @@ from planner.errors import PolicyError, Problem
 from planner.facts import table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
+    from planner.plan.change import Changes, ResourceChange
+    from planner.plan.graph import PlannedResource
     from planner.plan.status import StackFacts
+    from planner.plan.types import Plan
 
 
 def refuse_protected(
@@ -62,4 +65,38 @@ def _production_labels() -> frozenset[tuple[str, str]]:
     return frozenset(
         (row["label"], row["value"])
         for row in table.load_rows("stacks", "production_labels.csv", columns)
+    )
+
+
+def refuse_purchase(plan: Plan, changes: Changes | None) -> None:
+    """Raise PolicyError for a plan that buys a capacity block; `changes` are those of a stack."""
+    made: Iterable[PlannedResource | ResourceChange] = (
+        plan.graph.resources
+        if changes is None
+        else (*changes.create, *changes.replace, *changes.replace_first)
+    )
+    if not any(resource.type in _purchase_types() for resource in made):
+        return
+    block = plan.spec.normalized["buy"]["block"]
+    raise PolicyError(
+        Problem(
+            code="buy-block",
+            message=f"apply would buy the capacity block {block['id']}: {block['machines']} x "
+            f"{block['type']} until {block['ends']} for {float(block['usd']):,.0f} USD",
+            cause="it is paid for at once, and nobody takes it back",
+            next_step="add --buy-capacity-blocks",
+        )
+    )
+
+
+@cache
+def _purchase_types() -> frozenset[str]:
+    columns = {
+        "type": table.nonempty_text,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return frozenset(
+        row["type"]
+        for row in table.load_rows("stacks", "purchases.csv", columns)
     )

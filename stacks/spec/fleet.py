@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.perf.common.layout import ReplicaLayout
     from planner.solve.capacity import CapacityChange
     from planner.solve.solution import SizedPool, Solution
+    from planner.spec.block import CapacityBlock
     from planner.spec.model import Spec
     from stacks.spec.rolling import Work
 
@@ -48,7 +49,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
 
     `startup_s` is from the request of a node until it serves, 0 where nothing does; `recreates`
     says that old nodes go before new ones come. `reservation` is the id of what they are taken
-    from, empty where nothing is reserved.
+    from, empty where nothing is reserved; of a capacity block `block` says more.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
@@ -74,6 +75,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     startup_s: float = 0.0
     recreates: bool = False
     reservation: str = ""
+    block: CapacityBlock | None = None
 
     @property
     def work(self) -> Work:
@@ -167,6 +169,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
             (part.reservation for part in pool.purchases if part.reservation),
             "",
         ),
+        block=spec.buy.block,
     )
 
 

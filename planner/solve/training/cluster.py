@@ -462,6 +462,10 @@ class Cluster(Struct, frozen=True, dict=True):
         if group_nodes is not None:
             # Spares are joined by the same fabric.
             max_spares = min(max_spares, group_nodes - self.nodes)
+        if self.offer.reservation is not None:
+            max_spares = min(
+                max_spares, self.offer.reservation.machines - self.nodes
+            )
         for spare_count in range(1, max_spares + 1):
             candidate = replace(self, spares=spare_count)
             if (

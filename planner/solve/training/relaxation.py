@@ -50,12 +50,7 @@ def nearest_feasible(
             "usd-month-at-least", value_usd=feasible[0].monthly_usd
         )
         return (_relaxation("buy.budget", feasible[0], enough),)
-    # A century is no limit, but excludes runs that never end.
-    without_deadline = replace(
-        without_budget,
-        deadline_s=MAX_DEADLINE_S,
-        shutdown=replace(without_budget.shutdown, ttl=None),
-    )
+    without_deadline = _without_deadline(without_budget)
     fastest_clusters = (
         TrainSearch(without_deadline, price_book, objective="time")
         .solve(offers, 1)
@@ -93,6 +88,19 @@ def nearest_feasible(
     # No layout fits in any time, so memory is the obstacle.
     return tuple(relaxations) or _longest_sequence(
         without_deadline, offers, price_book
+    )
+
+
+def _without_deadline(requirement: TrainingRequirement) -> TrainingRequirement:
+    """Return a requirement in which a century is the limit of the duration.
+
+    That excludes only runs that never end.
+    """
+    return replace(
+        requirement,
+        deadline_s=MAX_DEADLINE_S,
+        shutdown=replace(requirement.shutdown, ttl=None),
+        block_s=None,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cost.lifetime import release_time
 from planner.errors import Problem, SpecError
 from planner.facts.cloud import cloud_of_address
 from planner.perf.common.constant import constant
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Instance
     from planner.perf.training.job import Reference
     from planner.solve.cause import Cause
+    from planner.spec.block import CapacityBlock
     from planner.spec.model import ShutdownRule, Training, TrainingMethod
 
 PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
@@ -72,6 +74,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     has_own_network        whether the network is that of the stack
     assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
+    block_s                time of a capacity block in which machines work, seconds
     """
 
     llm: Llm
@@ -98,6 +101,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     assumptions: tuple[Cause, ...]
     place: Place | None
     has_own_network: bool = True
+    block_s: float | None = None
 
     @property
     def loaded_bytes(self) -> float:
@@ -135,27 +139,30 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
 
     @property
     def time_limit_s(self) -> float:
-        """Maximum duration of the run, seconds: deadline and time to live, else a year."""
-        return min(self.deadline_s or YEAR_S, self.ttl_s or math.inf)
+        """Maximum duration of the run, seconds: that of its shortest limit."""
+        return min(self.time_limits_s.values())
+
+    @property
+    def time_limits_s(self) -> dict[str, float]:
+        """What limits the duration of the run by its key in the spec, seconds; at most a year."""
+        return {
+            "train.deadline": self.deadline_s or YEAR_S,
+            "shutdown.ttl": self.ttl_s or math.inf,
+            "buy.block": self.block_s or math.inf,
+        }
 
     @property
     def time_limit_key(self) -> str:
         """Key of the shortest limit of the duration in the spec."""
-        return (
-            "shutdown.ttl"
-            if self.ttl_s is not None and self.ttl_s <= self.time_limit_s
-            else "train.deadline"
-        )
+        # Of equal limits the last one.
+        limits_s = self.time_limits_s
+        return min(reversed(limits_s), key=lambda key: limits_s[key])
 
     def broken_time_limits(self, duration_s: float) -> list[str]:
         """Return the keys of the limits that a run of `duration_s` seconds exceeds."""
-        limits_s = {
-            "train.deadline": self.deadline_s or YEAR_S,
-            "shutdown.ttl": self.ttl_s or math.inf,
-        }
         return [
             limit_key
-            for limit_key, limit_s in limits_s.items()
+            for limit_key, limit_s in self.time_limits_s.items()
             if duration_s > limit_s
         ]
 
@@ -229,7 +236,15 @@ def training_requirement(
         confidence=confidence,
         assumptions=tuple(assumptions),
         place=train_section.place,
+        block_s=_block_s(spec.buy.block),
     )
+
+
+def _block_s(block: CapacityBlock | None) -> float | None:
+    """Return for how long machines of a block work: they save and go before it ends, seconds."""
+    if block is None:
+        return None
+    return max(1.0, block.duration_s - float(release_time("block_end_s")))
 
 
 def _check_sequence(train_section: TrainingMethod, language_model: Llm) -> None:

@@ -261,7 +261,7 @@ def _block_scenarios(
     The block covers `estimated_end_s` and costs the newest quoted price in the catalog.
     """
     block_offer = newest_block_price(catalog, cluster.offer)
-    if block_offer is None:
+    if block_offer is None or cluster.offer.block is not None:
         return []
     block_cluster = replace(
         cluster,

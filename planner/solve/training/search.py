@@ -432,10 +432,9 @@ class TrainSearch:
         ):
             return node_counts
         offer_state.machine_limit = machine_limit
-        is_reserved = offer_state.offer.reservation is not None
         offer_state.cut_by = because(
             "capacity",
-            "buy.reservations" if is_reserved else "buy.spot",
+            _limiting_key(offer_state.offer),
             machines=machine_limit,
         )
         return [count for count in node_counts if count <= machine_limit]
@@ -484,6 +483,13 @@ class TrainSearch:
                 self.requirement, instance, nodes
             )
         return self._layout_cache[cache_key]
+
+
+def _limiting_key(offer: Offer) -> str:
+    """Return the key of the spec that bounds how many machines of an offer there are."""
+    if offer.block is not None:
+        return "buy.block"
+    return "buy.spot" if offer.reservation is None else "buy.reservations"
 
 
 def _push(frontier: Frontier[Candidate], candidate: Candidate) -> None:

@@ -9,7 +9,13 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as ClientCredentials
 
-from stacks.aws.node import Credentials, Target, signed_headers
+from stacks.aws.node import (
+    Credentials,
+    Target,
+    open_cloud,
+    signed_headers,
+)
+from stacks.runtime.vm.node.host import Answer, Host, RequestError
 
 KEYS = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "session+token/=")
 NOW = dt.datetime(2026, 11, 22, 12, 30, 5, tzinfo=dt.UTC)
@@ -76,3 +82,38 @@ def test_a_request_is_signed_as_the_client_of_aws_signs_it(
         "eu-west-1",
     ).add_auth(request)
     assert own["authorization"] == request.headers["Authorization"]
+
+
+class QuietHost(Host):
+    """A machine of which nothing is announced, at a time."""
+
+    def __init__(self, now: dt.datetime) -> None:
+        self.now = now
+
+    def utc(self) -> dt.datetime:
+        return self.now
+
+    def now_s(self) -> float:
+        return self.now.timestamp()
+
+    def send(self, method: str, *_: object, **__: object) -> Answer:
+        if method == "PUT":
+            return Answer(200, {}, b"token")
+        raise RequestError(404, "nothing is announced")
+
+
+@pytest.mark.parametrize(
+    ("ends", "notice"),
+    [
+        ("", ""),
+        ("2026-11-22T12:30:06+00:00", ""),
+        ("2026-11-22T12:30:05+00:00", "the capacity block ends"),
+    ],
+)
+def test_the_end_of_a_capacity_block_is_known_before_the_cloud_says_so(
+    ends: str, notice: str
+) -> None:
+    place = {"region": "r", "bucket": "b", "group": "g", "stack": "s"}
+    assert (
+        open_cloud(QuietHost(NOW), {**place, "ends": ends}).notice() == notice
+    )

@@ -476,6 +476,21 @@ def test_a_deadline_is_utc_whatever_the_zone_of_the_clock() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("stated", "filled"),
+    [
+        ("20260201T000000Z", "2026-02-01T00:00:00Z"),
+        # A cloud refuses what is over, and an apply takes some minutes.
+        ("20251201T000000Z", "2026-01-01T00:15:00Z"),
+    ],
+)
+def test_a_time_that_is_over_is_soon_after_the_first_apply(
+    stated: str, filled: str
+) -> None:
+    known = placeholder_values("p", world.default_world().clock, None)
+    assert fill_references(f"${{from.{stated}}}", known, {}) == filled
+
+
 def test_references_and_texts_are_filled() -> None:
     known = placeholder_values("p", world.default_world().clock, Decimal(60))
     outputs = {"lb": {"pools": [{"id": "x"}]}}

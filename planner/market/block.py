@@ -1,0 +1,69 @@
+"""The offer of a capacity block that a spec names."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from planner.cost.capacity_block import BLOCK_PURCHASE, block_provider
+from planner.errors import Problem, SpecError
+from planner.spec.reservation import Reservation
+from planner.units import SECONDS_PER_HOUR
+
+if TYPE_CHECKING:
+    from planner.market.offer import Catalog, Offer
+    from planner.spec.block import CapacityBlock
+
+
+def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
+    """Return a block as an offer of its machines.
+
+    USD an hour = USD of the block / (machines * hours)
+    Raises SpecError for a machine type that the catalog does not have.
+    """
+    provider = block_provider()
+    known_offer = next(
+        (
+            offer
+            for offer in (*catalog.offers, *catalog.unlisted)
+            if offer.key[:2] == (provider, block.type)
+        ),
+        None,
+    )
+    if known_offer is None:
+        raise SpecError(
+            Problem(
+                code="block",
+                message=f"{provider} has no machine type {block.type}",
+                place=block.place,
+                next_step="see those that there are: tonnage offers --clouds "
+                f"{provider} --limit 1000",
+            )
+        )
+    machine_hours = block.machines * Decimal(
+        block.duration_s / SECONDS_PER_HOUR
+    )
+    return replace(
+        known_offer,
+        region=block.region,
+        zones=(block.zone,),
+        purchase=BLOCK_PURCHASE,
+        usd_hour=block.usd / machine_hours,
+        basis="observed",
+        source=f"buy.block: {block.id}",
+        as_of=catalog.as_of,
+        confidence="high",
+        old_price=None,
+        price_range=None,
+        reclaim_band=None,
+        reservation=Reservation(
+            cloud=provider,
+            id=block.id,
+            place=block.zone,
+            machines=block.machines,
+            instance_type=block.type,
+        ),
+        block=block,
+    )
