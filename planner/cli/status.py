@@ -39,7 +39,7 @@ def command(stack: str, **option_values: Any) -> int:
     """Show STACK: since when it stands, what it has cost and costs now, and what happened.
 
     On simulated clouds hours are counted. Of real ones the machines are counted that say in the
-    bucket of the stack that they live, and the plan says what they have cost so far.
+    bucket of the stack that they live, and the hours that they and earlier ones have lived.
 
     Example: tonnage status chat-8b --simulate
     """
@@ -58,7 +58,7 @@ def command(stack: str, **option_values: Any) -> int:
         alive = {group.group: group.alive for group in health.groups}
         # Of machines that boot nothing is heard yet, and they are paid for.
         if (account.age_s or 0) >= release_time("young_limit_s"):
-            account = counted(account, facts, alive)
+            account = counted(account, facts, alive, health.lived_hours)
     if option_values["format"] == "json":
         from msgspec import to_builtins
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+Basis: TypeAlias = Literal["metered", "machines", "plan"]
 
 
 class StackAccount(Struct, frozen=True, kw_only=True):
@@ -17,8 +19,10 @@ class StackAccount(Struct, frozen=True, kw_only=True):
     planned_usd  what the plan says for that time, USD; none where it ends by itself
     nodes     machines that there are; none where that is not known
     left_s    until the time to live ends, seconds, below 0 afterwards; none without one
-    basis     metered: hours of what there was; machines: those that give signs of life now, and
-              by the plan so far; plan: all of it as it was planned
+    basis     of what it costs now: metered: what there is; machines: those that give signs of
+              life; plan: all of it as it was planned
+    spent_basis  of what it has cost: metered: hours of what there was; machines: hours for which
+              each machine has lived; plan: all of it as it was planned
     """
 
     age_s: float | None
@@ -27,7 +31,8 @@ class StackAccount(Struct, frozen=True, kw_only=True):
     planned_usd: Decimal | None
     nodes: int | None
     left_s: float | None
-    basis: Literal["metered", "machines", "plan"]
+    basis: Basis
+    spent_basis: Basis
 
 
 class GroupHealth(Struct, frozen=True, kw_only=True):
@@ -57,10 +62,12 @@ class MachineEvent(Struct, frozen=True, kw_only=True):
 class StackHealth(Struct, frozen=True, kw_only=True):
     """How the machines of a stack are.
 
+    lived_hours  of all machines that there were, by scaling group
     problem  why they could not be asked; empty when they could
     """
 
     groups: tuple[GroupHealth, ...] = ()
+    lived_hours: dict[str, float] = field(default_factory=dict)
     events: tuple[MachineEvent, ...] = ()
     problem: str = ""
 

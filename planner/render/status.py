@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
-    from planner.plan.account import PastRun, StackAccount, StackHealth
+    from planner.plan.account import (
+        Basis,
+        PastRun,
+        StackAccount,
+        StackHealth,
+    )
     from planner.plan.status import (
         BatchJob,
         Operation,
@@ -39,6 +44,11 @@ TIME_UNITS: Final = (
     (SECONDS_PER_HOUR, "h", SECONDS_PER_MINUTE, "min"),
     (SECONDS_PER_MINUTE, "min", 1, "s"),
 )
+SPENT_TEXTS: Final[dict[Basis, str]] = {
+    "metered": "{spent} so far",
+    "machines": "about {spent} so far, by the hours of its machines",
+    "plan": "about {spent} so far, by the plan",
+}
 OPERATION_PHRASES: Final[dict[Operation, str]] = {
     "applied": "complete",
     "applying": "INCOMPLETE: the last apply did not end well",
@@ -186,12 +196,8 @@ def _account_lines(
     words = [f"since {_long_time(account.age_s)}"]
     if account.spent_usd is not None:
         spent = figures.dollars(account.spent_usd, cents=True)
-        words.append(
-            f"{spent} so far"
-            if account.basis == "metered"
-            else f"about {spent} so far, by the plan"
-        )
-        if account.basis == "metered" and account.planned_usd is not None:
+        words.append(SPENT_TEXTS[account.spent_basis].format(spent=spent))
+        if account.spent_basis != "plan" and account.planned_usd is not None:
             planned = figures.dollars(account.planned_usd, cents=True)
             words[-1] += f" (plan: {planned}, with traffic and logs)"
     if account.usd_hour is not None:

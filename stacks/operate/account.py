@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from planner.plan.account import StackAccount
-from planner.units import HOURS_PER_MONTH, SECONDS_PER_MONTH
+from planner.units import (
+    HOURS_PER_MONTH,
+    SECONDS_PER_HOUR,
+    SECONDS_PER_MONTH,
+)
 from providers.simulated.bill import metered_lines, usd_hour_now
 
 if TYPE_CHECKING:
@@ -29,8 +33,8 @@ def account_of(
 ) -> StackAccount:
     """Return what a stack costs, at a time.
 
-    The hours of simulated clouds are counted. Of real ones only the plan is known: it holds while
-    everything stands as it was applied.
+    The hours of simulated clouds are counted. Of real ones the plan is told, which holds while
+    everything stands as it was applied, until the machines are `counted`.
     """
     age_s = None
     if status.started:
@@ -51,6 +55,7 @@ def account_of(
             nodes=None,
             left_s=left_s,
             basis="plan",
+            spent_basis="plan",
         )
     memory = world.view().memory
     lines = metered_lines(memory, catalog, 0.0, memory.seconds, status.stack)
@@ -66,15 +71,22 @@ def account_of(
         ),
         left_s=left_s,
         basis="metered",
+        spent_basis="metered",
     )
 
 
 def counted(
-    account: StackAccount, facts: StackFacts, alive: Mapping[str, int]
+    account: StackAccount,
+    facts: StackFacts,
+    alive: Mapping[str, int],
+    lived_hours: Mapping[str, float],
 ) -> StackAccount:
-    """Return the account of a real stack with the machines that live, by scaling group.
+    """Return the account of a real stack by its machines: those that live, and those that have.
 
     usd an hour = machines of each group * price of one + what is paid without any, a month / 730
+    usd so far  = hours of the machines of each group * price of one + the same for all hours
+
+    Prices are those of the plan that stands; a group that it does not have has none.
     """
     prices = {
         name: usd_hour
@@ -82,16 +94,25 @@ def counted(
         for name, usd_hour in _group_prices(pool).items()
     }
     standing_usd = (facts.standing_usd_month or Decimal(0)) / HOURS_PER_MONTH
-    machine_usd = sum(
-        (
-            count * prices.get(group, Decimal(0))
-            for group, count in alive.items()
-        ),
-        Decimal(0),
-    )
+
+    def priced(amounts: Mapping[str, float]) -> Decimal:
+        return sum(
+            (
+                Decimal(amount) * prices.get(group, Decimal(0))
+                for group, amount in amounts.items()
+            ),
+            Decimal(0),
+        )
+
+    age_hours = Decimal((account.age_s or 0.0) / SECONDS_PER_HOUR)
     return replace(
         account,
-        usd_hour=machine_usd + standing_usd,
+        usd_hour=priced(alive) + standing_usd,
+        spent_usd=priced(lived_hours) + standing_usd * age_hours
+        # Agents of an older version do not leave hours.
+        if lived_hours
+        else account.spent_usd,
+        spent_basis="machines" if lived_hours else account.spent_basis,
         nodes=sum(alive.values()),
         basis="machines",
     )

@@ -10,13 +10,19 @@ import obstore
 
 from planner.errors import TonnageError
 from planner.plan.account import GroupHealth, MachineEvent, StackHealth
+from planner.units import SECONDS_PER_HOUR
 from stacks.operate.machine import SIGNS, machines
+from stacks.runtime.vm.node.agent import LAUNCH_FORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from obstore.store import ObjectStore
+
     from stacks.operate.bucket import Bucket
 
+# Where each machine that ever lived has an object.
+LIVES: Final = "lived/"
 # Where an agent leaves why it ends its machine, by what becomes of the machine.
 REASON_FOLDERS: Final = {
     "released/": "given back",
@@ -34,6 +40,7 @@ def stack_health(bucket: Bucket, now: datetime) -> StackHealth:
     try:
         with bucket.errors():
             living = machines(bucket.folder(SIGNS), now)
+            lived_hours = _lived_hours(bucket.folder(LIVES))
             events = [
                 event
                 for folder, outcome in REASON_FOLDERS.items()
@@ -58,8 +65,31 @@ def stack_health(bucket: Bucket, now: datetime) -> StackHealth:
             )
             for group in groups
         ),
+        lived_hours=lived_hours,
         events=tuple(sorted(events, key=lambda event: event.at)[-MOST_EVENTS:]),
     )
+
+
+def _lived_hours(store: ObjectStore) -> dict[str, float]:
+    """Return for how long the machines of each group have lived, hours, also of those gone.
+
+    Each has an object that is named after its launch, and that it writes again while it lives.
+    """
+    hours: dict[str, float] = {}
+    for page in obstore.list(store):
+        for meta in page:
+            group, _, name = meta["path"].partition("/")
+            try:
+                launched = datetime.strptime(
+                    name.partition("_")[0], LAUNCH_FORM
+                ).replace(tzinfo=UTC)
+            except ValueError:
+                continue
+            lived_s = (meta["last_modified"] - launched).total_seconds()
+            hours[group] = hours.get(group, 0.0) + max(0.0, lived_s) / (
+                SECONDS_PER_HOUR
+            )
+    return hours
 
 
 def _newest_events(

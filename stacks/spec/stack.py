@@ -50,6 +50,7 @@ WRITTEN_FOLDERS: Final = (
     "broken",
     "checkpoints",
     "groups",
+    "lived",
     "released",
     "routes",
 )

@@ -21,6 +21,7 @@ PLANNED = StackAccount(
     nodes=None,
     left_s=None,
     basis="plan",
+    spent_basis="plan",
 )
 
 
@@ -31,12 +32,25 @@ def test_machines_are_counted_and_not_those_of_the_plan(
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     facts = StackFacts.of(plan)
     [pool] = facts.pools
-    found = counted(PLANNED, facts, {"serve": alive} if alive else {})
+    found = counted(PLANNED, facts, {"serve": alive} if alive else {}, {})
     standing = (facts.standing_usd_month or Decimal(0)) / HOURS_PER_MONTH
     assert found.usd_hour == alive * pool.usd_per_hour + standing
     assert (found.nodes, found.basis) == (alive, "machines")
-    # What it has cost so far is known by the plan alone.
+    # Of agents that do not say it, what it has cost so far is known by the plan alone.
     assert found.spent_usd == PLANNED.spent_usd
+    assert found.spent_basis == "plan"
+
+
+def test_what_it_has_cost_so_far_is_that_of_the_machines_that_lived(
+    catalog,
+) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+    facts = StackFacts.of(plan)
+    [pool] = facts.pools
+    found = counted(PLANNED, facts, {}, {"serve": 10.5, "other": 7.0})
+    standing = (facts.standing_usd_month or Decimal(0)) / HOURS_PER_MONTH
+    assert found.spent_usd == Decimal("10.5") * pool.usd_per_hour + standing
+    assert found.spent_basis == "machines"
 
 
 def test_machines_on_spot_have_their_own_price(catalog) -> None:
@@ -52,5 +66,7 @@ def test_machines_on_spot_have_their_own_price(catalog) -> None:
         ),
     )
     facts = replace(facts, pools=(mixed,), standing_usd_month=None)
-    found = counted(PLANNED, facts, {"serve": 2, "serve-spot": 4, "other": 7})
+    found = counted(
+        PLANNED, facts, {"serve": 2, "serve-spot": 4, "other": 7}, {}
+    )
     assert found.usd_hour == 2 * 3 + 4 * 1

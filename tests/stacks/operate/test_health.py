@@ -62,6 +62,31 @@ def test_what_agents_leave_is_what_is_told(
     assert event.reason == "nobody asked for anything"
 
 
+def test_hours_are_those_of_all_machines_that_ever_lived(
+    tmp_path: Path, bucket: Bucket
+) -> None:
+    """Agents of the sandbox write for as long as they live, through a reboot, and no longer."""
+    world = World("gcp", tmp_path / "machines")
+    machine = world.add("workspace")
+    world.run(900)
+    machine.reboot()
+    world.run(1800)
+    [(key, _)] = [
+        (key, written)
+        for key, written in world.objects.items()
+        if key.startswith("lived/")
+    ]
+    group = key.split("/")[1]
+    launched = datetime.now(UTC) - timedelta(hours=3)
+    for number, hours in enumerate((0, 2)):
+        name = f"{launched + timedelta(hours=hours):%Y%m%dT%H%M%SZ}_{number}"
+        leave(bucket, f"lived/{group}/{name}", b"")
+    leave(bucket, f"lived/{group}/nonsense", b"")
+    [(found_group, found)] = health(bucket).lived_hours.items()
+    assert found_group == group
+    assert found == pytest.approx(3 + 1, abs=0.01)
+
+
 def test_only_the_newest_are_told_and_nonsense_is_passed_over(
     bucket: Bucket,
 ) -> None:
@@ -98,7 +123,8 @@ def test_the_status_says_how_machines_are(tonnage: Command, here: Path) -> None:
     assert tonnage("apply", "chat.yaml", "--simulate", "--yes")[0] == 0
     _, out, _ = tonnage("status", "chat", "--simulate", "-f", "json")
     status = json.loads(out)
-    assert status["health"] == {"events": [], "groups": [], "problem": ""}
+    nothing = {"events": [], "groups": [], "lived_hours": {}, "problem": ""}
+    assert status["health"] == nothing
     folder = here / ".tonnage/simulated/buckets" / status["outputs"]["bucket"]
     store = LocalStore(folder, mkdir=True)
     obstore.put(store, "alive/serve/i-1", b'{"handle": "i-1"}')

@@ -6,6 +6,7 @@ from a file; work that says nothing for long is work that does not begin.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # On the root disk: a reboot resets the clock of the system, and not the life of the node.
 LIFE_PATH = "/var/lib/tonnage/life.json"
+# In the name of the object whose age says how long a node has lived.
+LAUNCH_FORM = "%Y%m%dT%H%M%SZ"
 # The cloud is told so often that the agent lives.
 TELL_S = 60.0
 # Alarms look back five minutes, so trouble is told for longer.
@@ -150,13 +153,13 @@ class Agent:
         self._is_leaving = False
         # When another machine was given back because its agent was silent.
         self._lost_other_s = -FAILED_S
-        self._lived_before_s = float(
-            (read_document(machine.path(LIFE_PATH)) or {}).get("lived_s", 0)
-        )
+        life = read_document(machine.path(LIFE_PATH)) or {}
+        self._lived_before_s = float(life.get("lived_s", 0))
         self._began_s = machine.now_s()
         # The time before this start of the agent counts once.
         if not self._lived_before_s:
             self._began_s = 0.0
+        self._launched = str(life.get("launched") or self._launch_time())
 
     def look(self) -> None:
         """Look at the work, tell the cloud, and give the node back when that is due."""
@@ -192,11 +195,18 @@ class Agent:
             self._watch_others(phase)
             self._told_phase = phase
 
+    def _launch_time(self) -> str:
+        """Return when the life of the node began, as names of objects say it."""
+        lived_s = self._lived_before_s + self._machine.now_s() - self._began_s
+        launched = self._machine.utc() - dt.timedelta(seconds=lived_s)
+        return launched.strftime(LAUNCH_FORM)
+
     def _keep_life(self, lived_s: float) -> None:
         """Write how long the node has lived. A full disk is no reason to keep it."""
         try:
             write_whole(
-                self._machine.path(LIFE_PATH), json.dumps({"lived_s": lived_s})
+                self._machine.path(LIFE_PATH),
+                json.dumps({"lived_s": lived_s, "launched": self._launched}),
             )
         except OSError as error:
             if not self._disk_problem:
@@ -242,6 +252,11 @@ class Agent:
             "phase": phase,
         }
         self._cloud.write(own_key, json.dumps(record).encode())
+        # Signs of life go with a machine; for how long it lived is counted when it is gone.
+        self._cloud.write(
+            f"lived/{self._settings['group']}/{self._launched}_{self._cloud.node_name()}",
+            b"",
+        )
         versions = self._leases.versions(folder)
         for key in sorted(versions.keys() - {own_key}):
             stored = (
