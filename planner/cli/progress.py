@@ -123,9 +123,9 @@ def print_outcome(
     options: PlanningOptions,
     *,
     usd_hour: Decimal | None,
-    calls: Sequence[str],
+    told: Sequence[tuple[str, str]],
 ) -> None:
-    """Write what a run did, what the stack tells, what it costs, and how it is asked something."""
+    """Write what a run did, what is `told` of the stack, and what it costs."""
     flags_text = options.flags
     # A second apply of the same plan has no steps.
     if not outcome.steps:
@@ -147,12 +147,15 @@ def print_outcome(
         f"in {_clock_text(outcome.elapsed_s)}"
     )
     _print_kept(outcome, stack_name, flags_text)
-    for output_name, output_value in sorted(outcome.outputs.items()):
-        click.echo(f"  {output_name}  {output_value}")
-    for number, line in enumerate(calls):
-        click.echo(f"  {'call it   ' if number == 0 else ' ' * 10}{line}")
-    if verb == "apply" and usd_hour is not None:
-        click.echo(f"  running cost  {figures.dollars(usd_hour, cents=True)}/h")
+    is_priced = verb == "apply" and usd_hour is not None
+    lines = list(told)
+    if usd_hour is not None and is_priced:
+        usd_text = f"{figures.dollars(usd_hour, cents=True)}/h"
+        lines.append(("running cost", usd_text))
+    width = max((len(label) for label, _ in lines), default=0)
+    for label, text in lines:
+        click.echo(f"  {label:<{width}}  {text}")
+    if is_priced:
         click.echo(
             f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "
             f"{stack_name}{flags_text}"

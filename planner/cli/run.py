@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -97,11 +97,39 @@ def run_engine(
     if output_format == "json":
         progress.write_json_line(_end_event(stack_name, outcome, usd_hour))
         return 0
-    calls = _calls(plan, outcome) if plan is not None else ()
+    told = _told(engine, plan, outcome, options) if plan is not None else []
     progress.print_outcome(
-        outcome, verb, stack_name, options, usd_hour=usd_hour, calls=calls
+        outcome, verb, stack_name, options, usd_hour=usd_hour, told=told
     )
     return 0
+
+
+def _told(
+    engine: StackEngine,
+    plan: Plan,
+    outcome: EngineOutcome,
+    options: PlanningOptions,
+) -> list[tuple[str, str]]:
+    """Return what people want to know of a stack that was applied, each with a label."""
+    from planner.cli.compose import engine_now, stack_account
+    from planner.render.status import shown_outputs
+
+    status = engine.stack_status(plan.stack.name)
+    if status is None:
+        return []
+    told = [
+        *shown_outputs(status),
+        *(
+            ("" if number else "call it", line)
+            for number, line in enumerate(_calls(plan, outcome))
+        ),
+        ("connect", f"tonnage connect {plan.stack.name}{options.flags}"),
+    ]
+    left_s = stack_account(engine, status).left_s
+    if left_s is not None:
+        ends = engine_now(engine) + timedelta(seconds=left_s)
+        told.append(("ends", f"{ends:%Y-%m-%d %H:%M} UTC, by its TTL"))
+    return told
 
 
 def _calls(plan: Plan, outcome: EngineOutcome) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
+from planner.facts.cloud import clouds
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -57,6 +58,20 @@ OPERATION_PHRASES: Final[dict[Operation, str]] = {
 }
 
 
+def shown_outputs(status: StackStatus) -> tuple[tuple[str, str], ...]:
+    """Return what a stack tells, as people use it: a dashboard is a page."""
+    outputs = {name: str(value) for name, value in status.outputs.items()}
+    facts = status.facts
+    dashboard_id = outputs.get("dashboard")
+    if facts is not None and dashboard_id:
+        outputs["dashboard"] = clouds()[facts.provider].dashboard_page.format(
+            id=dashboard_id,
+            name=dashboard_id.rpartition("/")[2],
+            region=facts.region,
+        )
+    return tuple(sorted(outputs.items()))
+
+
 def stacks_page(stacks: Sequence[tuple[StackStatus, StackAccount]]) -> Page:
     """Return the page of all stacks: where they are, what they cost, how they are."""
     if not stacks:
@@ -106,7 +121,7 @@ def call_lines(
         filter(
             None,
             (
-                f"# a CNAME lets the name point to {points_to}"
+                f"# {_record(points_to)} lets the name point to {points_to}"
                 if points_to
                 else "",
                 f"curl {endpoint}/v1/completions \\",
@@ -116,6 +131,12 @@ def call_lines(
             ),
         )
     )
+
+
+def _record(target: str) -> str:
+    """Return the record of a zone with which a name points to an address or to another name."""
+    is_address = target.replace(".", "").isdigit()
+    return "an A record" if is_address else "a CNAME"
 
 
 def history_page(runs: Sequence[PastRun]) -> Page:
@@ -176,10 +197,7 @@ def status_page(
         page_blocks.append(
             _resource_table("kept for its data", stack_status.retained)
         )
-    output_rows = tuple(
-        (output_name, str(output_value))
-        for output_name, output_value in sorted(stack_status.outputs.items())
-    )
+    output_rows = shown_outputs(stack_status)
     if output_rows and not is_gone:
         page_blocks.append(PageTable(("output", "value"), output_rows))
     if full:

@@ -42,6 +42,7 @@ from planner.spec.field_types import (
     ScheduleType,
     TruthType,
 )
+from planner.spec.model import SECRET_SCHEME
 from planner.spec.source import ScalarNode
 from planner.spec.stack_name import (
     LONGEST_NAME,
@@ -62,6 +63,9 @@ PRIVATE_RANGE_PATTERN: Final = (
 WAIVER_PATTERN: Final = (
     r"sec-[a-z0-9-]+ until 20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
     r": [ -~]{3,200}"
+)
+SECRET_PATTERN: Final = (
+    rf"{SECRET_SCHEME}[A-Za-z0-9][A-Za-z0-9_+=.@-]*(/[A-Za-z0-9-]+)?"
 )
 # Ids of Azure have those of a subscription and a group in them.
 LONGEST_ID: Final = 400
@@ -90,7 +94,7 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         "bucket, hf, hf:owner/name@revision, or an address such as s3://bucket/folder",
     ),
     "secret": TextPattern(
-        r"secret://[A-Za-z0-9][A-Za-z0-9_+=.@-]*(/[A-Za-z0-9-]+)?",
+        SECRET_PATTERN,
         "secret://NAME, or on Azure secret://VAULT/NAME",
     ),
     "waiver": TextPattern(
@@ -134,9 +138,10 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         "|".join(
             facts.certificate_form.replace("?P<region>", "")
             for facts in clouds().values()
-        ),
-        "a certificate of AWS: arn:aws:acm:REGION:ACCOUNT:certificate/ID; on other clouds HTTPS "
-        "ends at a gateway of yours",
+        )
+        + f"|{SECRET_PATTERN}",
+        "secret://NAME with a key and its certificates in PEM, on Azure secret://VAULT/NAME; or a "
+        "certificate of AWS: arn:aws:acm:REGION:ACCOUNT:certificate/ID",
     ),
     "subnet": TextPattern(
         r"[A-Za-z0-9]([A-Za-z0-9._-]{0,78}[A-Za-z0-9_])?@[a-z][a-z0-9-]{2,30}",

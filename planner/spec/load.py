@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from planner.errors import Place, Problem, SpecError
 from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.receiver import read_receiver
-from planner.spec.field import Block, Choice, ProblemReport
+from planner.facts.rule import rules
+from planner.spec.certificate import machine_certificate
+from planner.spec.field import (
+    Block,
+    Choice,
+    ProblemReport,
+    suggest_word,
+)
 from planner.spec.kinds import SPEC_KINDS, workload_kind
 from planner.spec.model import (
     BUCKET_WEIGHTS,
@@ -153,6 +160,7 @@ def _check_spec(spec: Spec) -> Spec:
     problems.extend(_block_problems(spec))
     problems.extend(_receiver_problems(spec))
     problems.extend(network_problems(spec))
+    problems.extend(_waiver_problems(spec))
     if isinstance(spec, Inference):
         problems.extend(_endpoint_problems(spec))
     if not isinstance(spec, Workspace):
@@ -266,6 +274,23 @@ def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
     ]
 
 
+def _waiver_problems(spec: Spec) -> list[Problem]:
+    """A waiver of a rule that there is not would accept nothing."""
+    known = [rule.id for rule in rules().values() if rule.phase == "security"]
+    named = [waiver.partition(" until ")[0] for waiver in spec.waivers or ()]
+    return [
+        Problem(
+            code="waiver",
+            message=f"waivers: no rule is named {rule_id}",
+            place=spec.place,
+            next_step=suggest_word(rule_id, known)
+            or "see what is found: tonnage check --security",
+        )
+        for rule_id in named
+        if rule_id not in known
+    ]
+
+
 def _receiver_problems(spec: Spec) -> list[Problem]:
     """A topic belongs to one cloud, so the others may not be chosen."""
     return [
@@ -340,7 +365,12 @@ def _endpoint_problems(spec: Inference) -> list[Problem]:
                 next_step="write both, or leave both out",
             )
         ]
-    secret = (spec.endpoint.api_key or "").removeprefix(SECRET_SCHEME)
+    secrets = {
+        "endpoint.api_key": (spec.endpoint.api_key or "").removeprefix(
+            SECRET_SCHEME
+        ),
+        "endpoint.certificate": machine_certificate(spec),
+    }
     return [
         Problem(
             code="endpoint",
@@ -348,9 +378,8 @@ def _endpoint_problems(spec: Inference) -> list[Problem]:
             place=spec.endpoint.place,
             next_step=next_step,
         )
-        for is_broken, message, next_step in _secret_rules(
-            "endpoint.api_key", secret, spec
-        )
+        for key, secret in secrets.items()
+        for is_broken, message, next_step in _secret_rules(key, secret, spec)
         if is_broken
     ][:1]
 

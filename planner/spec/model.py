@@ -235,7 +235,7 @@ class EndpointRule(Struct, frozen=True, kw_only=True):
     """How clients reach a service.
 
     host         name that they call
-    certificate  with which the balancer ends HTTPS
+    certificate  with which HTTPS ends at the balancer, or a secret with that of the machines
     api_key      secret with the key that they send
     """
 

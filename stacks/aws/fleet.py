@@ -51,11 +51,12 @@ def resources(
 
 
 def outputs(stack: StackSpec) -> dict[str, Reference]:
-    """What a user needs afterwards: the groups, where they answer, where the weights go."""
+    """What a user needs afterwards: groups, endpoint, bucket, dashboard."""
     output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "dnsName")
     output_refs["bucket"] = ref("models", "bucket")
+    output_refs["dashboard"] = ref("dashboard")
     return output_refs
 
 
@@ -251,7 +252,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
         "enabled": True,
         "protocol": "HTTP",
         "path": "/health",
-        "port": "traffic-port",
+        "port": str(SERVING_PORT),
         "matcher": "200",
         "interval": 10,
         "timeout": 6,
@@ -277,7 +278,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
             type="aws:lb/targetGroup:TargetGroup",
             name="targets",
             inputs={
-                "port": SERVING_PORT,
+                "port": stack.machine_port,
                 "protocol": "TCP",
                 "targetType": "instance",
                 "vpcId": network.vpc(stack),
@@ -307,7 +308,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
 
 
 def _listener_protocol(stack: StackSpec) -> Properties:
-    """How clients speak to the balancer; inside, machines are spoken to as they are."""
+    """How clients speak to the balancer; what it does not end, it passes on."""
     if not stack.certificate:
         return {"protocol": "TCP"}
     return {

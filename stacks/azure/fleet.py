@@ -55,7 +55,7 @@ def resources(
 
 
 def outputs(stack: StackSpec) -> dict[str, Reference]:
-    """What a user needs afterwards: the groups, where they answer, where the weights go."""
+    """What a user needs afterwards: groups, endpoint, bucket, dashboard."""
     output_refs = {
         **group_outputs(stack),
         "resource_group": ref("group", "name"),
@@ -68,6 +68,7 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
             "balancer", "frontendIPConfigurations[0].privateIPAddress"
         )
     output_refs["bucket"] = ref("store", "name")
+    output_refs["dashboard"] = ref("dashboard")
     output_refs[WORKSPACE_OUTPUT] = ref("logs", "customerId")
     return output_refs
 
@@ -229,8 +230,8 @@ def _load_balancer(stack: StackSpec) -> Resource:
     serving_rule = {
         "name": "serve",
         "protocol": "Tcp",
-        "frontendPort": SERVING_PORT,
-        "backendPort": SERVING_PORT,
+        "frontendPort": stack.client_port,
+        "backendPort": stack.machine_port,
         "idleTimeoutInMinutes": 30,
         "enableTcpReset": True,
         "frontendIPConfiguration": {

@@ -173,7 +173,7 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
     if stack.is_serving:
         inbound_rules.append(
             _security_rule(
-                "requests", 110, "VirtualNetwork", str(SERVING_PORT), "Tcp"
+                "requests", 110, "VirtualNetwork", str(stack.client_port), "Tcp"
             )
         )
         # The tag holds what a peering joins; a VPN may bring other addresses.
@@ -182,7 +182,7 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
                 f"peer-{range_word(cidr)}",
                 200 + number,
                 cidr,
-                str(SERVING_PORT),
+                str(stack.client_port),
                 "Tcp",
             )
             for number, cidr in enumerate(stack.peer_cidrs)

@@ -52,11 +52,12 @@ def resources(
 
 
 def outputs(stack: StackSpec) -> dict[str, Reference]:
-    """What a user needs afterwards: the groups, where they answer, where the weights go."""
+    """What a user needs afterwards: groups, endpoint, bucket, dashboard."""
     output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "ipAddress")
     output_refs["bucket"] = ref("models", "name")
+    output_refs["dashboard"] = ref("dashboard")
     return output_refs
 
 
@@ -256,7 +257,8 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "region": stack.region,
                 "loadBalancingScheme": "INTERNAL",
                 "ipProtocol": "TCP",
-                "ports": [str(SERVING_PORT)],
+                # It passes connections on to the same port of a machine.
+                "ports": [str(stack.client_port)],
                 "network": network.host_network(stack),
                 "subnetwork": network.host_subnet(stack),
                 "backendService": ref("backend"),

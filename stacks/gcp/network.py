@@ -194,7 +194,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
                     "net-peers",
                     network,
                     stack.peer_cidrs,
-                    probe_protocols,
+                    [{"protocol": "tcp", "ports": [str(stack.client_port)]}],
                 )
             )
     return firewall_rules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common import memory
 from planner.solve.capacity import capacity_changes, minute_nodes
 from planner.spec.model import Inference, Workspace
-from planner.units import BYTES_PER_BILLED_GB
+from planner.units import BYTES_PER_BILLED_GB, BYTES_PER_GIB
 from stacks.spec.rolling import RECREATE, work_of
 from stacks.spec.table import stack_error
 
@@ -42,7 +43,7 @@ class ScalingGroup(Struct, frozen=True, kw_only=True):
 class FleetSpec(Struct, frozen=True, kw_only=True):
     """The machines of one pool, as they are built.
 
-    `data_disk_gb` is GB of the disk beside the boot disk, 0 without one, and `home_gb` GB of that
+    `data_disk_gb` is GB of the disk beside the boot disk, 0 without one, and `home_gb` GiB of that
     which each user of a workspace keeps when machines change. `spare_nodes` stand by for a
     training job. `loaded_bytes` are those that a node loads before it works. A batch that
     `runs_once` ends when everything is answered; others wait for more.
@@ -156,7 +157,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         quantize_on_load=_quantizes_on_load(solution, pool),
         data_disk_gb=_data_disk_gb(solution, pool),
         home_gb=(
-            int(spec.disk / BYTES_PER_BILLED_GB)
+            math.ceil(spec.disk / BYTES_PER_GIB)
             if isinstance(spec, Workspace)
             else 0
         ),

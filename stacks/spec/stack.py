@@ -11,7 +11,7 @@ from msgspec import Struct
 from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address
 from planner.facts.receiver import read_receiver
-from planner.spec.certificate import certificate_of
+from planner.spec.certificate import certificate_of, machine_certificate
 from planner.spec.model import OWN_RANGE, Batch, Inference, Training
 from planner.spec.network import given_network, network_range
 from planner.spec.schedule import parse_schedule
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stacks.spec.upload import BucketPlace, HubWeights
 
 SERVING_PORT: Final = 8000
-# Of a balancer that ends the encryption of clients.
+# Where the encryption of clients ends: at a balancer, or at the proxies of the machines.
 HTTPS_PORT: Final = 443
 # Of JupyterLab on a machine of a workspace.
 NOTEBOOK_PORT: Final = 8888
@@ -81,8 +81,9 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     parallel file system, in `file_system`.
 
     Clients in `peer_cidrs` may send requests, with the key that the secret `api_key` holds, and
-    over HTTPS where there is a `certificate`. `given_network` is one that there is already: the
-    nodes are in subnets of it, whose addresses are `network_range`. `survives_zone` says that
+    over HTTPS where there is a `certificate` of the balancer, or one of the machines, which the
+    secret `machine_certificate` holds with its key. `given_network` is one that there is already:
+    the nodes are in subnets of it, whose addresses are `network_range`. `survives_zone` says that
     nothing of the stack may be in one zone alone.
     """
 
@@ -109,6 +110,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     peer_cidrs: tuple[str, ...] = ()
     api_key: str = ""
     certificate: str = ""
+    machine_certificate: str = ""
     survives_zone: bool = False
 
     @property
@@ -123,13 +125,23 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     @property
     def client_port(self) -> int:
         """The port that clients call."""
-        return HTTPS_PORT if self.certificate else SERVING_PORT
+        is_encrypted = self.certificate or self.machine_certificate
+        return HTTPS_PORT if is_encrypted else SERVING_PORT
+
+    @property
+    def machine_port(self) -> int:
+        """The port of the machines that a balancer turns to; it asks for their health at 8000."""
+        return HTTPS_PORT if self.machine_certificate else SERVING_PORT
 
     @property
     def secrets(self) -> dict[str, str]:
         """The secrets that machines read: what each is for, and its name."""
         token = self.hub_weights.token if self.hub_weights else ""
-        names = {"token": token, "api-key": self.api_key}
+        names = {
+            "token": token,
+            "api-key": self.api_key,
+            "certificate": self.machine_certificate,
+        }
         return {part: name for part, name in names.items() if name}
 
     @property
@@ -161,15 +173,16 @@ class StackSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def has_router(self) -> bool:
-        """Whether machines route requests among each other; the balancer spreads at random."""
-        return (
-            self.routing != "random"
-            and sum(
-                group.nodes // fleet.nodes_per_replica
-                for fleet, group in self.scaling_groups
-            )
-            > 1
+        """Whether a proxy of a machine takes the requests: to encrypt them, or to route them.
+
+        A balancer alone spreads them at random.
+        """
+        replicas = sum(
+            group.nodes // fleet.nodes_per_replica
+            for fleet, group in self.scaling_groups
         )
+        is_routed = self.routing != "random" and replicas > 1
+        return bool(self.machine_certificate) or is_routed
 
     @property
     def homes(self) -> dict[str, FleetSpec]:
@@ -346,6 +359,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             else ""
         ),
         certificate=certificate.id if certificate else "",
+        machine_certificate=machine_certificate(spec),
         survives_zone=(
             isinstance(spec, Inference)
             and spec.sla is not None

@@ -37,7 +37,7 @@ from planner.solve.capacity import PoolNodes
 from planner.solve.cause import because
 from planner.solve.cloud_rule import exceeded_limit
 from planner.spec.network import given_network
-from planner.units import BYTES_PER_BILLED_GB, BYTES_PER_GIB, HOURS_PER_WEEK
+from planner.units import BYTES_PER_GIB, HOURS_PER_WEEK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -220,7 +220,8 @@ def workspace_bill(
         * weekly_starts(scheduled_week(spec).hourly_nodes(1, 1))
         * life_hours(life)
         / HOURS_PER_WEEK,
-        kept_gb=spec.users * Decimal(spec.disk) / BYTES_PER_BILLED_GB,
+        # Clouds call a GiB of a disk a GB.
+        kept_gb=spec.users * Decimal(spec.disk) / BYTES_PER_GIB,
         stored_gb_months=Decimal(0),
         sent_gb=Decimal(0),
         received_gb=Decimal(0),

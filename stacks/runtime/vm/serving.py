@@ -11,7 +11,7 @@ from stacks.runtime.vm.container import (
     container_settings,
     fabric_settings,
 )
-from stacks.spec.stack import ROUTED_PORT, SERVING_PORT
+from stacks.spec.stack import HTTPS_PORT, ROUTED_PORT, SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.spec.upload import model_upload
 
@@ -102,6 +102,8 @@ def _router(stack: StackSpec) -> dict[str, Any]:
             "routing": stack.routing,
             "port": SERVING_PORT,
             "engine_port": ROUTED_PORT,
+            "tls_port": HTTPS_PORT if stack.machine_certificate else 0,
+            "certificate": stack.machine_certificate,
         }
     }
 

@@ -119,3 +119,21 @@ def test_a_spec_that_no_fleet_meets_passes_no_check(
     )
     code, _, err = tonnage("check", "--security", "s.yaml")
     assert (code, "nothing can be checked" in err) == (10, True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("sec-gcp-flow-log", "did you mean 'sec-gcp-flow-logs'?"),
+        ("sec-of-nobody-at-all", "tonnage check --security"),
+    ],
+)
+def test_a_waiver_of_no_rule_is_refused(
+    tonnage: Command, here: Path, rule: str, told: str
+) -> None:
+    (here / "s.yaml").write_text(
+        chat(extra=f"waivers: ['{rule} until 2027-03-01: it comes']")
+    )
+    code, out, err = tonnage("check", "s.yaml")
+    assert (code, f"no rule is named {rule}" in err + out) == (2, True)
+    assert told in err + out

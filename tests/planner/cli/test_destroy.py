@@ -27,10 +27,10 @@ def test_what_holds_data_is_named_with_its_size(
     assert tonnage("apply", "s.yaml", "--simulate", "--yes")[0] == 0
     code, _, err = tonnage("destroy", "desk", "--simulate", "--yes")
     assert code == 0
-    # 300 GiB are 322 GB; a disk has so many GiB, which are 346 GB.
-    assert "(disk of 346 GB)" in err
+    # That is 300 GiB.
+    assert "(disk of 322 GB)" in err
     # They are kept, and named again by whoever deletes them.
     code, _, err = tonnage(
         "destroy", "desk", "--simulate", "--yes", "--allow", "delete-data"
     )
-    assert (code, "(disk of 346 GB)" in err) == (0, True)
+    assert (code, "(disk of 322 GB)" in err) == (0, True)

@@ -13,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacks.runtime.vm.node import activity, container
-from stacks.runtime.vm.node.host import write_whole
+from stacks.runtime.vm.node.host import RequestError, write_whole
+from stacks.runtime.vm.node.secret import write_private
+from stacks.runtime.vm.node.work import StepError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +27,10 @@ FOLDER = "routes/"
 NAME = "tonnage-router"
 CONFIG_FOLDER = "/run/tonnage/router"
 CONFIG_PATH = f"{CONFIG_FOLDER}/nginx.conf"
+# Key and certificates, in memory.
+CERTIFICATE_PATH = f"{CONFIG_FOLDER}/tls.pem"
+# A certificate that was renewed reaches the proxy so soon.
+RENEW_S = 3600.0
 DRAIN_S = 20
 # An engine may miss so many questions: each change of the list resets the counts of the proxy.
 MISSES = 2
@@ -50,23 +56,40 @@ http {{
     # The engine closes idle connections after five seconds.
     keepalive_timeout 4s;
   }}
-  server {{
-    listen {port};
-    location = /health {{ return {health}; }}
-    location / {{
-      proxy_pass http://engines;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_set_header Host $host;
-      proxy_buffering off;
-      proxy_connect_timeout 2s;
-      proxy_read_timeout 3600s;
-      proxy_send_timeout 3600s;
-    }}
-  }}
+  proxy_http_version 1.1;
+  proxy_set_header Connection "";
+  proxy_set_header Host $host;
+  proxy_buffering off;
+  proxy_connect_timeout 2s;
+  proxy_read_timeout 3600s;
+  proxy_send_timeout 3600s;
+{doors}
 }}
 """
-METHODS = {"least-loaded": "least_conn;", "round-robin": ""}
+DOOR = """  server {{
+    listen {port};
+    location = /health {{ return {health}; }}
+    location / {{ proxy_pass http://engines; }}
+  }}"""
+# Balancers ask for the health without encryption, and nobody gets anything else there.
+TLS_DOORS = """  server {{
+    listen {port};
+    location = /health {{ return {health}; }}
+    location / {{ return 403; }}
+  }}
+  server {{
+    listen {tls_port} ssl;
+    ssl_certificate {certificate};
+    ssl_certificate_key {certificate};
+    ssl_protocols TLSv1.2 TLSv1.3;
+    location = /health {{ return {health}; }}
+    location / {{ proxy_pass http://engines; }}
+  }}"""
+METHODS = {
+    "least-loaded": "least_conn;",
+    "round-robin": "",
+    "random": "random;",
+}
 
 
 class Route(NamedTuple):
@@ -78,7 +101,10 @@ class Route(NamedTuple):
 
 
 class Router:
-    """The proxy of this machine. Settings: image, routing, port, engine_port, pool."""
+    """The proxy of this machine.
+
+    Settings: image, routing, port, engine_port, tls_port, certificate (its secret).
+    """
 
     def __init__(
         self, machine: Host, cloud: CloudApi, settings: Mapping[str, Any]
@@ -97,9 +123,13 @@ class Router:
         self._lost_s: dict[str, float] = {}
         self._misses: dict[str, int] = {}
         self._config = ""
+        self._certificate = ""
+        self._renewed_s = -RENEW_S
 
     def look(self, *, is_ready: bool) -> None:
         """Tell whether the engine of this machine is ready, and route to all that are."""
+        if self._settings["certificate"]:
+            self._renew()
         self._tell(is_ready=is_ready)
         if self._machine.now_s() - self._listed_s >= LIST_S:
             self._listed_s = self._machine.now_s()
@@ -107,6 +137,27 @@ class Router:
         ready = self._ready_routes()
         leads = bool(ready) and ready[0].node == self._node
         self._apply(ready, leads=leads)
+
+    def _renew(self) -> None:
+        """Bring the certificate, and bring it again when it is renewed."""
+        if self._machine.now_s() - self._renewed_s < RENEW_S:
+            return
+        try:
+            certificate = self._cloud.secret(self._settings["certificate"])
+        except RequestError as error:
+            # The one that is there holds for days.
+            if not self._certificate:
+                raise StepError(
+                    f"the certificate cannot be read: {error}"
+                ) from error
+            self._machine.log(f"the certificate is not renewed: {error}")
+            return
+        self._renewed_s = self._machine.now_s()
+        if certificate != self._certificate:
+            write_private(self._machine.path(CERTIFICATE_PATH), certificate)
+            self._certificate = certificate
+            # The proxy reads the file when it reads its configuration.
+            self._config = ""
 
     def leave(self) -> None:
         """Send nobody here any more; what is on its way is answered."""
@@ -191,8 +242,12 @@ class Router:
                 for route in ready
             )
             or f"    server 127.0.0.1:{engine_port} down;",
-            port=self._settings["port"],
-            health=200 if leads else 503,
+            doors=(TLS_DOORS if self._settings["certificate"] else DOOR).format(
+                port=self._settings["port"],
+                tls_port=self._settings["tls_port"],
+                certificate=CERTIFICATE_PATH,
+                health=200 if leads else 503,
+            ),
         )
         is_up = container.is_running(self._machine, NAME)
         if is_up and config == self._config:

@@ -11,6 +11,7 @@ from stacks.runtime.vm.node.work import StepError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from stacks.runtime.vm.node.cloud import CloudApi
     from stacks.runtime.vm.node.host import Host
@@ -37,12 +38,17 @@ def secret_words(
             f"the secret {secret} cannot be read: {error}"
         ) from error
     path = machine.path(f"{FOLDER}/{variable}.env")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    file_number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(file_number, "w") as stream:
-            stream.write(f"{variable}={value.strip()}\n")
+        write_private(path, f"{variable}={value.strip()}\n")
         yield [f"--env-file={path}"]
     finally:
         path.unlink(missing_ok=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads, in place of an older one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    file_number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(file_number, "w") as stream:
+        stream.write(text)

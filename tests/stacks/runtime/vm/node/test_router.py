@@ -8,18 +8,30 @@ import json
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
-from stacks.runtime.vm.node.router import CONFIG, METHODS
+from stacks.runtime.vm.node.router import (
+    CONFIG,
+    DOOR,
+    METHODS,
+    TLS_DOORS,
+)
+from tests.stacks.runtime.vm.node.test_hub import secret_name
 from tests.stacks.runtime.vm.sandbox import (
     HOUR,
     MINUTE,
@@ -33,7 +45,9 @@ MODEL = "models/llama-3.1-8b/"
 WEIGHTS = ["config.json", "model.safetensors", "tokenizer.json"]
 
 
-def service(world: World, count: int) -> list[SandboxMachine]:
+def service(
+    world: World, count: int, certificate: str = ""
+) -> list[SandboxMachine]:
     """Machines of a service with a router, which have requests all the time."""
     world.has_traffic = lambda _: True
     world.upload(MODEL, WEIGHTS)
@@ -43,6 +57,8 @@ def service(world: World, count: int) -> list[SandboxMachine]:
         "routing": "least-loaded",
         "port": 8000,
         "engine_port": 8001,
+        "tls_port": 443 if certificate else 0,
+        "certificate": certificate,
     }
     work = {**settings["work"], "port": 8001, "router": router}
     return [
@@ -125,6 +141,27 @@ def test_a_broken_engine_is_left_out_and_comes_back(world: World) -> None:
     # It comes back as the one that has been ready for less long.
     assert leaders(world) == [second.name]
     assert sorted(engines(second)) == addresses(world)
+
+
+def test_a_certificate_is_awaited_and_renewed(world: World) -> None:
+    """It is a secret of the store, and reaches nobody but the proxy."""
+    secret = secret_name(world)
+    [machine] = service(world, 1, secret)
+    path = machine.path("/run/tonnage/router/tls.pem")
+    world.run(20 * MINUTE)
+    assert (proxy(machine), path.exists()) == ("", False)
+    world.secrets[secret] = "first"
+    world.run(25 * MINUTE)
+    assert "listen 443 ssl;" in proxy(machine)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("first", 0o600)
+    world.secrets[secret] = "second"
+    world.run(2 * HOUR)
+    assert path.read_text() == "second"
+    # A store that is away for a day does not end a service.
+    del world.secrets[secret]
+    world.run(8 * HOUR)
+    assert leaders(world) == [machine.name]
+    assert "second" not in "".join(line for _, line in world.told)
 
 
 def test_a_machine_with_a_notice_leads_no_more_and_drains(
@@ -245,37 +282,106 @@ def test_a_real_proxy_takes_the_configuration_and_routes_so(
     tmp_path: Path, slow_and_fast: list[Engine], routing: str
 ) -> None:
     port = free_port()
-    config = CONFIG.format(
-        method=METHODS[routing],
-        servers="\n".join(
-            f"    server 127.0.0.1:{engine.port} max_fails=0;"
-            for engine in slow_and_fast
-        ),
-        port=port,
-        health=200,
-    ).replace("/tmp/nginx.pid", str(tmp_path / "nginx.pid"))
-    path = tmp_path / "nginx.conf"
-    path.write_text(config)
-    process = subprocess.Popen(
-        ["nginx", "-p", str(tmp_path), "-c", str(path), "-g", "daemon off;"],
-        stderr=subprocess.DEVNULL,
+    config = configured(
+        routing, slow_and_fast, DOOR.format(port=port, health=200)
     )
-    try:
+    with real_proxy(tmp_path, config), ThreadPoolExecutor(12) as clients:
         wait_for(port)
-        with ThreadPoolExecutor(12) as clients:
-            answers = list(clients.map(lambda n: ask(port, n), range(240)))
-    finally:
-        process.terminate()
-        process.wait(10)
+        answers = list(clients.map(lambda n: ask(port, n), range(240)))
     assert answers == list(range(240))
     slow, *fast = (engine.answered for engine in slow_and_fast)
     if routing == "least-loaded":
         # By turns the slow one would have a third, and everybody would wait for it.
         assert slow < 60
         assert slow_and_fast[0].most <= 6
+    elif routing == "random":
+        assert 40 <= slow <= 120
     else:
         assert slow == pytest.approx(80, abs=8)
     assert slow + sum(fast) == 240
+
+
+@pytest.mark.enable_socket
+@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on PATH")
+def test_a_real_proxy_ends_the_encryption_of_clients(
+    tmp_path: Path, slow_and_fast: list[Engine]
+) -> None:
+    """With a file of key and certificate, as a vault gives it; the open port tells its health."""
+    port, tls_port = free_port(), free_port()
+    pem = tmp_path / "tls.pem"
+    pem.write_text(pem_for("chat.example.com"))
+    doors = TLS_DOORS.format(
+        port=port, tls_port=tls_port, certificate=pem, health=200
+    )
+    context = ssl.create_default_context(cafile=str(pem))
+    with real_proxy(tmp_path, configured("random", slow_and_fast, doors)):
+        wait_for(port)
+        status, _ = talk(port, "POST", "/v1/completions", "1")
+        assert status == 403
+        with (
+            socket.create_connection(("127.0.0.1", tls_port)) as plain,
+            context.wrap_socket(
+                plain, server_hostname="chat.example.com"
+            ) as encrypted,
+        ):
+            assert encrypted.version() in ("TLSv1.2", "TLSv1.3")
+            encrypted.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nHost: chat.example.com\r\n"
+                b"Content-Length: 1\r\nConnection: close\r\n\r\n7"
+            )
+            answer = b"".join(iter(lambda: encrypted.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"7")
+
+
+def pem_for(host: str) -> str:
+    """A key and a certificate that it has signed itself, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return (
+        private + certificate.public_bytes(serialization.Encoding.PEM)
+    ).decode()
+
+
+def configured(routing: str, engines: list[Engine], doors: str) -> str:
+    servers = "\n".join(
+        f"    server 127.0.0.1:{engine.port} max_fails=0;" for engine in engines
+    )
+    return CONFIG.format(method=METHODS[routing], servers=servers, doors=doors)
+
+
+@contextlib.contextmanager
+def real_proxy(folder: Path, config: str) -> Iterator[None]:
+    path = folder / "nginx.conf"
+    path.write_text(config.replace("/tmp/nginx.pid", str(folder / "nginx.pid")))
+    process = subprocess.Popen(
+        ["nginx", "-p", str(folder), "-c", str(path), "-g", "daemon off;"],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
 
 
 def wait_for(port: int) -> None:
