@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from planner.spec.block import CapacityBlock
     from planner.spec.reservation import Reservation
 
+# Machines that come all at once, when their cloud has them, and stay for some days.
+FLEX_PURCHASE: Final = "flex_start"
 ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
+from planner.market.offer import FLEX_PURCHASE
 from planner.spec.certificate import certificate_of
 from planner.spec.network import given_network
 from planner.spec.reservation import reservations_of
@@ -140,6 +141,8 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
     """
     if spec.buy.block is not None:
         return (BLOCK_PURCHASE,)
+    if spec.buy.flex_start:
+        return (FLEX_PURCHASE,)
     if spec.buy.spot == "only":
         return ("spot",)
     purchase_options = [

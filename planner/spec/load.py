@@ -158,6 +158,7 @@ def _check_spec(spec: Spec) -> Spec:
         problems.extend(_dataset_problems(spec))
     problems.extend(_purchase_problems(spec.buy))
     problems.extend(_block_problems(spec))
+    problems.extend(_flex_problems(spec))
     problems.extend(_receiver_problems(spec))
     problems.extend(network_problems(spec))
     problems.extend(_waiver_problems(spec))
@@ -237,6 +238,37 @@ def _block_problems(spec: Spec) -> list[Problem]:
             code="block",
             message=message,
             place=block.place,
+            next_step=next_step,
+        )
+        for is_broken, message, next_step in rules
+        if is_broken
+    ][:1]
+
+
+def _flex_problems(spec: Spec) -> list[Problem]:
+    """Machines that come when there are some, for a week, are for what waits and ends."""
+    buy = spec.buy
+    if not buy.flex_start:
+        return []
+    rules = (
+        (
+            not isinstance(spec, Training),
+            "buy.flex_start is for a training: it waits, and it ends",
+            "remove it",
+        ),
+        (
+            bool(buy.reservations or buy.block)
+            or buy.spot == "only"
+            or buy.commit != ("none",),
+            "buy.flex_start excludes buy.reservations, buy.block, buy.commit and buy.spot: only",
+            "its machines are bought in one way: remove the others",
+        ),
+    )
+    return [
+        Problem(
+            code="flex-start",
+            message=message,
+            place=buy.place,
             next_step=next_step,
         )
         for is_broken, message, next_step in rules

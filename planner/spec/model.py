@@ -152,6 +152,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
               0.2 is 20 %
     reservations  capacity that is reserved, which machines are taken from alone
     block  a capacity block, which they are taken from alone
+    flex_start  whether they come all at once, when their cloud has them
     """
 
     place: Place | None = None
@@ -162,6 +163,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     fallback: Decimal | None = None
     reservations: tuple[str, ...] | None = None
     block: CapacityBlock | None = None
+    flex_start: bool = False
 
 
 class ShutdownRule(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from planner.errors import MissingError, Problem, SpecError, TonnageError
 from planner.facts.accelerator import is_named
 from planner.market.block import block_offer
-from planner.market.offer import group_offers
+from planner.market.offer import FLEX_PURCHASE, group_offers
 from planner.market.offer_filter import OfferFilter, place_order, spec_rules
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
@@ -20,7 +20,7 @@ from planner.workload.registry import workload_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.market.offer import Offer
+    from planner.market.offer import Catalog, Offer
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
@@ -110,15 +110,24 @@ def why_not(
 
 def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
     catalog = settings.catalog
-    block = spec.buy.block
-    block_groups = ((block_offer(catalog, block),),) if block else ()
     return OfferFilter(
-        (*catalog.offer_groups, *block_groups),
+        (*catalog.offer_groups, *group_offers(_own_offers(spec, catalog))),
         spec_rules(
             spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
         ),
         place_order(spec),
     )
+
+
+def _own_offers(spec: Spec, catalog: Catalog) -> list[Offer]:
+    """Return what only the specs may buy that ask for it."""
+    if spec.buy.block is not None:
+        return [block_offer(catalog, spec.buy.block)]
+    return [
+        offer
+        for offer in catalog.unlisted
+        if spec.buy.flex_start and offer.purchase == FLEX_PURCHASE
+    ]
 
 
 def _explain_type(

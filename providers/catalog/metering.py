@@ -15,6 +15,7 @@ from msgspec import Struct
 from planner.cost.bill_line import KEPT_DISK
 from planner.facts import table
 from planner.facts.cloud import clouds
+from planner.market.offer import FLEX_PURCHASE
 from planner.units import HOURS_PER_MONTH
 from providers.registry import all_providers
 from providers.resource_type import values_at
@@ -79,7 +80,10 @@ def group_rates(group: NodeGroup, catalog: Catalog) -> list[Rate]:
     provider, region, machine_type, purchase = group.offer_key
     rates = [
         Rate(kind=MACHINE_KIND, usd_hour=offer.usd_hour, per_node=True)
-        for offer in catalog.offers
+        for offer in (
+            *catalog.offers,
+            *(o for o in catalog.unlisted if o.purchase == FLEX_PURCHASE),
+        )
         if offer.key == (provider, machine_type, region, purchase)
     ]
     # Where boot disks have fixed sizes, one is one.

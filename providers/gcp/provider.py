@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from providers.base import IdentitySource, Provider
 
 
+PURCHASES: Final = {"SPOT": "spot", "FLEX_START": "flex_start"}
+REQUEST_TYPE: Final = "gcp:compute/resizeRequest:ResizeRequest"
+# Until a simulated cloud has all machines of a request.
+REQUEST_WAIT: Final = timedelta(minutes=10)
 JOB_TYPE: Final = "gcp:cloudscheduler/job:Job"
 RESIZE_PATTERN: Final = re.compile(
     r"/instanceGroupManagers/(?P<group>[^/]+)/resize\?size=(?P<nodes>\d+)$"
@@ -78,8 +83,9 @@ class GcpProvider:
             {},
         )
         scheduling = template_inputs.get("scheduling") or {}
-        is_spot = scheduling.get("provisioningModel") == "SPOT"
-        purchase = "spot" if is_spot else "on_demand"
+        purchase = PURCHASES.get(
+            scheduling.get("provisioningModel", ""), "on_demand"
+        )
         machine_type = template_inputs.get("machineType", "")
         disks = template_inputs.get("disks", ())
         return NodeGroup(
@@ -99,7 +105,9 @@ class GcpProvider:
         objects: dict[str, Properties],
         created: datetime,
     ) -> list[SizeRule]:
-        """Return the rule of a job that resizes a group, until another job pauses it."""
+        """Return the rule of a job that resizes a group, or of a request for all its machines."""
+        if resource_type == REQUEST_TYPE:
+            return _request_rules(inputs, created)
         resize = (
             RESIZE_PATTERN.search(inputs.get("httpTarget", {}).get("uri", ""))
             if resource_type == JOB_TYPE
@@ -140,6 +148,24 @@ class GcpProvider:
                 until=min(pauses, default=None),
             )
         ]
+
+
+def _request_rules(inputs: Properties, created: datetime) -> list[SizeRule]:
+    """Return when machines of a request come, and when they go."""
+    begins = created + REQUEST_WAIT
+    duration = timedelta(seconds=int(inputs["requestedRunDuration"]["seconds"]))
+    return [
+        SizeRule(
+            group=inputs["instanceGroupManager"],
+            minimum=nodes,
+            maximum=nodes,
+            at=moment,
+        )
+        for nodes, moment in (
+            (inputs["resizeBy"], begins),
+            (0, begins + duration),
+        )
+    ]
 
 
 PROVIDER: Provider = GcpProvider()

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Final
 from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts import table
 from planner.facts.cloud import clouds
+from planner.market.offer import FLEX_PURCHASE
 from stacks.engine.failure import RefusedCall
 from stacks.operate.question import MachineAsk
+
+REVOCABLE: Final = ("spot", FLEX_PURCHASE)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,7 +85,7 @@ def machine_asks(
     """Return the machines that pools add to those that stand, by place, type and purchase.
 
     Reserved machines are bought on demand: a reservation is a price. Those of a capacity block
-    are there, and count against no quota.
+    are there, and count against no quota; those of flex start count as machines on spot do.
     """
     counts: dict[tuple[str, str, str], int] = {}
     zones: dict[tuple[str, str, str], tuple[str, ...]] = {}
@@ -91,7 +94,7 @@ def machine_asks(
             for part in pool.purchases:
                 if part.purchase == BLOCK_PURCHASE:
                     continue
-                purchase = "spot" if part.purchase == "spot" else "on_demand"
+                purchase = "spot" if part.purchase in REVOCABLE else "on_demand"
                 key = (pool.region, pool.instance_type, purchase)
                 counts[key] = counts.get(key, 0) + sign * part.nodes
                 zones.setdefault(key, pool.zones)

@@ -46,6 +46,8 @@ def resources(
             _node_template(stack, fleet, group, boot_script),
             _node_group(stack, fleet, group),
         ]
+        if fleet.flex_s:
+            fleet_resources.append(_resize_request(stack, fleet, group))
     if stack.is_serving:
         fleet_resources += _load_balancer(stack)
     return fleet_resources
@@ -70,7 +72,7 @@ def _node_template(
         "region": stack.region,
         "disks": _node_disks(fleet),
         "networkInterfaces": fabric.interfaces(stack, fleet),
-        "scheduling": _scheduling(group),
+        "scheduling": _scheduling(fleet, group),
         "serviceAccount": {
             "email": ref("node-account", "email"),
             "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
@@ -93,6 +95,8 @@ def _node_template(
                 "values": [fleet.reservation],
             },
         }
+    if fleet.flex_s:
+        template_inputs["reservationAffinity"] = {"type": "NO_RESERVATION"}
     return Resource(
         type="gcp:compute/instanceTemplate:InstanceTemplate",
         name=f"{group.name}-template",
@@ -122,8 +126,17 @@ def _node_disks(fleet: FleetSpec) -> list[Properties]:
     return [boot_disk, data_disk]
 
 
-def _scheduling(group: ScalingGroup) -> Properties:
+def _scheduling(fleet: FleetSpec, group: ScalingGroup) -> Properties:
     """GPU machines cannot migrate; spot machines are deleted when they are taken back."""
+    if fleet.flex_s:
+        return {
+            "provisioningModel": "FLEX_START",
+            "preemptible": False,
+            "onHostMaintenance": "TERMINATE",
+            "automaticRestart": False,
+            "instanceTerminationAction": "DELETE",
+            "maxRunDuration": {"seconds": fleet.flex_s},
+        }
     if not group.is_spot:
         return {
             "provisioningModel": "STANDARD",
@@ -160,12 +173,15 @@ def _node_group(
                 ),
             }
         ],
-        "targetSize": group.nodes,
+        # A request brings all machines at once that come by flex start.
+        "targetSize": 0 if fleet.flex_s else group.nodes,
         # It waits for as long as a group may take to be created.
         "waitForInstances": stack.awaits_machines,
         "updatePolicy": _update_policy(fleet, group),
         "instanceLifecyclePolicy": {
-            "defaultActionOnFailure": "REPAIR",
+            "defaultActionOnFailure": "DO_NOTHING"
+            if fleet.flex_s
+            else "REPAIR",
             "forceUpdateOnRepair": "YES",
         },
         **placement.group_policies(fleet),
@@ -186,6 +202,26 @@ def _node_group(
             )
         ),
         options={"delete_timeout": "45m"},
+    )
+
+
+def _resize_request(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> Resource:
+    """What asks for all machines of a group at once, which come when there are as many.
+
+    It is good for one time, so another number of machines takes another request.
+    """
+    return Resource(
+        type="gcp:compute/resizeRequest:ResizeRequest",
+        name=f"{group.name}-request",
+        inputs={
+            "name": f"{stack.group_name(group)}-{group.nodes}",
+            "zone": network.fleet_zone(fleet),
+            "instanceGroupManager": ref(f"{group.name}-nodes", "name"),
+            "resizeBy": group.nodes,
+            "requestedRunDuration": {"seconds": str(fleet.flex_s)},
+        },
     )
 
 

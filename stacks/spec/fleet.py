@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -14,7 +14,11 @@ from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common import memory
 from planner.solve.capacity import capacity_changes, minute_nodes
 from planner.spec.model import Inference, Workspace
-from planner.units import BYTES_PER_BILLED_GB, BYTES_PER_GIB
+from planner.units import (
+    BYTES_PER_BILLED_GB,
+    BYTES_PER_GIB,
+    SECONDS_PER_HOUR,
+)
 from stacks.spec.rolling import RECREATE, work_of
 from stacks.spec.table import stack_error
 
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
     from planner.spec.block import CapacityBlock
     from planner.spec.model import Spec
     from stacks.spec.rolling import Work
+
+
+# Over the time that 90 % of the runs keep: the machines are gone at the end of it.
+FLEX_ROOM: Final = 1.25
 
 
 class ScalingGroup(Struct, frozen=True, kw_only=True):
@@ -50,7 +58,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
 
     `startup_s` is from the request of a node until it serves, 0 where nothing does; `recreates`
     says that old nodes go before new ones come. `reservation` is the id of what they are taken
-    from, empty where nothing is reserved; of a capacity block `block` says more.
+    from, empty where nothing is reserved; of a capacity block `block` says more. `flex_s` is for
+    how many seconds machines are asked for that come all at once, 0 for others.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
@@ -77,6 +86,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     recreates: bool = False
     reservation: str = ""
     block: CapacityBlock | None = None
+    flex_s: int = 0
 
     @property
     def work(self) -> Work:
@@ -112,8 +122,11 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def is_placed(self) -> bool:
-        """Whether the stack places its nodes close together; reserved ones have their places."""
-        return self.spans_nodes and not self.reservation
+        """Whether the stack places its nodes close together.
+
+        Those that are reserved, or come all at once, have their places.
+        """
+        return self.spans_nodes and not (self.reservation or self.flex_s)
 
     @property
     def start_limit_s(self) -> int:
@@ -171,7 +184,21 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
             "",
         ),
         block=spec.buy.block,
+        flex_s=_flex_s(solution) if spec.buy.flex_start else 0,
     )
+
+
+def _flex_s(solution: Solution) -> int:
+    """Return for how long machines of a training are asked for, whole hours in seconds.
+
+    hours = those that 90 % of the runs keep * FLEX_ROOM, at most the longest that there are: what
+    is asked for longer comes later.
+    """
+    run = solution.training_run
+    hours = run.hours_p50_p90[1] if run is not None else math.inf
+    longest_s = int(release_time("flex_limit_s"))
+    asked_s = math.ceil(min(hours * FLEX_ROOM, 1e6)) * SECONDS_PER_HOUR
+    return int(min(longest_s, asked_s))
 
 
 def _scaling_groups(

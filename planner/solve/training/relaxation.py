@@ -101,6 +101,7 @@ def _without_deadline(requirement: TrainingRequirement) -> TrainingRequirement:
         deadline_s=MAX_DEADLINE_S,
         shutdown=replace(requirement.shutdown, ttl=None),
         block_s=None,
+        flex_s=None,
     )
 
 

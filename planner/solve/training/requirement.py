@@ -75,6 +75,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
     block_s                time of a capacity block in which machines work, seconds
+    flex_s                 time for which machines stay that come by flex start, seconds
     """
 
     llm: Llm
@@ -102,6 +103,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     place: Place | None
     has_own_network: bool = True
     block_s: float | None = None
+    flex_s: float | None = None
 
     @property
     def loaded_bytes(self) -> float:
@@ -149,6 +151,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
             "train.deadline": self.deadline_s or YEAR_S,
             "shutdown.ttl": self.ttl_s or math.inf,
             "buy.block": self.block_s or math.inf,
+            "buy.flex_start": self.flex_s or math.inf,
         }
 
     @property
@@ -237,6 +240,9 @@ def training_requirement(
         assumptions=tuple(assumptions),
         place=train_section.place,
         block_s=_block_s(spec.buy.block),
+        flex_s=float(release_time("flex_limit_s"))
+        if spec.buy.flex_start
+        else None,
     )
 
 
