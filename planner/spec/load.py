@@ -232,6 +232,11 @@ def _block_problems(spec: Spec) -> list[Problem]:
             "buy.block excludes buy.reservations, buy.commit and buy.spot: only",
             "machines of a block are bought in one way: remove the others",
         ),
+        (
+            spec.shutdown.ttl is not None,
+            "shutdown.ttl counts from the apply, and a block begins later",
+            "remove shutdown.ttl: the block ends by itself",
+        ),
     )
     return [
         Problem(
@@ -262,6 +267,11 @@ def _flex_problems(spec: Spec) -> list[Problem]:
             or buy.commit != ("none",),
             "buy.flex_start excludes buy.reservations, buy.block, buy.commit and buy.spot: only",
             "its machines are bought in one way: remove the others",
+        ),
+        (
+            spec.shutdown.ttl is not None,
+            "shutdown.ttl counts from the apply, and the machines come later",
+            "remove shutdown.ttl: the cloud ends them after a week at the latest",
         ),
     )
     return [

@@ -105,6 +105,7 @@ def test_simulated_machines_come_and_go_and_cost_their_price(
         (chat(extra="buy: {flex_start: true}"), "for a training"),
         (training().replace("true}", "true, spot: only}"), "excludes"),
         (training().replace("true}", "true, commit: 1y}"), "excludes"),
+        (training() + "shutdown: {ttl: 2d}\n", "come later"),
     ],
 )
 def test_what_does_not_wait_or_is_bought_otherwise_is_refused(

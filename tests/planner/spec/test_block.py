@@ -102,6 +102,7 @@ def test_machine_types_that_are_sold_in_blocks_alone_can_be_had(
         (training(ends="2026-02-31T11:30Z"), "is none"),
         (training(extra=", spot: only"), "excludes"),
         (training(extra=", commit: 1y"), "excludes"),
+        (training() + "shutdown: {ttl: 2d}\n", "begins later"),
         (chat(extra=f"buy: {{{rule()}}}"), "only a training"),
         (training(id="cx-1"), "cb-"),
         (training(starts="tomorrow"), "2026-12-01T11:30Z"),
