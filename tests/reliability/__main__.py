@@ -46,7 +46,7 @@ FLIPS, FORGERIES = 800, 200
 STOPS = range(1, 90, 2)
 MODEL_STEPS, MODEL_SEEDS = 2_000, 4
 HOSTILE_FILES = 320
-MOMENTS_OF_EACH_RUN = 4
+MOMENTS_OF_EACH_RUN = 3
 MISTAKES = "nonsense in a graph"
 # A cloud takes some texts that no person would write.
 MISTAKES_REFUSED = 0.98
