@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,11 @@ from planner.spec.network import network_problems
 from planner.spec.source import MappingNode, parse_yaml
 from planner.units import SECONDS_PER_DAY
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Whether a spec breaks a rule, how that is said, and what to do.
+SpecCheck: TypeAlias = tuple[bool, str, str]
 # Without a block `shutdown`, every kind but a service stops after this long without work.
 DEFAULT_IDLE_S: Final = Decimal(3600)
 # The requests of a day are one run each day, which ends before the next one starts.
@@ -205,6 +210,17 @@ def _dataset_problems(training_spec: Training) -> list[Problem]:
     ]
 
 
+def _first_broken(
+    code: str, place: Place | None, checks: Iterable[SpecCheck]
+) -> list[Problem]:
+    """Return the problem of the first check that a spec does not pass."""
+    return [
+        Problem(code=code, message=message, place=place, next_step=next_step)
+        for is_broken, message, next_step in checks
+        if is_broken
+    ][:1]
+
+
 def _block_problems(spec: Spec) -> list[Problem]:
     """A block is for what ends, and for nothing beside it."""
     block = spec.buy.block
@@ -238,16 +254,7 @@ def _block_problems(spec: Spec) -> list[Problem]:
             "remove shutdown.ttl: the block ends by itself",
         ),
     )
-    return [
-        Problem(
-            code="block",
-            message=message,
-            place=block.place,
-            next_step=next_step,
-        )
-        for is_broken, message, next_step in rules
-        if is_broken
-    ][:1]
+    return _first_broken("block", block.place, rules)
 
 
 def _flex_problems(spec: Spec) -> list[Problem]:
@@ -274,16 +281,7 @@ def _flex_problems(spec: Spec) -> list[Problem]:
             "remove shutdown.ttl: the cloud ends them after a week at the latest",
         ),
     )
-    return [
-        Problem(
-            code="flex-start",
-            message=message,
-            place=buy.place,
-            next_step=next_step,
-        )
-        for is_broken, message, next_step in rules
-        if is_broken
-    ][:1]
+    return _first_broken("flex-start", buy.place, rules)
 
 
 def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
@@ -357,7 +355,7 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
     rules = (
         (
             isinstance(spec, Training)
-            and (model.weights != BUCKET_WEIGHTS or secret),
+            and (model.weights != BUCKET_WEIGHTS or bool(secret)),
             "model.weights: a training reads its weights by its own program",
             "remove it, and load them in train.py",
         ),
@@ -375,22 +373,13 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
             f"write where: {{clouds: [{weights_cloud}]}}",
         ),
         (
-            secret and not is_hub,
+            bool(secret) and not is_hub,
             "model.token is for weights from Hugging Face",
             "write weights: hf, or remove the token",
         ),
         *_secret_rules("model.token", secret, spec),
     )
-    return [
-        Problem(
-            code="weights",
-            message=message,
-            place=model.place,
-            next_step=next_step,
-        )
-        for is_broken, message, next_step in rules
-        if is_broken
-    ][:1]
+    return _first_broken("weights", model.place, rules)
 
 
 def _endpoint_problems(spec: Inference) -> list[Problem]:
@@ -413,23 +402,19 @@ def _endpoint_problems(spec: Inference) -> list[Problem]:
         ),
         "endpoint.certificate": machine_certificate(spec),
     }
-    return [
-        Problem(
-            code="endpoint",
-            message=message,
-            place=spec.endpoint.place,
-            next_step=next_step,
-        )
-        for key, secret in secrets.items()
-        for is_broken, message, next_step in _secret_rules(key, secret, spec)
-        if is_broken
-    ][:1]
+    return _first_broken(
+        "endpoint",
+        spec.endpoint.place,
+        (
+            check
+            for key, secret in secrets.items()
+            for check in _secret_rules(key, secret, spec)
+        ),
+    )
 
 
-def _secret_rules(
-    key: str, secret: str, spec: Spec
-) -> tuple[tuple[bool, str, str], ...]:
-    """Return what may be wrong with a secret: whether it is, how that is said, and what to do."""
+def _secret_rules(key: str, secret: str, spec: Spec) -> tuple[SpecCheck, ...]:
+    """Return what may be wrong with a secret."""
     forms = {clouds()[cloud].secret_form for cloud in spec.where.clouds}
     return (
         (

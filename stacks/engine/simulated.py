@@ -203,6 +203,8 @@ class SimulatedEngine:
             refuse_protected(stack_name, state.facts, control.allow)
             recover(state_file, self.shared_world, listener)
             state.operation = "destroying"
+            # Nothing comes any more that an upload could be for.
+            state.coming = None
             if "delete-data" in control.allow:
                 run.take_back_retained()
             state_file.save()

@@ -145,11 +145,12 @@ class Router:
         try:
             certificate = self._cloud.secret(self._settings["certificate"])
         except RequestError as error:
-            # The one that is there holds for days.
             if not self._certificate:
                 raise StepError(
                     f"the certificate cannot be read: {error}"
                 ) from error
+            # The one that is there holds for days, so the store is asked again in an hour.
+            self._renewed_s = self._machine.now_s()
             self._machine.log(f"the certificate is not renewed: {error}")
             return
         self._renewed_s = self._machine.now_s()
