@@ -41,6 +41,7 @@ SENTENCES: Final = {
     "never": "{key}: never",
     "spare-node": "{key}: the loss of one would break the SLA",
     "one-zone": "{key}: its nodes are built in one zone",
+    "elastic-span": "{key}: a replica over {nodes} machines does not come and go by single ones",
     "availability": "{key}: {reached:.3%} of the time < {wanted:.3%}",
     "taken-back": "{key}: could be taken back at any time",
     "commitment": "{key}: the commitment is not allowed",

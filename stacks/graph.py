@@ -9,6 +9,7 @@ the project is the caller's, month and deadline are those of the first apply. Fo
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Properties
 
 
-class Resource(Struct, frozen=True, kw_only=True):
+class Resource(Struct, frozen=True, kw_only=True, dict=True):
     """One cloud resource. `depends_on` adds to the dependencies that references imply."""
 
     type: str
@@ -33,9 +34,11 @@ class Resource(Struct, frozen=True, kw_only=True):
     depends_on: tuple[str, ...] = ()
     options: Properties = field(default_factory=dict)
 
-    def dependencies(self) -> list[str]:
+    @cached_property
+    def dependencies(self) -> tuple[str, ...]:
         """Names of all resources that must exist before this one, sorted."""
-        return sorted({*self.depends_on, *referenced_names(self.inputs)})
+        names = {*self.depends_on, *referenced_names(self.inputs)}
+        return tuple(sorted(names))
 
 
 class Graph(Struct, frozen=True, kw_only=True):
@@ -55,7 +58,7 @@ class Graph(Struct, frozen=True, kw_only=True):
             if count > 1:
                 raise ValueError(f"{count} resources are named {name}")
         for resource in self.resources:
-            for name in resource.dependencies():
+            for name in resource.dependencies:
                 if name not in names:
                     message = f"{resource.name} refers to {name}, which no resource is named"
                     raise ValueError(message)
@@ -150,7 +153,7 @@ def creation_order(resource_graph: Graph) -> list[Resource]:
     resources = resource_graph.resources
     resources_by_name = {resource.name: resource for resource in resources}
     sorter = TopologicalSorter(
-        {resource.name: resource.dependencies() for resource in resources}
+        {resource.name: resource.dependencies for resource in resources}
     )
     ordered: list[Resource] = []
     try:

@@ -98,7 +98,7 @@ class Week(Struct, frozen=True, dict=True):
 
     def hourly_nodes(
         self,
-        group_count: int,
+        group_count: float,
         group_nodes: int,
         spares: SpareGroups = NO_SPARES,
     ) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ def needed_groups(group_count: float) -> int:
 
 
 def _running_nodes(
-    group_count: int, group_nodes: int, spares: SpareGroups, hour_load: float
+    group_count: float, group_nodes: int, spares: SpareGroups, hour_load: float
 ) -> int:
     return group_nodes * (
         needed_groups(group_count * hour_load) + spares.at(hour_load)

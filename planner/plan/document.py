@@ -12,6 +12,7 @@ from planner.plan import types
 from planner.plan.bill import cost_entry
 from planner.plan.canonical import seal
 from planner.plan.number import optional_money, plain_money, rounded
+from planner.plan.pool_entry import pool_entry
 from planner.sentence import describe
 from planner.spec.load import plain_values
 from planner.spec.model import Batch, Inference, Training
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.cost.energy import Energy
-    from planner.cost.weekly_load import Week
     from planner.facts.llm import Llm
     from planner.market.offer import Catalog
     from planner.perf.serving.correction import Correction
@@ -47,10 +47,8 @@ if TYPE_CHECKING:
         KeptCheckpoints,
         MachineLife,
         PlanWarning,
-        PoolPurchase,
         RivalFleet,
         SimulationCheck,
-        SizedPool,
         Solution,
         TradeOff,
         TrainingRun,
@@ -163,7 +161,7 @@ def with_fallbacks(
                 else None
             ),
             pools=tuple(
-                _pool(pool, fleet.solution.week)
+                pool_entry(pool, fleet.solution.week)
                 for pool in fleet.solution.pools
             ),
             predicted={
@@ -244,7 +242,8 @@ def _outcome(
             for rule_name, remaining_offers in solution.funnel
         ),
         pools=tuple(
-            _pool(sized_pool, solution.week) for sized_pool in solution.pools
+            pool_entry(sized_pool, solution.week)
+            for sized_pool in solution.pools
         ),
         predicted={
             metric: prediction(estimate)
@@ -261,55 +260,6 @@ def _outcome(
         calibration=_calibration(solution.calibration),
         run=_run(solution.training_run),
         energy=_energy(solution.energy),
-    )
-
-
-def _pool(pool: SizedPool, week: Week) -> types.Pool:
-    instance = pool.instance
-    layout = pool.layout
-    purchase_names = {part.purchase for part in pool.purchases}
-    return types.Pool(
-        name=pool.name,
-        provider=instance.provider,
-        region=pool.region,
-        zones=tuple(sorted(pool.zones)),
-        instance_type=instance.instance_type,
-        accelerator=instance.accelerator,
-        accelerators_per_node=instance.accelerators,
-        nodes=pool.nodes,
-        min_nodes=pool.min_nodes,
-        spare_groups=pool.spares.count,
-        spare_hours=week.hours_from(pool.spares.from_load),
-        purchase=purchase_names.pop() if len(purchase_names) == 1 else "mixed",
-        purchases=tuple(_purchase(part) for part in pool.purchases),
-        role=pool.role,
-        replicas=pool.replicas,
-        startup_s=rounded(pool.startup_s),
-        layout=None
-        if layout is None
-        else types.Layout(
-            precision=layout.precision,
-            kv_precision=layout.kv_precision,
-            tp=layout.tp,
-            pp=layout.pp,
-            ep=layout.ep,
-            dp=layout.dp,
-            cp=layout.cp,
-            max_batch=pool.max_batch,
-        ),
-        usd_per_hour=plain_money(pool.usd_hour),
-    )
-
-
-def _purchase(part: PoolPurchase) -> types.Purchase:
-    # reserved_1y has the term 1y; other purchases have no term.
-    _, _, term = part.purchase.partition("reserved_")
-    return types.Purchase(
-        purchase=part.purchase,
-        nodes=part.nodes,
-        usd_per_hour=plain_money(part.usd_hour),
-        term=term or None,
-        reservation=part.reservation or None,
     )
 
 

@@ -42,6 +42,33 @@ class Purchase(DocumentPart, frozen=True, kw_only=True):
     ] = None
 
 
+class Elastic(DocumentPart, frozen=True, kw_only=True):
+    """How far the machines of a pool follow what is asked of them."""
+
+    least_share: Annotated[
+        Number,
+        Meta(
+            description="share of the load of an hour for which machines run whatever is asked"
+        ),
+    ]
+    most_share: Annotated[
+        Number, Meta(description="machines at most, over those at the peak")
+    ]
+    most_nodes: Annotated[int, Meta(description="machines at most")]
+    target_requests: Annotated[
+        Number,
+        Meta(
+            description="requests that a machine runs or queues, above which another one comes"
+        ),
+    ]
+    linger_s: Annotated[
+        int,
+        Meta(
+            description="seconds for which fewer have to be enough before one leaves"
+        ),
+    ]
+
+
 class Pool(DocumentPart, frozen=True, kw_only=True):
     """Machines of one type in one region that do the same work."""
 
@@ -91,6 +118,10 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
         Meta(description="how one replica is spread; none for workspaces"),
     ]
     usd_per_hour: Annotated[Decimal, Meta(description="mean of a node")]
+    elastic: Annotated[
+        Elastic | None,
+        Meta(description="how far the nodes follow the load; none: the hours"),
+    ] = None
 
     @property
     def purchase_text(self) -> str:

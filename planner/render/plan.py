@@ -28,6 +28,7 @@ from planner.workload.registry import workload_of_kind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planner.plan.pool import Elastic
     from planner.plan.types import (
         MetricLimit,
         Plan,
@@ -185,6 +186,8 @@ def _machine_lines(plan: Plan) -> list[Paragraph]:
             phrases((place, machines_text, purchase_text), indent=INDENT)
         )
         work_lines.append(_pool_layout_line(pool))
+        if pool.elastic is not None:
+            work_lines.append(_elastic_line(pool, pool.elastic))
     run_entry = plan.solution.run
     if run_entry:
         work_lines = [
@@ -364,13 +367,30 @@ def _pool_layout_line(pool: Pool) -> str:
         f"{layout.precision}, up to {layout.max_batch} requests each"
     )
     # The number of nodes follows the weekly load.
-    if pool.min_nodes < pool.nodes:
+    if pool.elastic is None and pool.min_nodes < pool.nodes:
         pool_text += f"; {pool.min_nodes} to {pool.nodes} nodes over the week"
     if pool.role == "serve" and pool.spare_groups:
         pool_text += f", {pool.spare_groups} spare"
         if pool.spare_hours < HOURS_PER_WEEK:
             pool_text += f" for {pool.spare_hours} h"
     return pool_text
+
+
+def _elastic_line(pool: Pool, elastic: Elastic) -> str:
+    """Say how far the machines of a pool follow the load, and how soon."""
+    startup = figures.about(float(pool.startup_s))
+    linger = figures.about(elastic.linger_s)
+    extra_nodes = elastic.most_nodes - pool.nodes
+    price = (
+        f", {figures.dollars(extra_nodes * pool.usd_per_hour, cents=True)}/h more"
+        if extra_nodes
+        else ""
+    )
+    return (
+        f"elastic: up to {elastic.most_nodes} machines{price}; another one above "
+        f"{float(elastic.target_requests):,.0f} requests on each, which answers after {startup}; "
+        f"one leaves when fewer were enough for {linger}"
+    )
 
 
 def prediction_rows(

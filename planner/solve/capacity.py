@@ -10,7 +10,7 @@ from msgspec import Struct
 from planner.cost.lifetime import daily_window_s
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.spec.schedule import open_minutes
-from planner.units import HOURS_PER_WEEK, MINUTES_PER_DAY
+from planner.units import HOURS_PER_WEEK, MINUTES_PER_DAY, MINUTES_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import SpareGroups, Week
@@ -26,22 +26,30 @@ class CapacityChange(Struct, frozen=True):
 
 
 class PoolNodes(Struct, frozen=True, kw_only=True):
-    """What the nodes of a pool are for, and how many there are, as SizedPool says it."""
+    """What the nodes of a pool are for, and how many there are, as SizedPool says it.
+
+    `is_elastic` says that they follow the load by themselves while anything runs.
+    """
 
     role: Literal["serve", "batch", "train", "workspace"]
     nodes: int
     nodes_per_group: int
     spares: SpareGroups
     run_window_s: int
+    is_elastic: bool = False
 
 
 def minute_nodes(
-    week: Week, pool: PoolNodes | SizedPool, schedule: str | None
+    week: Week,
+    pool: PoolNodes | SizedPool,
+    schedule: str | None,
+    load_share: float = 1.0,
 ) -> tuple[int, ...]:
     """Return how many nodes a pool wants at each minute of a week, from Monday 00:00.
 
     A daily batch runs from midnight to its deadline. A training job runs with all of its nodes.
-    Everything else follows the load of the hour. Outside the schedule nothing runs.
+    Everything else follows a share of the load of the hour, all of it by default. Outside the
+    schedule nothing runs.
     """
     if pool.role == "batch":
         run_minutes = (
@@ -53,7 +61,7 @@ def minute_nodes(
         return 7 * (run_minutes * (pool.nodes,) + rest_minutes * (0,))
     replica_groups = pool.nodes // pool.nodes_per_group - pool.spares.count
     hourly_nodes = week.hourly_nodes(
-        replica_groups, pool.nodes_per_group, pool.spares
+        replica_groups * load_share, pool.nodes_per_group, pool.spares
     )
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
@@ -74,13 +82,48 @@ def minute_nodes(
     )
 
 
+def opening_nodes(wanted_nodes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the nodes of each minute of a week when they only come and go as a whole.
+
+    Those with which a stretch of running minutes begins stay until it ends, also past Sunday; all
+    of the peak do when it never ends.
+    """
+    if 0 not in wanted_nodes:
+        return (max(wanted_nodes),) * len(wanted_nodes)
+    nodes_by_minute: list[int] = []
+    opened = 0
+    # The first round finds what runs from Sunday into Monday.
+    for nodes in wanted_nodes + wanted_nodes:
+        opened = (opened or nodes) if nodes else 0
+        nodes_by_minute.append(opened)
+    return tuple(nodes_by_minute[len(wanted_nodes) :])
+
+
+def hourly_most(nodes_by_minute: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the most nodes of each hour of a week, by those of its minutes."""
+    return tuple(
+        max(nodes_by_minute[start : start + MINUTES_PER_HOUR])
+        for start in range(0, len(nodes_by_minute), MINUTES_PER_HOUR)
+    )
+
+
 def capacity_changes(
     wanted_nodes: tuple[int, ...],
     purchases: tuple[PoolPurchase, ...],
     *,
     of_spot: bool,
 ) -> tuple[CapacityChange, ...]:
-    """Return when the spot nodes of a pool change, or the others; nothing when they never do.
+    """Return when the spot nodes of a pool change, or the others; nothing when they never do."""
+    return _changes(purchased_nodes(wanted_nodes, purchases, of_spot=of_spot))
+
+
+def purchased_nodes(
+    wanted_nodes: tuple[int, ...],
+    purchases: tuple[PoolPurchase, ...],
+    *,
+    of_spot: bool,
+) -> tuple[int, ...]:
+    """Return the spot nodes of a pool at each minute of a week, or the others.
 
     Machines that stay serve first, and spot machines what is wanted beyond them. Committed
     machines are paid for anyway, so they run all the time.
@@ -99,7 +142,7 @@ def capacity_changes(
         else max(committed_nodes, min(wanted, steady_nodes))
         for wanted in set(wanted_nodes)
     }
-    return _changes(tuple(map(running_nodes.__getitem__, wanted_nodes)))
+    return tuple(map(running_nodes.__getitem__, wanted_nodes))
 
 
 def _changes(nodes_by_minute: tuple[int, ...]) -> tuple[CapacityChange, ...]:

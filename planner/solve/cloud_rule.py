@@ -13,6 +13,7 @@ from planner.solve.capacity import (
     CapacityChange,
     capacity_changes,
     minute_nodes,
+    opening_nodes,
 )
 from planner.solve.cause import because
 from planner.solve.solution import PoolPurchase
@@ -63,18 +64,24 @@ def max_group_nodes(instance: Instance, *, spans_nodes: bool) -> int | None:
 
 
 def profile_count(
-    cloud: str, changes: tuple[CapacityChange, ...], shutdown: ShutdownRule
+    cloud: str,
+    changes: tuple[CapacityChange, ...],
+    shutdown: ShutdownRule,
+    *,
+    is_elastic: bool = False,
 ) -> int:
     """Return the profiles that hold the sizes of a scaling group, 0 where a cloud counts none.
 
     profiles = of the group + changes * of a change + starts * of a start + of the deadline
-    Starts count with an idle limit, and the deadline with a time to live.
+    Starts count where machines leave by themselves: with an idle limit, or when they follow the
+    load. The deadline counts with a time to live.
     """
+    leaves = shutdown.idle is not None or is_elastic
     starts = sum(change.nodes > 0 for change in changes)
     counts = {
         "profiles_of_group": 1,
         "profiles_of_change": len(changes),
-        "profiles_of_start": starts if shutdown.idle is not None else 0,
+        "profiles_of_start": starts if leaves else 0,
         "profiles_of_deadline": int(shutdown.ttl is not None),
     }
     return sum(
@@ -96,7 +103,9 @@ def exceeded_limit(
     if max_profiles is None:
         return None
     changes = _pool_changes(pool, week, shutdown.schedule, offer.purchase)
-    profiles = profile_count(offer.provider, changes, shutdown)
+    profiles = profile_count(
+        offer.provider, changes, shutdown, is_elastic=pool.is_elastic
+    )
     if profiles <= max_profiles:
         return None
     return ExceededLimit(PROFILE_LIMIT, profiles, max_profiles)
@@ -107,8 +116,9 @@ def _pool_changes(
     pool: PoolNodes, week: Week, schedule: str | None, purchase: str
 ) -> tuple[CapacityChange, ...]:
     """The changes of a pool that is bought in one way. A search asks often of the same pool."""
+    wanted_nodes = minute_nodes(week, pool, schedule)
     return capacity_changes(
-        minute_nodes(week, pool, schedule),
+        opening_nodes(wanted_nodes) if pool.is_elastic else wanted_nodes,
         # What a machine costs moves none.
         (PoolPurchase(purchase, pool.nodes, Decimal(0)),),
         of_spot=purchase == "spot",

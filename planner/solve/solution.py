@@ -47,6 +47,23 @@ class PoolPurchase(Struct, frozen=True):
     reservation: str = ""
 
 
+class ElasticRange(Struct, frozen=True, kw_only=True):
+    """How far the machines of a pool follow what is asked of them.
+
+    `least_share`  of the load planned for an hour, for which machines run whatever is asked
+    `most_share`  machines that run at most, as a multiple of those at the peak
+    `most_nodes`  the same as their number
+    `target_requests`  requests that a machine runs or queues, above which another one comes
+    `linger_s`  time for which fewer have to be enough before one leaves, seconds
+    """
+
+    least_share: float
+    most_share: float
+    most_nodes: int
+    target_requests: float
+    linger_s: int
+
+
 class SizedPool(Struct, frozen=True, kw_only=True):
     """Machines of one type in one region that do the same work, bought in one or several ways.
 
@@ -55,7 +72,8 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     groups that availability adds, or the spare nodes of a training job, `context_tokens` the
     longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
     else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
-    `startup_s` is the time from the request of a node until its replica serves, else 0.
+    `startup_s` is the time from the request of a node until its replica serves, else 0. `elastic`
+    says how far its nodes follow the load, None when they follow the hours of the week alone.
     """
 
     name: str
@@ -74,6 +92,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     run_window_s: int
     token_budget: int = 0
     startup_s: float = 0.0
+    elastic: ElasticRange | None = None
 
     @property
     def nodes(self) -> int:

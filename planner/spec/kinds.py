@@ -12,6 +12,7 @@ from planner.spec.field import Block
 from planner.spec.field_table import block_fields
 from planner.spec.serving_blocks import (
     BATCH_TRAFFIC,
+    ELASTIC,
     ENDPOINT,
     SERVING,
     SLA,
@@ -38,6 +39,7 @@ SPEC_KINDS: Final = {
                     "traffic": TRAFFIC,
                     "serving": SERVING,
                     "endpoint": ENDPOINT,
+                    "elastic": ELASTIC,
                 },
             ),
         ),

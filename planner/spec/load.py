@@ -169,6 +169,7 @@ def _check_spec(spec: Spec) -> Spec:
     problems.extend(_waiver_problems(spec))
     if isinstance(spec, Inference):
         problems.extend(_endpoint_problems(spec))
+        problems.extend(_elastic_problems(spec))
     if not isinstance(spec, Workspace):
         problems.extend(_weights_problems(spec))
     if problems:
@@ -411,6 +412,31 @@ def _endpoint_problems(spec: Inference) -> list[Problem]:
             for check in _secret_rules(key, secret, spec)
         ),
     )
+
+
+def _elastic_problems(spec: Inference) -> list[Problem]:
+    """Machines that come and go by the load leave for no other reason, and may be bought."""
+    elastic = spec.elastic
+    if elastic is None:
+        return []
+    rules = (
+        (
+            elastic.least == elastic.most == 1,
+            "elastic has no room: both of its numbers are 1",
+            "write what may run, for example elastic: {least: 0.5, most: 2}",
+        ),
+        (
+            spec.shutdown.idle is not None,
+            "elastic and shutdown.idle exclude each other",
+            "remove shutdown.idle: machines leave when fewer are enough",
+        ),
+        (
+            bool(spec.buy.reservations),
+            "elastic and buy.reservations exclude each other",
+            "remove one of both: what is reserved is paid for anyway",
+        ),
+    )
+    return _first_broken("elastic", elastic.place, rules)
 
 
 def _secret_rules(key: str, secret: str, spec: Spec) -> tuple[SpecCheck, ...]:

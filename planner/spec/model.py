@@ -247,6 +247,18 @@ class EndpointRule(Struct, frozen=True, kw_only=True):
     api_key: str | None = None
 
 
+class ElasticRule(Struct, frozen=True, kw_only=True):
+    """How far the machines of a service follow what is asked of them.
+
+    least  machines that run whatever is asked, as a share of those planned for an hour
+    most   machines that run at most, as a multiple of those planned for the peak
+    """
+
+    place: Place
+    least: Decimal = Decimal(1)
+    most: Decimal = Decimal(1)
+
+
 class Inference(WorkloadBase, frozen=True, kw_only=True):
     """A service that answers requests within an SLA.
 
@@ -258,6 +270,7 @@ class Inference(WorkloadBase, frozen=True, kw_only=True):
     sla: ServiceLevels | None = None
     serving: EngineSettings = field(default_factory=EngineSettings)
     endpoint: EndpointRule | None = None
+    elastic: ElasticRule | None = None
     update: Literal["rolling", "recreate"] | None = None
 
 

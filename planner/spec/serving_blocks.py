@@ -58,6 +58,11 @@ ENDPOINT: Final = Block(
     model.EndpointRule,
     block_fields("inference", "endpoint"),
 )
+ELASTIC: Final = Block(
+    "elastic",
+    model.ElasticRule,
+    block_fields("inference", "elastic"),
+)
 SLA: Final = Block(
     "sla",
     _build_sla,

@@ -153,7 +153,7 @@ def _node_group(
     group_inputs: Properties = {
         "name": stack.group_name(group),
         "minSize": 0,
-        "maxSize": group.nodes,
+        "maxSize": group.most_nodes,
         # Machines of a block come when it begins.
         "desiredCapacity": 0 if fleet.block is not None else group.nodes,
         "vpcZoneIdentifiers": network.subnets(stack, [fleet]),

@@ -149,12 +149,25 @@ def scale_policy(stack: StackSpec, principal_name: str) -> Resource:
 
 
 def _group_statements(stack: StackSpec) -> list[Properties]:
+    actions = ["autoscaling:TerminateInstanceInAutoScalingGroup"]
+    reading: list[Properties] = []
+    if stack.is_elastic:
+        actions.append("autoscaling:SetDesiredCapacity")
+        reading.append(
+            {
+                "Effect": "Allow",
+                "Action": ["autoscaling:DescribeAutoScalingGroups"],
+                # What describes groups knows no single ones.
+                "Resource": "*",
+            }
+        )
     return [
         {
             "Effect": "Allow",
-            "Action": ["autoscaling:TerminateInstanceInAutoScalingGroup"],
+            "Action": actions,
             "Resource": group_arn_patterns(stack),
         },
+        *reading,
     ]
 
 

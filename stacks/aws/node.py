@@ -86,6 +86,32 @@ class AwsApi:
         """Terminate an instance and lower the desired capacity."""
         self._terminate(handle, decrement=True)
 
+    def size(self) -> int:
+        """Return the desired capacity of the group."""
+        answer = self._query(
+            "autoscaling",
+            {
+                "Action": "DescribeAutoScalingGroups",
+                "Version": "2011-01-01",
+                "AutoScalingGroupNames.member.1": self._group,
+            },
+        )
+        [capacity] = _texts(answer.body, "DesiredCapacity")
+        return int(capacity)
+
+    def resize(self, nodes: int) -> None:
+        """Set the desired capacity of the group, also while it cools down."""
+        self._query(
+            "autoscaling",
+            {
+                "Action": "SetDesiredCapacity",
+                "Version": "2011-01-01",
+                "AutoScalingGroupName": self._group,
+                "DesiredCapacity": str(nodes),
+                "HonorCooldown": "false",
+            },
+        )
+
     def replace(self) -> None:
         """Terminate the instance; Auto Scaling starts another one."""
         self._terminate(self.handle(), decrement=False)

@@ -82,7 +82,9 @@ def _scheduled_action(
         ),
         "timeZone": stack.timezone,
         "minSize": 0,
-        "maxSize": capacity_change.nodes,
+        "maxSize": group.most_nodes
+        if group.least_nodes and capacity_change.nodes
+        else capacity_change.nodes,
         "desiredCapacity": capacity_change.nodes,
     }
     if stack.ttl_s:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def set_size(size: GroupSize) -> None:
     """Set the size of a group. Raises the errors of `stacks.operate.access`."""
     # A deadline has set the most machines to 0; the plan has another most.
-    limits = {"MinSize": 0, "MaxSize": size.nodes} if size.nodes else {}
+    most_nodes = max(size.nodes, size.most)
+    limits = {"MinSize": 0, "MaxSize": most_nodes} if size.nodes else {}
     with service("autoscaling", size.region) as client:
         client.update_auto_scaling_group(
             AutoScalingGroupName=size.group,

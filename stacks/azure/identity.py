@@ -111,13 +111,20 @@ def built_in_role(role_guid: str) -> str:
 
 
 def _leave_role(stack: StackSpec) -> Resource:
-    """Deleting instances needs no right to write the scale set, so nodes cannot rewrite it."""
+    """Deleting instances needs no right to write the scale set, so nodes cannot rewrite it.
+
+    Those of an elastic service may: Azure has no right of its own for the size.
+    """
     allowed_actions = [
         "Microsoft.Compute/virtualMachineScaleSets/read",
         "Microsoft.Compute/virtualMachineScaleSets/delete/action",
         "Microsoft.Insights/dataCollectionEndpoints/read",
         "Microsoft.Insights/dataCollectionRules/read",
     ]
+    if stack.is_elastic:
+        allowed_actions.append(
+            "Microsoft.Compute/virtualMachineScaleSets/write"
+        )
     if stack.file_system is not None:
         allowed_actions.append("Microsoft.StorageCache/amlFilesystems/read")
     return custom_role(

@@ -94,6 +94,22 @@ class AzureApi:
             {"instanceIds": [handle]},
         )
 
+    def size(self) -> int:
+        """Return the capacity of the scale set."""
+        answer = self._authorized(
+            "GET",
+            f"{self._scale_set_url(self._instance())}?api-version=2024-03-01",
+        )
+        return int(answer.document()["sku"]["capacity"])
+
+    def resize(self, nodes: int) -> None:
+        """Set the capacity of the scale set; everything else of it stays."""
+        self._authorized(
+            "PATCH",
+            f"{self._scale_set_url(self._instance())}?api-version=2024-03-01",
+            {"sku": {"capacity": nodes}},
+        )
+
     def replace(self) -> None:
         """Move this machine to other hardware, where it boots with empty local disks.
 

@@ -1,8 +1,8 @@
 """Capacity that is given back: an autoscale setting with a profile for each change of the week.
 
-A minimum starts machines, and would start an idle one that left again: so each change has a short
-profile that starts, and one with minimum 0 after it. Capacities are text, and time zones have
-Windows names.
+A minimum starts machines, and would start one that left again, idle or not needed: so each change
+has a short profile that starts, and one with minimum 0 after it. Capacities are text, and time
+zones have Windows names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _autoscale_setting(stack: StackSpec, group: ScalingGroup) -> Resource:
     profiles = [
         {
             "name": "default",
-            "capacity": _capacity_inputs(group.nodes),
+            "capacity": _capacity_inputs(group.nodes, group.most_nodes),
             "rules": [],
         }
     ]
@@ -60,10 +60,10 @@ def _autoscale_setting(stack: StackSpec, group: ScalingGroup) -> Resource:
                     f"week-{change_index}",
                     capacity_change,
                     windows_timezone,
-                    str(capacity_change.nodes),
+                    _change_inputs(group, capacity_change, is_start=True),
                 )
             )
-            if stack.idle_s and capacity_change.nodes:
+            if (stack.idle_s or group.least_nodes) and capacity_change.nodes:
                 started_change = replace(
                     capacity_change,
                     minute_of_day=min(
@@ -75,7 +75,7 @@ def _autoscale_setting(stack: StackSpec, group: ScalingGroup) -> Resource:
                         f"week-{change_index}-started",
                         started_change,
                         windows_timezone,
-                        "0",
+                        _change_inputs(group, capacity_change, is_start=False),
                     )
                 )
     if stack.ttl_s:
@@ -110,19 +110,31 @@ def backstop(stack: StackSpec) -> str:
     return "; ".join(mechanisms)
 
 
-def _capacity_inputs(node_count: int) -> dict[str, str]:
+def _capacity_inputs(
+    node_count: int, most_nodes: int, least_nodes: int = 0
+) -> dict[str, str]:
     return {
-        "minimum": "0",
-        "maximum": str(node_count),
+        "minimum": str(least_nodes),
+        "maximum": str(most_nodes),
         "default": str(node_count),
     }
+
+
+def _change_inputs(
+    group: ScalingGroup, capacity_change: CapacityChange, *, is_start: bool
+) -> dict[str, str]:
+    """The sizes from a change on; a start brings its machines, and lets none of them go."""
+    nodes = capacity_change.nodes
+    # Of an elastic group the machines of an opening are not the most.
+    most_nodes = group.most_nodes if nodes and group.least_nodes else nodes
+    return _capacity_inputs(nodes, most_nodes, nodes if is_start else 0)
 
 
 def _weekly_profile(
     profile_name: str,
     capacity_change: CapacityChange,
     windows_timezone: str,
-    minimum_nodes: str,
+    capacity_inputs: dict[str, str],
 ) -> Properties:
     weekly_schedule = {
         "timeZone": windows_timezone,
@@ -131,11 +143,6 @@ def _weekly_profile(
         ],
         "hours": [capacity_change.minute_of_day // 60],
         "minutes": [capacity_change.minute_of_day % 60],
-    }
-    capacity_inputs = {
-        "minimum": minimum_nodes,
-        "maximum": str(capacity_change.nodes),
-        "default": str(capacity_change.nodes),
     }
     return {
         "name": profile_name,
@@ -153,7 +160,7 @@ def _deadline_profile() -> Properties:
     }
     return {
         "name": "deadline",
-        "capacity": _capacity_inputs(0),
+        "capacity": _capacity_inputs(0, 0),
         "rules": [],
         "fixedDate": fixed_date,
     }

@@ -207,14 +207,14 @@ def _depends_on_any(
         for graph_resource in resource_graph.resources
     }
     visited_names: set[str] = set()
-    pending_names = resource.dependencies()
+    pending_names = list(resource.dependencies)
     while pending_names:
         resource_name = pending_names.pop()
         if resource_name in deleted_names:
             return True
         if resource_name not in visited_names:
             visited_names.add(resource_name)
-            pending_names += resources_by_name[resource_name].dependencies()
+            pending_names += resources_by_name[resource_name].dependencies
     return False
 
 

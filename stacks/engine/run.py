@@ -193,7 +193,7 @@ class StackRun(Struct, kw_only=True):
             id=object_id,
             inputs=resource.inputs,
             outputs=(cloud_object or {}).get("outputs", {}),
-            needs=tuple(resource.dependencies()),
+            needs=resource.dependencies,
             place=self.place,
             options=resource.options,
         )
@@ -409,7 +409,7 @@ class StackRun(Struct, kw_only=True):
         """Names in the same phase that must be done first."""
         if not is_backwards:
             needs_by_name = {
-                resource.name: set(resource.dependencies())
+                resource.name: set(resource.dependencies)
                 for resource in self.resource_graph.resources
             }
             return needs_by_name.get(step_name, set()) & steps_by_name.keys()
@@ -493,7 +493,7 @@ class StackRun(Struct, kw_only=True):
             id="",
             inputs=resource.inputs,
             outputs={},
-            needs=tuple(resource.dependencies()),
+            needs=resource.dependencies,
             place=self.place,
             options=resource.options,
             built_on=built_on_digests(

@@ -79,6 +79,15 @@ class GcpApi:
             },
         )
 
+    def size(self) -> int:
+        """Return the target size of the group."""
+        answer = self._authorized("GET", self._manager_url())
+        return int(answer.document()["targetSize"])
+
+    def resize(self, nodes: int) -> None:
+        """Set the target size of the group."""
+        self._ask_group(f"resize?size={nodes}", {})
+
     def replace(self) -> None:
         """Let the group delete the instance and create it anew."""
         self._ask_group("recreateInstances", {"instances": [self.handle()]})
@@ -89,12 +98,13 @@ class GcpApi:
         return status == "RUNNING"
 
     def _ask_group(self, verb: str, body: Mapping[str, Any]) -> None:
+        self._authorized("POST", f"{self._manager_url()}/{verb}", body)
+
+    def _manager_url(self) -> str:
         zone = self._metadata("instance/zone").rpartition("/")[2]
-        self._authorized(
-            "POST",
+        return (
             f"{self._project_url()}/zones/{zone}"
-            f"/instanceGroupManagers/{self._group}/{verb}",
-            body,
+            f"/instanceGroupManagers/{self._group}"
         )
 
     def _project_url(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ class GroupSize(Struct, frozen=True, kw_only=True):
     name            in the plan: that of the pool, with -spot for spot machines
     group           in the cloud
     resource_group  that of the stack, on Azure alone
+    most            that it may have when it follows the load; 0 where it does not
     step            machines that work together; the number is a multiple of it
     usd_hour        of one machine
     """
@@ -33,6 +35,7 @@ class GroupSize(Struct, frozen=True, kw_only=True):
     region: str
     resource_group: str
     nodes: int
+    most: int = 0
     step: int
     usd_hour: Decimal
 
@@ -71,7 +74,10 @@ def planned_sizes(status: StackStatus) -> list[GroupSize]:
                     resource_group=str(
                         status.outputs.get("resource_group", "")
                     ),
-                    nodes=sum(part.nodes for part in parts),
+                    nodes=(nodes := sum(part.nodes for part in parts)),
+                    most=math.ceil(nodes * pool.elastic.most_share)
+                    if pool.elastic is not None
+                    else 0,
                     step=_nodes_per_replica(pool),
                     usd_hour=parts[0].usd_per_hour,
                 )

@@ -12,7 +12,13 @@ from planner.cost.bill_line import cache_disk_gb
 from planner.cost.lifetime import release_time
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common import memory
-from planner.solve.capacity import capacity_changes, minute_nodes
+from planner.solve.capacity import (
+    capacity_changes,
+    hourly_most,
+    minute_nodes,
+    opening_nodes,
+    purchased_nodes,
+)
 from planner.spec.model import Inference, Workspace
 from planner.units import (
     BYTES_PER_BILLED_GB,
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Instance
     from planner.perf.common.layout import ReplicaLayout
     from planner.solve.capacity import CapacityChange
-    from planner.solve.solution import SizedPool, Solution
+    from planner.solve.solution import ElasticRange, SizedPool, Solution
     from planner.spec.block import CapacityBlock
     from planner.spec.model import Spec
     from stacks.spec.rolling import Work
@@ -39,13 +45,17 @@ FLEX_ROOM: Final = 1.25
 class ScalingGroup(Struct, frozen=True, kw_only=True):
     """Nodes of a pool that the cloud keeps at a number: those that stay, or spot machines.
 
-    `name` is that of the pool, with `-spot` for spot machines. Resources are named after it.
+    `name` is that of the pool, with `-spot` for spot machines. Resources are named after it. Of an
+    elastic group `least_nodes` run in each hour of the week whatever is asked, and `most_nodes` at
+    most; of others there are no hours, and `nodes` at most.
     """
 
     name: str
     is_spot: bool
     nodes: int
     capacity_changes: tuple[CapacityChange, ...]
+    least_nodes: tuple[int, ...] = ()
+    most_nodes: int
 
 
 class FleetSpec(Struct, frozen=True, kw_only=True):
@@ -59,7 +69,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     `startup_s` is from the request of a node until it serves, 0 where nothing does; `recreates`
     says that old nodes go before new ones come. `reservation` is the id of what they are taken
     from, empty where nothing is reserved; of a capacity block `block` says more. `flex_s` is for
-    how many seconds machines are asked for that come all at once, 0 for others.
+    how many seconds machines are asked for that come all at once, 0 for others. `elastic` says
+    when machines come and go by the load, None where the hours of the week alone decide.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
@@ -87,6 +98,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     reservation: str = ""
     block: CapacityBlock | None = None
     flex_s: int = 0
+    elastic: ElasticRange | None = None
 
     @property
     def work(self) -> Work:
@@ -185,6 +197,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         ),
         block=spec.buy.block,
         flex_s=_flex_s(solution) if spec.buy.flex_start else 0,
+        elastic=pool.elastic,
     )
 
 
@@ -209,7 +222,15 @@ def _scaling_groups(
     A commitment is a matter of the bill: machines that are committed and machines on demand are
     the same to a cloud.
     """
-    wanted_nodes = minute_nodes(solution.week, pool, spec.shutdown.schedule)
+    week, schedule = solution.week, spec.shutdown.schedule
+    wanted_nodes = minute_nodes(week, pool, schedule)
+    least_nodes: tuple[int, ...] = ()
+    if pool.elastic is not None:
+        least_nodes = minute_nodes(
+            week, pool, schedule, pool.elastic.least_share
+        )
+        # Within its hours the machines follow the load by themselves.
+        wanted_nodes = opening_nodes(wanted_nodes)
     scaling_groups = []
     for is_spot in (False, True):
         nodes = sum(
@@ -233,6 +254,14 @@ def _scaling_groups(
                 capacity_changes=capacity_changes(
                     wanted_nodes, pool.purchases, of_spot=is_spot
                 ),
+                least_nodes=hourly_most(
+                    purchased_nodes(
+                        least_nodes, pool.purchases, of_spot=is_spot
+                    )
+                ),
+                most_nodes=math.ceil(nodes * pool.elastic.most_share)
+                if pool.elastic is not None
+                else nodes,
             )
         )
     return tuple(scaling_groups)

@@ -172,6 +172,11 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         return self.job_fleet is not None
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether machines come and go by the load."""
+        return any(fleet.elastic is not None for fleet in self.fleets)
+
+    @property
     def has_router(self) -> bool:
         """Whether a proxy of a machine takes the requests: to encrypt them, or to route them.
 

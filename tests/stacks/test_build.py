@@ -98,7 +98,7 @@ def check(graph: Graph) -> None:
         assert schema.errors(resource.type, resource.inputs) == [], (
             resource.name
         )
-        assert set(resource.dependencies()) <= set(kinds)
+        assert set(resource.dependencies) <= set(kinds)
     for value in (*(r.inputs for r in graph.resources), graph.outputs):
         for name, output in _references(value):
             head = output.replace("[", ".").split(".")[0]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from planner.solve.cause import because
 from planner.solve.serving.alternative import alternatives
+from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.reason import asked_confidence, find_reasons
 from planner.solve.serving.relaxation import relaxations
@@ -113,7 +114,7 @@ def _found_solution(
     return Solution(
         # Nothing cheaper passes, but other requests may not confirm that this fleet does.
         status="feasible" if is_undecided else "optimal",
-        pools=(_serving_pool(requirement, selection),),
+        pools=(_serving_pool(requirement, search, selection),),
         predictions=predictions,
         bindings=(),
         alternatives=alternatives(
@@ -169,7 +170,9 @@ def _simulation_check(
 
 
 def _serving_pool(
-    requirement: ServingRequirement, selection: ServingCandidate
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
 ) -> SizedPool:
     sizing = selection.sizing
     hourly_nodes = requirement.week.hourly_nodes(
@@ -189,6 +192,7 @@ def _serving_pool(
         context_tokens=requirement.load.max_context_tokens,
         token_budget=sizing.replica.startup_memory.max_step_tokens,
         startup_s=startup_time_s(sizing.replica),
+        elastic=elastic_range(requirement, sizing, search.judge),
         run_window_s=int(requirement.deadline_s)
         if requirement.runs_daily
         else 0,

@@ -50,6 +50,7 @@ def _refused_by_cloud(
         run_window_s=int(requirement.deadline_s)
         if requirement.runs_daily
         else 0,
+        is_elastic=requirement.elastic is not None,
     )
     exceeded = exceeded_limit(
         offer, pool, requirement.week, requirement.shutdown

@@ -11,7 +11,7 @@ from msgspec import Struct
 from planner.market.capacity import fleet_limit
 from planner.solve.cause import because
 from planner.solve.cloud_rule import GROUP_LIMIT, PROFILE_LIMIT, ExceededLimit
-from planner.solve.serving.sizing import ONE_ZONE, LayoutRejection
+from planner.solve.serving.sizing import ELASTIC, ONE_ZONE, LayoutRejection
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -158,6 +158,7 @@ def rejection_reason(rejection: LayoutRejection) -> Cause:
         PROFILE_LIMIT,
         CAPACITY,
         ONE_ZONE,
+        ELASTIC,
     ):
         return _cloud_reason(rejection)
     if rejection.groups is not None:
@@ -178,6 +179,8 @@ def _cloud_reason(rejection: LayoutRejection) -> Cause:
     """Return what a cloud does not build or have."""
     if rejection.constraint == ONE_ZONE:
         return because("one-zone", "sla.survives")
+    if rejection.constraint == ELASTIC:
+        return because("elastic-span", "elastic", nodes=int(rejection.reached))
     if rejection.constraint == CAPACITY:
         return because("capacity", "buy.spot", machines=int(rejection.limit))
     return ExceededLimit(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.margin import LimitedMetric
     from planner.perf.serving.trace import Trace
     from planner.solve.cause import Cause
+    from planner.spec.model import ElasticRule
 
 # What weights in 16 bit are usually quantized to.
 SMALLER_PRECISIONS: Final = ("fp8", "int4")
@@ -65,6 +66,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `notes`  assumptions that the plan reports
     `weights`  where they are: in the bucket of the stack, on a hub, or in a bucket of the account
     `has_own_network`  whether the network is that of the stack
+    `elastic`  how far machines follow the load, None when they follow the hours alone
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -85,6 +87,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     notes: tuple[Cause, ...] = field(default_factory=tuple)
     weights: Literal["bucket", "hub", "account"] = "bucket"
     has_own_network: bool = True
+    elastic: ElasticRule | None = None
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -230,6 +233,7 @@ def serving_requirement(
         trace=recorded_trace,
         shutdown=spec.shutdown,
         has_own_network=given_network(spec.network) is None,
+        elastic=spec.elastic,
         **shared_fields,  # type: ignore[arg-type]
     )
 

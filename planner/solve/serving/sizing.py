@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_GROUPS: Final = 4096
 ONE_ZONE: Final = "sla.survives"  # the rule that a fleet in one zone misses
+ELASTIC: Final = "elastic"  # the rule that a replica over several nodes misses
 SURVIVING_ZONES: Final = 2  # zones of a fleet of which one may fail
 ONE_NODE: Final = (1,)
 MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
@@ -189,9 +190,10 @@ def replica_group(
 def unfit_rejection(
     requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
 ) -> LayoutRejection | None:
-    """Return what no number of groups has: enough memory, or a second zone.
+    """Return what no number of groups has: enough memory, a second zone, or nodes that go alone.
 
-    None when one longest sequence fits, and the fleet is spread over zones if one may fail.
+    None when one longest sequence fits, the fleet is spread over zones if one may fail, and a
+    replica is on one node where nodes come and go by the load.
     """
     if requirement.survives == "zone" and group.zones == 1:
         return LayoutRejection(
@@ -199,6 +201,13 @@ def unfit_rejection(
             constraint=ONE_ZONE,
             reached=group.zones,
             limit=SURVIVING_ZONES,
+        )
+    if requirement.elastic is not None and group.nodes > 1:
+        return LayoutRejection(
+            layout=replica.layout,
+            constraint=ELASTIC,
+            reached=group.nodes,
+            limit=1,
         )
     if replica.max_batch:
         return None

@@ -34,7 +34,7 @@ def retained_names(resource_graph: Graph) -> set[str]:
             id="",
             inputs=resource.inputs,
             outputs={},
-            needs=tuple(resource.dependencies()),
+            needs=resource.dependencies,
             place=(resource_graph.provider, resource_graph.region),
         )
         for resource in resource_graph.resources
@@ -155,7 +155,7 @@ class RetainedObjects:
             id=object_id,
             inputs=resource.inputs,
             outputs={},
-            needs=tuple(resource.dependencies()),
+            needs=resource.dependencies,
             place=place,
             options={"name": resource.name},
         )

@@ -6,6 +6,7 @@ The script holds no secret and may run again. The agent starts before anything e
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.lifetime import release_time
@@ -96,6 +97,7 @@ def node_settings(
             "limits": _limits(stack, fleet),
             "poll_s": int(release_time("poll_s")),
             "group": group.name,
+            **_elastic(stack, fleet, group),
         },
         "disk": {
             "local_disks": _disk_patterns(stack.provider, "local"),
@@ -128,6 +130,25 @@ def _work(
     if fleet.layout is not None:
         return serving_work(stack, fleet, group, fleet.layout)
     return workspace_work(stack, fleet)
+
+
+def _elastic(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> dict[str, Any]:
+    """Return when machines come and go by the load, where they do."""
+    if fleet.elastic is None:
+        return {}
+    return {
+        "elastic": {
+            "least": list(group.least_nodes),
+            "zone": stack.timezone,
+            "most": group.most_nodes,
+            # Three digits are enough for what is compared with whole requests.
+            "target": float(f"{fleet.elastic.target_requests:.3g}"),
+            "startup_s": math.ceil(fleet.startup_s),
+            "linger_s": fleet.elastic.linger_s,
+        }
+    }
 
 
 def _limits(stack: StackSpec, fleet: FleetSpec) -> dict[str, int]:

@@ -6,6 +6,7 @@ and nothing else may: another text would be another machine.
 
 from __future__ import annotations
 
+import ast
 import base64
 import bz2
 import hashlib
@@ -50,7 +51,7 @@ PREPARING: Final = (
 )
 JOINING: Final = ("fabric", "group", "upload")
 ROLE_MODULES: Final = {
-    "serve": (*JOINING, "hub", "router", "secret", "serve"),
+    "serve": (*JOINING, "elastic", "hub", "router", "secret", "serve"),
     "batch": (*JOINING, "hub", "router", "secret", "serve", "batch"),
     "train": (
         *JOINING,
@@ -122,7 +123,10 @@ def _sources(modules: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _source(module: str) -> str:
-    """Return a module without its comments and docstrings: they are read here, not there."""
+    """Return a module without what is read here and not there.
+
+    That are comments, docstrings, and imports for the type checker.
+    """
     package, _, name = module.rpartition(".")
     text = files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
@@ -142,4 +146,10 @@ def _source(module: str) -> str:
             indent = lines[first - 1][:start]
             lines[first - 1] = f"{indent}...\n" if indent else ""
             lines[first:last] = [""] * (last - first)
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.If) and (
+            ast.unparse(statement.test) == "TYPE_CHECKING"
+        ):
+            first, last = statement.lineno, statement.end_lineno or 0
+            lines[first - 1 : last] = [""] * (last - first + 1)
     return "".join(line for line in lines if line.strip())

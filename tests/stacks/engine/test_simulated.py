@@ -240,7 +240,7 @@ def test_order_follows_dependencies_and_independent_work_overlaps(
     running = 0
     most = 0
     needs = {
-        resource.name: resource.dependencies()
+        resource.name: resource.dependencies
         for resource in parse_graph(plan.graph).resources
     }
     for event in events:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from importlib import import_module, invalidate_caches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacks.runtime.vm.node.host import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stacks.runtime.vm.node.cloud import CloudApi
+    from stacks.runtime.vm.node.elastic import Follower
     from stacks.runtime.vm.node.host import Host
     from stacks.runtime.vm.node.work import WorkState
 
@@ -135,7 +137,7 @@ def _has_failed(now_s: float, state: WorkState | None) -> bool:
 
 
 class Agent:
-    """The agent of this node. Settings: limits, group."""
+    """The agent of this node. Settings: limits, group, and elastic where the load is followed."""
 
     def __init__(
         self, machine: Host, cloud: CloudApi, settings: Mapping[str, Any]
@@ -145,7 +147,11 @@ class Agent:
         self._settings = settings
         self._limits = Limits(**settings["limits"])
         self._told_s = self._kept_s = -TELL_S
-        self._watched_s = -WATCH_S
+        self._follower: Follower | None = None
+        # Whoever adds up the requests of all wants them anew each minute.
+        self._watch_s = TELL_S if "elastic" in settings else WATCH_S
+        self._watched_s = -self._watch_s
+        self._requests: list[float] = []
         self._told_phase = ""
         self._leases = Leases(machine, cloud, SILENT_AFTER_S)
         self._journal = Journal(machine, cloud)
@@ -189,11 +195,32 @@ class Agent:
             return
         self._journal.ship()
         phase = state.phase if state is not None else ""
+        if state is not None:
+            self._requests.append(state.numbers.get("Requests", 0.0))
         # Whoever replaces a service waits for the word that its machines work.
-        if now_s - self._watched_s >= WATCH_S or phase != self._told_phase:
+        if (
+            now_s - self._watched_s >= self._watch_s
+            or phase != self._told_phase
+        ):
             self._watched_s = now_s
             self._watch_others(phase)
             self._told_phase = phase
+            self._follow_load()
+
+    def _follow_load(self) -> None:
+        """Let the group follow the load, where it does, and once the work has brought how."""
+        if "elastic" not in self._settings:
+            return
+        if self._follower is None:
+            invalidate_caches()
+            try:
+                module = import_module("stacks.runtime.vm.node.elastic")
+            except ModuleNotFoundError:
+                return
+            self._follower = module.Follower(
+                self._machine, self._cloud, self._settings["elastic"]
+            )
+        self._follower.look(self._alive_folder(), self._alive_key())
 
     def _launch_time(self) -> str:
         """Return when the life of the node began, as names of objects say it."""
@@ -243,14 +270,16 @@ class Agent:
 
     def _watch_others(self, phase: str) -> None:
         """Say in the bucket that this agent lives, and give back machines whose agents do not."""
-        folder = f"alive/{self._settings['group']}/"
+        folder = self._alive_folder()
         # A cloud may give the name of a lost machine to the next one, which then writes here.
         own_key = self._alive_key()
         record = {
             "handle": self._cloud.handle(),
             "at": self._machine.now_s(),
             "phase": phase,
+            "requests": sum(self._requests) / max(1, len(self._requests)),
         }
+        self._requests.clear()
         self._cloud.write(own_key, json.dumps(record).encode())
         # Signs of life go with a machine; for how long it lived is counted when it is gone.
         self._cloud.write(
@@ -269,7 +298,10 @@ class Agent:
 
     def _alive_key(self) -> str:
         handle = self._cloud.handle().replace("/", "_")
-        return f"alive/{self._settings['group']}/{handle}"
+        return f"{self._alive_folder()}{handle}"
+
+    def _alive_folder(self) -> str:
+        return f"alive/{self._settings['group']}/"
 
     def _end_silent(self, key: str, handle: str) -> None:
         """Give back a machine whose agent is silent; it may be gone already."""

@@ -95,6 +95,12 @@ class CloudApi(Protocol):
     def give_back(self, handle: str) -> None:
         """End a machine and lower the wished number of machines by one."""
 
+    def size(self) -> int:
+        """Return the wished number of machines of the group."""
+
+    def resize(self, nodes: int) -> None:
+        """Set the wished number of machines; those that are too many, the cloud chooses."""
+
     def replace(self) -> None:
         """End this machine; the cloud starts it anew on other hardware, or another one."""
 

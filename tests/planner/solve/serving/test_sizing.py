@@ -97,6 +97,7 @@ def need(mode: str = "open", **words: object) -> Any:
         "limits": (LIMIT,),
         "availability": None,
         "survives": None,
+        "elastic": None,
         "load": load,
         "week": weekly_load("flat", None),
     }

@@ -62,6 +62,11 @@ class Call:
         return stack
 
     @property
+    def group(self) -> str:
+        group: str = self.machine.settings["cloud"]["group"]
+        return group
+
+    @property
     def objects(self) -> dict[str, tuple[bytes, int]]:
         """Those of the bucket that is asked: of the stack, or of somebody else, to be read."""
         if FOREIGN not in self.host + self.path:
@@ -131,6 +136,14 @@ def aws(call: Call) -> Any:
 
 def _auto_scaling(call: Call) -> Any:
     values = dict(parse_qsl(call.body.decode()))
+    if values["Action"] == "DescribeAutoScalingGroups":
+        assert values["AutoScalingGroupNames.member.1"] == call.group
+        size = f"<DesiredCapacity>{call.world.wished}</DesiredCapacity>"
+        return f"<A><G><member>{size}</member></G></A>".encode()
+    if values["Action"] == "SetDesiredCapacity":
+        assert values["AutoScalingGroupName"] == call.group
+        call.world.resize(call.machine, int(values["DesiredCapacity"]))
+        return b""
     assert values["Action"] == "TerminateInstanceInAutoScalingGroup"
     call.leave(
         values["InstanceId"],
@@ -326,6 +339,14 @@ def _gcp_instance(call: Call) -> Any:
             name, f"/dev/disk/by-id/google-{sent['deviceName']}"
         )
         return {"name": "operation-1"}
+    if "/instanceGroupManagers/" in call.path and call.path.split("/")[-1] in (
+        call.group,
+        "resize",
+    ):
+        if call.method == "GET":
+            return {"targetSize": call.world.wished}
+        call.world.resize(call.machine, int(call.query["size"]))
+        return {}
     if call.method == "GET":
         is_stopped = call.known(verb).is_stopped
         return {"status": "TERMINATED" if is_stopped else "RUNNING"}
@@ -409,6 +430,11 @@ def _azure_management(call: Call) -> Any:
         [instance] = json.loads(call.body)["instanceIds"]
         call.leave(instance)
         return b""
+    if call.path.endswith(f"/virtualMachineScaleSets/{call.group}"):
+        if call.method == "PATCH":
+            nodes = json.loads(call.body)["sku"]["capacity"]
+            call.world.resize(call.machine, nodes)
+        return {"sku": {"capacity": call.world.wished}}
     if call.path.endswith("/redeploy"):
         call.world.move(call.known(call.path.split("/")[-2]))
         return b""

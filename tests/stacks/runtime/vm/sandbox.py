@@ -182,8 +182,12 @@ class World:
     cut_off: Callable[[str, str], bool] = lambda _a, _b: False
     # Whether requests come at a time.
     has_traffic: Callable[[float], bool] = lambda _: False
+    # How many requests there are in all, spread over the machines that answer.
+    requests: Callable[[float], float] | None = None
     load_s: float = 300.0
     version: int = 0
+    # The size of the group.
+    wished: int = 0
 
     def put(self, key: str, data: bytes) -> int:
         self.version += 1
@@ -195,8 +199,9 @@ class World:
         self.put(key, text.encode())
 
     def come(self, role: str, settings: Mapping[str, Any]) -> None:
-        """Boot another machine, as an event of the timeline."""
+        """Boot another machine that was asked for, as an event of the timeline."""
         self.add(role, settings)
+        self.wished -= 1
 
     def publish(
         self, machine: SandboxMachine, values: dict[str, float]
@@ -214,11 +219,34 @@ class World:
         machine.ended_s = self.timeline.now_s
         machine.shut_down()
         machine.drop_homes()
+        if not replaced:
+            self.wished -= 1
         if replaced:
             self.replaced.append(machine.name)
         current = self.timeline.current()
         if current is not None and current in machine.programs:
             raise Killed
+
+    def resize(self, machine: SandboxMachine, nodes: int) -> None:
+        """Bring what is missing, two minutes later, like the machine that asks."""
+        assert nodes >= self.wished, "the cloud would choose who goes"
+        for _ in range(nodes - self.wished):
+            self.timeline.at(
+                self.timeline.now_s + 2 * MINUTE,
+                lambda: self.come(machine.role, machine.settings),
+            )
+        self.wished = nodes
+
+    def answering(self) -> list[SandboxMachine]:
+        """The machines whose engine answers."""
+        return [
+            machine
+            for machine in self.machines
+            if machine.is_up
+            and (engine := machine.containers.get("tonnage-serve")) is not None
+            and engine.is_running
+            and self.timeline.now_s - engine.started_s >= self.load_s
+        ]
 
     def move(self, machine: SandboxMachine) -> None:
         """Boot a machine on other hardware, ten minutes after that was announced."""
@@ -232,6 +260,7 @@ class World:
         self, role: str, settings: Mapping[str, Any] | None = None, **state: Any
     ) -> SandboxMachine:
         """Boot another machine of the group."""
+        self.wished += 1
         number = len(self.machines) + 1
         machine = SandboxMachine(
             self, f"chat_{number}", f"10.0.0.{number}", role
@@ -541,10 +570,13 @@ class SandboxMachine(Host):
                 200, {}, json.dumps({"echo": json.loads(body or b"")}).encode()
             )
         now_s = self.world.timeline.now_s
-        is_busy = self.world.has_traffic(now_s)
-        tokens = int(now_s) if is_busy else 0
+        if self.world.requests is None:
+            running = 1.0 if self.world.has_traffic(now_s) else 0.0
+        else:
+            running = self.world.requests(now_s) / len(self.world.answering())
+        tokens = int(now_s) if running else 0
         text = (
-            f'vllm:num_requests_running{{model="m"}} {1.0 if is_busy else 0.0}\n'
+            f'vllm:num_requests_running{{model="m"}} {running}\n'
             f'vllm:num_requests_waiting{{model="m"}} 0.0\n'
             f'vllm:num_requests_waiting_by_reason{{model="m"}} 7.0\n'
             f'vllm:generation_tokens_total{{model="m"}} {float(tokens)}\n'

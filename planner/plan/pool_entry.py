@@ -1,0 +1,75 @@
+"""Entries of the machines that are bought, in the document of a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.plan import pool as types
+from planner.plan.number import plain_money, rounded
+
+if TYPE_CHECKING:
+    from planner.cost.weekly_load import Week
+    from planner.solve.solution import ElasticRange, PoolPurchase, SizedPool
+
+
+def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
+    """Return the entry of a pool in the document of a plan."""
+    instance = pool.instance
+    layout = pool.layout
+    purchase_names = {part.purchase for part in pool.purchases}
+    return types.Pool(
+        name=pool.name,
+        provider=instance.provider,
+        region=pool.region,
+        zones=tuple(sorted(pool.zones)),
+        instance_type=instance.instance_type,
+        accelerator=instance.accelerator,
+        accelerators_per_node=instance.accelerators,
+        nodes=pool.nodes,
+        min_nodes=pool.min_nodes,
+        spare_groups=pool.spares.count,
+        spare_hours=week.hours_from(pool.spares.from_load),
+        purchase=purchase_names.pop() if len(purchase_names) == 1 else "mixed",
+        purchases=tuple(_purchase(part) for part in pool.purchases),
+        role=pool.role,
+        replicas=pool.replicas,
+        startup_s=rounded(pool.startup_s),
+        layout=None
+        if layout is None
+        else types.Layout(
+            precision=layout.precision,
+            kv_precision=layout.kv_precision,
+            tp=layout.tp,
+            pp=layout.pp,
+            ep=layout.ep,
+            dp=layout.dp,
+            cp=layout.cp,
+            max_batch=pool.max_batch,
+        ),
+        usd_per_hour=plain_money(pool.usd_hour),
+        elastic=_elastic(pool.elastic),
+    )
+
+
+def _purchase(part: PoolPurchase) -> types.Purchase:
+    # reserved_1y has the term 1y; other purchases have no term.
+    _, _, term = part.purchase.partition("reserved_")
+    return types.Purchase(
+        purchase=part.purchase,
+        nodes=part.nodes,
+        usd_per_hour=plain_money(part.usd_hour),
+        term=term or None,
+        reservation=part.reservation or None,
+    )
+
+
+def _elastic(reach: ElasticRange | None) -> types.Elastic | None:
+    if reach is None:
+        return None
+    return types.Elastic(
+        least_share=rounded(reach.least_share),
+        most_share=rounded(reach.most_share),
+        most_nodes=reach.most_nodes,
+        target_requests=rounded(reach.target_requests),
+        linger_s=reach.linger_s,
+    )

@@ -1,0 +1,131 @@
+"""Elastic services: from how many requests another machine comes, and what a plan says of it."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from planner import api
+from planner.cost.weekly_load import weekly_load
+from planner.errors import SpecError
+from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.solve.serving.elastic import elastic_range, load_growth
+from planner.solve.serving.requirement import serving_requirement
+from planner.solve.serving.search import ServingSearch
+from planner.solve.serving.sizing import predict_service
+from planner.solve.settings import DEFAULT_CONFIDENCE
+from planner.spec.load import load_spec
+from planner.spec.model import Inference
+from providers.catalog.load import load_catalog
+from stacks.spec.table import unsupported_reason
+from tests.conftest import chat, find, present, spec_of
+
+CATALOG = load_catalog(None)
+ELASTIC = "elastic: {least: 0.5, most: 2.5}"
+
+
+def elastic_pool(text: str) -> Any:
+    [pool] = find(CATALOG, text, keep=0).pools
+    return pool
+
+
+@pytest.mark.parametrize(
+    "traffic", ["peak_rps: 2", "peak_rps: 30", "concurrency: 40"]
+)
+def test_the_simulation_confirms_the_load_at_which_a_machine_is_added(
+    traffic: str,
+) -> None:
+    spec = spec_of(chat(traffic=traffic, extra="elastic: {most: 2}"))
+    assert isinstance(spec, Inference)
+    requirement = replace(
+        serving_requirement(spec, lambda _: b""), confidence=DEFAULT_CONFIDENCE
+    )
+    offers = OfferFilter(
+        CATALOG.offer_groups,
+        spec_rules(spec, unsupported_reason, resumes=False),
+    ).cheapest()
+    search = ServingSearch(CATALOG.price_book)
+    found = search.solve(requirement, offers)
+    sizing = present(found.best).sizing
+    reach = present(elastic_range(requirement, sizing, search.judge))
+    replicas = sizing.replicas_per_group * sizing.peak_groups
+    target = reach.target_requests / sizing.replicas_per_group
+    assert target >= sizing.service.in_flight
+
+    def in_flight(factor: float) -> float:
+        scaled = requirement.with_scaled_load(factor)
+        service = predict_service(scaled, sizing.replica, replicas)
+        return service.in_flight if service else math.inf
+
+    # The highest load whose requests in flight are below the target.
+    factor = 1.0
+    while in_flight(factor * 1.02) <= target:
+        factor *= 1.02
+    assert (
+        search.judge.missed_limit(requirement.with_scaled_load(factor), sizing)
+        is None
+    )
+
+
+def test_a_plan_says_how_far_and_how_soon() -> None:
+    text = chat(traffic="peak_rps: 30", extra=ELASTIC)
+    pool = elastic_pool(text)
+    reach = pool.elastic
+    assert reach.most_nodes == math.ceil(2.5 * pool.nodes)
+    assert reach.linger_s == math.ceil(max(600, 2 * pool.startup_s))
+    plan = api.plan(text.encode(), catalog=CATALOG, alternatives=0)
+    [entry] = plan.solution.pools
+    assert present(entry.elastic).most_nodes == reach.most_nodes
+    plain = api.plan(
+        chat(traffic="peak_rps: 30").encode(), catalog=CATALOG, alternatives=0
+    )
+    # The traffic of the spec costs the same, however its machines come.
+    assert plan.cost.total == plain.cost.total
+    assert plain.solution.pools[0].elastic is None
+
+
+def test_a_replica_is_on_one_machine() -> None:
+    text = chat(
+        model="deepseek-v3", sla="tpot_p95: 80ms", traffic="peak_rps: 1"
+    )
+    spans = [p for p in find(CATALOG, text).pools if p.nodes_per_group > 1]
+    elastic = find(CATALOG, text + "\n" + ELASTIC).pools
+    assert all(pool.nodes_per_group == 1 for pool in elastic)
+    assert spans or elastic
+
+
+@given(st.floats(0, 3600), st.floats(0, 1))
+def test_a_flat_load_does_not_grow(startup_s: float, share: float) -> None:
+    assert load_growth(weekly_load("flat", None), startup_s, share) == 1
+
+
+def test_a_load_that_doubles_in_an_hour_grows_by_half_in_half_an_hour() -> None:
+    week = weekly_load((Decimal(1), Decimal(2)) * 12, None)
+    assert load_growth(week, 1800, 1) == pytest.approx(1.5)
+    assert load_growth(week, 1800, 0.5) == pytest.approx(1.25)
+    assert load_growth(week, 7200, 1) == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        ("elastic: {}", "no room"),
+        ("elastic: {least: 1, most: 1}", "no room"),
+        (f"{ELASTIC}\nshutdown: {{idle: 1h}}", "shutdown.idle"),
+        (f"{ELASTIC}\nbuy: {{reservations: [cr-0123]}}", "buy.reservations"),
+        ("elastic: {least: 1.5}", "least"),
+        ("elastic: {most: 0.5}", "most"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_at_its_place(
+    extra: str, reason: str
+) -> None:
+    with pytest.raises(SpecError, match=reason) as refused:
+        load_spec(chat(extra=extra).encode(), "spec.yaml")
+    assert present(refused.value.problems[0].place).line > 1
