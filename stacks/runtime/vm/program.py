@@ -125,7 +125,7 @@ def _sources(modules: Iterable[str]) -> dict[str, str]:
 def _source(module: str) -> str:
     """Return a module without what is read here and not there.
 
-    That are comments, docstrings, and imports for the type checker.
+    That are comments, docstrings, and what the type checker alone wants: imports and protocols.
     """
     package, _, name = module.rpartition(".")
     text = files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
@@ -147,9 +147,17 @@ def _source(module: str) -> str:
             lines[first - 1] = f"{indent}...\n" if indent else ""
             lines[first:last] = [""] * (last - first)
     for statement in ast.parse(text).body:
-        if isinstance(statement, ast.If) and (
-            ast.unparse(statement.test) == "TYPE_CHECKING"
-        ):
+        if _is_for_types(statement):
             first, last = statement.lineno, statement.end_lineno or 0
             lines[first - 1 : last] = [""] * (last - first + 1)
     return "".join(line for line in lines if line.strip())
+
+
+def _is_for_types(statement: ast.stmt) -> bool:
+    """Whether a statement does nothing when the program runs."""
+    if isinstance(statement, ast.ClassDef):
+        return [ast.unparse(base) for base in statement.bases] == ["Protocol"]
+    return (
+        isinstance(statement, ast.If)
+        and ast.unparse(statement.test) == "TYPE_CHECKING"
+    )
