@@ -94,6 +94,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `scheduled_starts`  starts of machines that the hours of the week cause
     `fetched_gb`  weights that each start of a node fetches from outside the cloud, GB
     `nat_gateways`  how many there are, each with an address
+    `public_addresses`  of a balancer that faces the internet, which answers then leave for
     `has_own_network`  whether the way out is its own; that of a given network is its owner's
     """
 
@@ -111,6 +112,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     has_people: bool = False
     has_own_network: bool = True
     nat_gateways: int = 1
+    public_addresses: int = 0
 
 
 @cache
@@ -200,8 +202,10 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     if usage.has_own_network:
         bill_lines += _network_lines(usage, price_book)
     if usage.serves_traffic:
-        # The endpoint is private, so answers do not leave the cloud for the internet.
         bill_lines += _balancer_lines(usage, price_book)
+    # Answers of a private endpoint do not leave the cloud.
+    if usage.public_addresses:
+        bill_lines += egress_lines(usage.provider, usage.sent_gb, price_book)
     # Logs grow with node-hours, an assumption of data/usage.csv.
     logged_gb = usage.node_hours * usage_value("log_gb_per_node_hour")
     if usage.stored_gb_months:
@@ -319,7 +323,9 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     has_bastion = usage.has_people and price_book.find(
         usage.provider, "bastion"
     )
-    addresses = usage.nat_gateways + (1 if has_bastion else 0)
+    addresses = (
+        usage.nat_gateways + usage.public_addresses + (1 if has_bastion else 0)
+    )
     return [
         nat_line,
         data_line,

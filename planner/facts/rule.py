@@ -9,7 +9,7 @@ A condition is a path, an operator and a value. A path leads through mappings; o
 element is enough. What one element must have all of is written as `has` or `lacks`:
 
     disks lacks encrypted=true
-    rules has from=*|Internet,access=Allow
+    rules has from=*|Internet,access=Allow,port!=443
 
 Resources of a graph have their type and `$name` beside their inputs.
 """
@@ -145,13 +145,22 @@ def _referenced(value: Any) -> set[str]:
 
 
 def _matches(element: Any, wanted: str) -> bool:
-    """Whether an element has all of path=text|text,path=text."""
+    """Whether an element has all of path=text|text,path!=text.
+
+    The first has one of the texts; the second has something else, or nothing.
+    """
     for part in wanted.split(","):
-        path, _, texts = part.partition("=")
-        if not any(
-            _text(value) in texts.split("|")
-            for value in _values(element, path.split("."))
-        ):
+        path, _, cell = part.partition("=")
+        texts = cell.split("|")
+        values = [
+            _text(value)
+            for value in _values(element, path.rstrip("!").split("."))
+        ]
+        if path.endswith("!"):
+            holds = not values or any(value not in texts for value in values)
+        else:
+            holds = any(value in texts for value in values)
+        if not holds:
             return False
     return True
 

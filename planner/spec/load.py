@@ -31,7 +31,7 @@ from planner.spec.model import (
     Training,
     Workspace,
 )
-from planner.spec.network import network_problems
+from planner.spec.network import given_network, network_problems
 from planner.spec.source import MappingNode, parse_yaml
 from planner.units import SECONDS_PER_DAY
 
@@ -385,33 +385,38 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
 
 def _endpoint_problems(spec: Inference) -> list[Problem]:
     """A host has a certificate, and the key has the form of the secrets of its cloud."""
-    if spec.endpoint is None:
+    endpoint = spec.endpoint
+    if endpoint is None:
         return []
-    if bool(spec.endpoint.host) != bool(spec.endpoint.certificate):
-        return [
-            Problem(
-                code="endpoint",
-                message="endpoint.host and endpoint.certificate go together",
-                cause="a certificate is for a name, and without one there is no HTTPS",
-                place=spec.endpoint.place,
-                next_step="write both, or leave both out",
-            )
-        ]
     secrets = {
-        "endpoint.api_key": (spec.endpoint.api_key or "").removeprefix(
+        "endpoint.api_key": (endpoint.api_key or "").removeprefix(
             SECRET_SCHEME
         ),
         "endpoint.certificate": machine_certificate(spec),
     }
-    return _first_broken(
-        "endpoint",
-        spec.endpoint.place,
+    rules = (
         (
+            bool(endpoint.host) != bool(endpoint.certificate),
+            "endpoint.host and endpoint.certificate go together: a certificate is for a name",
+            "write both, or leave both out",
+        ),
+        (
+            endpoint.public and not (endpoint.host and endpoint.api_key),
+            "endpoint.public needs a host, a certificate and an api_key",
+            "write all three: the whole internet may call it",
+        ),
+        (
+            endpoint.public and given_network(spec.network) is not None,
+            "endpoint.public and network.id exclude each other",
+            "remove one of both: a network of others has its own ways in",
+        ),
+        *(
             check
             for key, secret in secrets.items()
             for check in _secret_rules(key, secret, spec)
         ),
     )
+    return _first_broken("endpoint", endpoint.place, rules)
 
 
 def _elastic_problems(spec: Inference) -> list[Problem]:

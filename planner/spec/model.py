@@ -236,12 +236,14 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
 class EndpointRule(Struct, frozen=True, kw_only=True):
     """How clients reach a service.
 
+    public       whether they come from the internet
     host         name that they call
     certificate  with which HTTPS ends at the balancer, or a secret with that of the machines
     api_key      secret with the key that they send
     """
 
     place: Place | None = None
+    public: bool = False
     host: str | None = None
     certificate: str | None = None
     api_key: str | None = None

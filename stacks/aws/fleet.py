@@ -259,20 +259,20 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
         "healthyThreshold": 2,
         "unhealthyThreshold": 3,
     }
-    serving_fleets = [fleet for fleet in stack.fleets if fleet.is_serving]
     return [
         Resource(
             type="aws:lb/loadBalancer:LoadBalancer",
             name="balancer",
             inputs={
                 "loadBalancerType": "network",
-                "internal": True,
+                "internal": not stack.is_public,
                 "ipAddressType": "ipv4",
-                "subnets": network.subnets(stack, serving_fleets),
-                "securityGroups": [ref("nodes-group")],
+                "subnets": network.balancer_subnets(stack),
+                "securityGroups": [network.balancer_group(stack)],
                 "enableCrossZoneLoadBalancing": True,
                 "tags": stack.tags,
             },
+            depends_on=network.balancer_prerequisites(stack),
         ),
         Resource(
             type="aws:lb/targetGroup:TargetGroup",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.facts.cloud import clouds
 from stacks.graph import Resource, ref
-from stacks.spec.stack import range_word
+from stacks.spec.stack import SERVING_PORT, range_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,6 +78,40 @@ def _ways_out(stack: StackSpec) -> dict[str, str]:
     return ends
 
 
+def _public_ends(stack: StackSpec) -> dict[str, str]:
+    """The zones with a subnet that faces the internet, each with the end of its name.
+
+    Those are the zones of a NAT, and of a public balancer, which stands where its machines are.
+    """
+    first, *others = sorted(node_zones(stack.fleets))
+    ends = {first: ""}
+    if stack.survives_zone or stack.is_public:
+        ends |= {zone_name: f"-{zone_name[-1]}" for zone_name in others}
+    return ends
+
+
+def balancer_subnets(stack: StackSpec) -> list[Reference] | list[str]:
+    """The subnets of the balancer: those of its machines, or public ones in the same zones."""
+    serving_fleets = [fleet for fleet in stack.fleets if fleet.is_serving]
+    if not stack.is_public:
+        return subnets(stack, serving_fleets)
+    ends = _public_ends(stack)
+    return [
+        ref(f"public{ends[zone_name]}")
+        for zone_name in node_zones(serving_fleets)
+    ]
+
+
+def balancer_group(stack: StackSpec) -> Reference:
+    """The rules of the balancer: those of its machines, or its own when it is public."""
+    return ref("balancer-group" if stack.is_public else "nodes-group")
+
+
+def balancer_prerequisites(stack: StackSpec) -> tuple[str, ...]:
+    """What must exist before a balancer can be reached from the internet."""
+    return ("public-default",) if stack.is_public else ()
+
+
 def _routes(stack: StackSpec, zone_name: str) -> str:
     """The route table of the nodes in a zone."""
     return f"private-routes{_ways_out(stack).get(zone_name, '')}"
@@ -119,7 +153,7 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
         ),
         *(
             resource
-            for zone_name, end in _ways_out(stack).items()
+            for zone_name, end in _public_ends(stack).items()
             for resource in _public_subnet(stack, zone_name, end)
         ),
     ]
@@ -325,7 +359,65 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
             )
             for rule_name, client_cidr in _client_cidrs(stack).items()
         ]
+    if stack.is_public:
+        group_resources += _public_rules(stack)
     return group_resources
+
+
+def _public_rules(stack: StackSpec) -> list[Resource]:
+    """The group of a public balancer: from everybody to it, and from it to the machines."""
+    group_ref = ref("balancer-group")
+    nodes_ref = ref("nodes-group")
+    ingress_type = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+    ports = sorted({stack.machine_port, SERVING_PORT})
+    return [
+        _tagged_resource(
+            stack,
+            "aws:ec2/securityGroup:SecurityGroup",
+            "balancer-group",
+            {
+                "vpcId": vpc(stack),
+                "description": f"{stack.name} balancer",
+                "revokeRulesOnDelete": True,
+            },
+        ),
+        Resource(
+            type=ingress_type,
+            name="balancer-from-all",
+            inputs={
+                "securityGroupId": group_ref,
+                "ipProtocol": "tcp",
+                "fromPort": stack.client_port,
+                "toPort": stack.client_port,
+                "cidrIpv4": "0.0.0.0/0",
+            },
+        ),
+        Resource(
+            type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+            name="balancer-to-nodes",
+            inputs={
+                "securityGroupId": group_ref,
+                "ipProtocol": "tcp",
+                "fromPort": ports[0],
+                "toPort": ports[-1],
+                "referencedSecurityGroupId": nodes_ref,
+            },
+        ),
+        *(
+            Resource(
+                type=ingress_type,
+                name=f"nodes-from-balancer-{port}",
+                inputs={
+                    "securityGroupId": nodes_ref,
+                    "ipProtocol": "tcp",
+                    "fromPort": port,
+                    "toPort": port,
+                    "referencedSecurityGroupId": group_ref,
+                },
+            )
+            for port in ports
+        ),
+    ]
 
 
 def _route_association(subnet_name: str, route_table_name: str) -> Resource:

@@ -31,6 +31,8 @@ NO_LOGIN_KEY: Final = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI"
     "Npkl58t4nBdSgyOlKrFiGdw7GPJ/FrqfORPhsYEXTMa no-login"
 )
+# Of the balancer, when it is public.
+PUBLIC_ADDRESS: Final = "balancer-address"
 # Provider updates these in place although Azure refuses, so the replacement is asked for.
 IMMUTABLE_INPUTS: Final = [
     "orchestrationMode",
@@ -51,6 +53,7 @@ def resources(
             for fleet, group in stack.scaling_groups
         ),
         *([_load_balancer(stack)] if stack.is_serving else []),
+        *_public_address(stack),
     ]
 
 
@@ -64,8 +67,10 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
         output_refs[BASTION_OUTPUT] = ref("bastion", "name")
         output_refs[GROUP_OUTPUT] = ref("group")
     if stack.is_serving:
-        output_refs["endpoint"] = ref(
-            "balancer", "frontendIPConfigurations[0].privateIPAddress"
+        output_refs["endpoint"] = (
+            ref(PUBLIC_ADDRESS, "ipAddress")
+            if stack.is_public
+            else ref("balancer", "frontendIPConfigurations[0].privateIPAddress")
         )
     output_refs["bucket"] = ref("store", "name")
     output_refs["dashboard"] = ref("dashboard")
@@ -216,13 +221,35 @@ def _network_profile(stack: StackSpec, fleet: FleetSpec) -> Properties:
 
 
 def _front_address(stack: StackSpec) -> Properties:
-    """The address of the balancer; in the network of others, one that is free."""
+    """The address of the balancer: a public one, or in the network, of others one that is free."""
+    if stack.is_public:
+        return {"publicIPAddress": {"id": ref(PUBLIC_ADDRESS)}}
+    subnet = {"subnet": {"id": network.node_subnet(stack)}}
     if stack.given_network is not None:
-        return {"privateIPAllocationMethod": "Dynamic"}
+        return {"privateIPAllocationMethod": "Dynamic", **subnet}
     return {
         "privateIPAllocationMethod": "Static",
         "privateIPAddress": stack.addresses("0.4"),
+        **subnet,
     }
+
+
+def _public_address(stack: StackSpec) -> list[Resource]:
+    """The address that the internet calls."""
+    if not stack.is_public:
+        return []
+    return [
+        Resource(
+            type="azure-native:network:PublicIPAddress",
+            name=PUBLIC_ADDRESS,
+            inputs={
+                "publicIpAddressName": f"{stack.name}-balancer",
+                "sku": {"name": "Standard"},
+                "publicIPAllocationMethod": "Static",
+                **common_inputs(stack),
+            },
+        )
+    ]
 
 
 def _load_balancer(stack: StackSpec) -> Resource:
@@ -239,6 +266,8 @@ def _load_balancer(stack: StackSpec) -> Resource:
         },
         "backendAddressPool": {"id": "$self/backendAddressPools/nodes"},
         "probe": {"id": "$self/probes/health"},
+        # Machines go out through the NAT, also when the balancer has a public address.
+        **({"disableOutboundSnat": True} if stack.is_public else {}),
     }
     return Resource(
         type="azure-native:network:LoadBalancer",
@@ -250,7 +279,6 @@ def _load_balancer(stack: StackSpec) -> Resource:
                 {
                     "name": "front",
                     **_front_address(stack),
-                    "subnet": {"id": network.node_subnet(stack)},
                 }
             ],
             "backendAddressPools": [{"name": "nodes"}],

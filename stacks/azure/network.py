@@ -176,6 +176,12 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
                 "requests", 110, "VirtualNetwork", str(stack.client_port), "Tcp"
             )
         )
+        if stack.is_public:
+            inbound_rules.append(
+                _security_rule(
+                    "public", 111, "Internet", str(stack.client_port), "Tcp"
+                )
+            )
         # The tag holds what a peering joins; a VPN may bring other addresses.
         inbound_rules += [
             _security_rule(

@@ -57,7 +57,11 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
     """What a user needs afterwards: groups, endpoint, bucket, dashboard."""
     output_refs = group_outputs(stack)
     if stack.is_serving:
-        output_refs["endpoint"] = ref("balancer", "ipAddress")
+        output_refs["endpoint"] = (
+            ref("balancer-address", "address")
+            if stack.is_public
+            else ref("balancer", "ipAddress")
+        )
     output_refs["bucket"] = ref("models", "name")
     output_refs["dashboard"] = ref("dashboard")
     return output_refs
@@ -248,7 +252,9 @@ def _update_policy(fleet: FleetSpec, group: ScalingGroup) -> Properties:
 
 
 def _load_balancer(stack: StackSpec) -> list[Resource]:
+    scheme = "EXTERNAL" if stack.is_public else "INTERNAL"
     return [
+        *_public_address(stack),
         Resource(
             type="gcp:compute/regionHealthCheck:RegionHealthCheck",
             name="health",
@@ -272,7 +278,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "name": f"{stack.name}-backend",
                 "region": stack.region,
                 "protocol": "TCP",
-                "loadBalancingScheme": "INTERNAL",
+                "loadBalancingScheme": scheme,
                 "healthChecks": ref("health"),
                 "connectionDrainingTimeoutSec": 120,
                 "backends": [
@@ -291,19 +297,47 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
             inputs={
                 "name": f"{stack.name}-balancer",
                 "region": stack.region,
-                "loadBalancingScheme": "INTERNAL",
+                "loadBalancingScheme": scheme,
                 "ipProtocol": "TCP",
                 # It passes connections on to the same port of a machine.
                 "ports": [str(stack.client_port)],
-                "network": network.host_network(stack),
-                "subnetwork": network.host_subnet(stack),
                 "backendService": ref("backend"),
-                # Clients in joined networks may be in other regions.
-                **({"allowGlobalAccess": True} if stack.peer_cidrs else {}),
+                **_front_address(stack),
                 "labels": storage.resource_labels(stack),
             },
         ),
     ]
+
+
+def _public_address(stack: StackSpec) -> list[Resource]:
+    """The address that the internet calls, which stays when the balancer is made anew."""
+    if not stack.is_public:
+        return []
+    return [
+        Resource(
+            type="gcp:compute/address:Address",
+            name="balancer-address",
+            inputs={
+                "name": f"{stack.name}-balancer",
+                "region": stack.region,
+                "addressType": "EXTERNAL",
+                "networkTier": "PREMIUM",
+                "labels": storage.resource_labels(stack),
+            },
+        )
+    ]
+
+
+def _front_address(stack: StackSpec) -> Properties:
+    """Where the balancer is reached: at an address of its own, or in the network of the hosts."""
+    if stack.is_public:
+        return {"ipAddress": ref("balancer-address")}
+    return {
+        "network": network.host_network(stack),
+        "subnetwork": network.host_subnet(stack),
+        # Clients in joined networks may be in other regions.
+        **({"allowGlobalAccess": True} if stack.peer_cidrs else {}),
+    }
 
 
 def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:

@@ -187,6 +187,17 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
                 probe_protocols,
             )
         )
+        if stack.is_public:
+            # A balancer passes connections on with the addresses of their clients.
+            firewall_rules.append(
+                security_rule(
+                    stack,
+                    "net-public",
+                    network,
+                    ("0.0.0.0/0",),
+                    [{"protocol": "tcp", "ports": [str(stack.client_port)]}],
+                )
+            )
         if stack.peer_cidrs:
             firewall_rules.append(
                 security_rule(

@@ -82,8 +82,9 @@ class StackSpec(Struct, frozen=True, kw_only=True):
 
     Clients in `peer_cidrs` may send requests, with the key that the secret `api_key` holds, and
     over HTTPS where there is a `certificate` of the balancer, or one of the machines, which the
-    secret `machine_certificate` holds with its key. `given_network` is one that there is already:
-    the nodes are in subnets of it, whose addresses are `network_range`. `survives_zone` says that
+    secret `machine_certificate` holds with its key. With `is_public` so may everybody on the
+    internet who has the key. `given_network` is one that there is already: the nodes are in
+    subnets of it, whose addresses are `network_range`. `survives_zone` says that
     nothing of the stack may be in one zone alone.
     """
 
@@ -111,6 +112,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     api_key: str = ""
     certificate: str = ""
     machine_certificate: str = ""
+    is_public: bool = False
     survives_zone: bool = False
 
     @property
@@ -365,6 +367,11 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         ),
         certificate=certificate.id if certificate else "",
         machine_certificate=machine_certificate(spec),
+        is_public=(
+            isinstance(spec, Inference)
+            and spec.endpoint is not None
+            and spec.endpoint.public
+        ),
         survives_zone=(
             isinstance(spec, Inference)
             and spec.sla is not None

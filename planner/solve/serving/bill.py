@@ -151,6 +151,16 @@ def _nat_gateways(requirement: ServingRequirement, offer: Offer) -> int:
     return min(len(offer.zones), facts.spread_zones)
 
 
+def _public_addresses(requirement: ServingRequirement, offer: Offer) -> int:
+    """Return how many addresses of a balancer face the internet: one, or one in each zone."""
+    if not requirement.is_public:
+        return 0
+    facts = clouds()[offer.provider]
+    if facts.way_out != "zone":
+        return 1
+    return min(len(offer.zones), facts.spread_zones)
+
+
 def _monthly_requests(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> Decimal:
@@ -220,6 +230,7 @@ def serving_bill(
         serves_traffic=serves_traffic,
         has_own_network=requirement.has_own_network,
         nat_gateways=_nat_gateways(requirement, offer),
+        public_addresses=_public_addresses(requirement, offer),
         network_hours=life_hours(life),
     )
     return sum_bill(

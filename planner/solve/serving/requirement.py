@@ -66,6 +66,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `notes`  assumptions that the plan reports
     `weights`  where they are: in the bucket of the stack, on a hub, or in a bucket of the account
     `has_own_network`  whether the network is that of the stack
+    `is_public`  whether answers leave for the internet
     `elastic`  how far machines follow the load, None when they follow the hours alone
     """
 
@@ -87,6 +88,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     notes: tuple[Cause, ...] = field(default_factory=tuple)
     weights: Literal["bucket", "hub", "account"] = "bucket"
     has_own_network: bool = True
+    is_public: bool = False
     elastic: ElasticRule | None = None
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
@@ -233,6 +235,7 @@ def serving_requirement(
         trace=recorded_trace,
         shutdown=spec.shutdown,
         has_own_network=given_network(spec.network) is None,
+        is_public=spec.endpoint is not None and spec.endpoint.public,
         elastic=spec.elastic,
         **shared_fields,  # type: ignore[arg-type]
     )

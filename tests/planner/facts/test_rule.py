@@ -133,6 +133,7 @@ BREAKING: dict[str, dict[str, Any]] = {
     "sec-gcp-open-ingress": {
         "type": "gcp:compute/firewall:Firewall",
         "sourceRanges": ["10.0.0.0/8", "0.0.0.0/0"],
+        "allows": [{"protocol": "tcp", "ports": ["443", "8000"]}],
     },
     "sec-gcp-bucket-public": {"type": "gcp:storage/bucket:Bucket"},
     "sec-gcp-bucket-access": {"type": "gcp:storage/bucket:Bucket"},
@@ -167,6 +168,10 @@ BREAKING: dict[str, dict[str, Any]] = {
                 ]
             }
         },
+    },
+    "sec-azure-balancer-public": {
+        "type": "azure-native:network:LoadBalancer",
+        "frontendIPConfigurations": [{"publicIPAddress": {"id": "a"}}],
     },
     "sec-azure-open-ingress": {
         "type": "azure-native:network:NetworkSecurityGroup",
@@ -274,6 +279,11 @@ def test_every_limit_that_refuses_a_fleet_has_a_rule() -> None:
         ("a", "has", "b=1,c=x", {"a": [{"b": 1}, {"c": "x"}]}, False),
         ("a", "lacks", "b=1", {"a": [{"b": 1}, {"b": 2}]}, True),
         ("a", "lacks", "b=1", {"a": [{"b": 1}]}, False),
+        ("a", "has", "b!=1", {"a": [{"b": 1}]}, False),
+        ("a", "has", "b!=1", {"a": [{"b": [1, 2]}]}, True),
+        ("a", "has", "b!=1", {"a": [{"c": 1}]}, True),
+        ("a", "has", "c=3,b!=1|2", {"a": [{"b": 2, "c": 3}]}, False),
+        ("a", "has", "c=3,b!=1|2", {"a": [{"b": 5, "c": 3}]}, True),
         ("a.b", "present", "", {"a": {}}, False),
         ("a.b", "absent", "", {"a": {}}, True),
     ],
