@@ -32,6 +32,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     reservation_form how a reservation of capacity is named, as a pattern
     certificate_form how a certificate is named that its balancers take, as a pattern with a
                      group region; (?!) where they take none
+    account_form     how an account is named to which a service is opened, as a pattern
     dashboard_page   address of a dashboard, with its {id}, the {name} at the end, and {region}
     way_out          whether a stack that survives the loss of a zone has a NAT in each zone
     capacity_code    error code of a request that finds no machine
@@ -52,6 +53,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     subnet_place: Literal["zone", "region"]
     reservation_form: str
     certificate_form: str
+    account_form: str
     dashboard_page: str
     way_out: Literal["zone", "region"]
     capacity_code: str
@@ -78,6 +80,7 @@ def clouds() -> dict[str, CloudFacts]:
         "subnet_place": table.one_of("zone", "region"),
         "reservation_form": table.nonempty_text,
         "certificate_form": table.nonempty_text,
+        "account_form": table.nonempty_text,
         "dashboard_page": table.nonempty_text,
         "way_out": table.one_of("zone", "region"),
         "capacity_code": table.nonempty_text,

@@ -143,6 +143,11 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         "secret://NAME with a key and its certificates in PEM, on Azure secret://VAULT/NAME; or a "
         "certificate of AWS: arn:aws:acm:REGION:ACCOUNT:certificate/ID",
     ),
+    "account": TextPattern(
+        "|".join(facts.account_form for facts in clouds().values()),
+        "an account of AWS (123456789012), a project of Google Cloud (chat-clients), or a "
+        "subscription of Azure",
+    ),
     "subnet": TextPattern(
         r"[A-Za-z0-9]([A-Za-z0-9._-]{0,78}[A-Za-z0-9_])?@[a-z][a-z0-9-]{2,30}",
         "a subnet and where it is: subnet-0a1b2c3d4e5f60718@us-east-1a",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -409,6 +410,15 @@ def _endpoint_problems(spec: Inference) -> list[Problem]:
             endpoint.public and given_network(spec.network) is not None,
             "endpoint.public and network.id exclude each other",
             "remove one of both: a network of others has its own ways in",
+        ),
+        (
+            any(
+                not re.fullmatch(clouds()[cloud].account_form, account)
+                for account in endpoint.share
+                for cloud in spec.where.clouds
+            ),
+            "endpoint.share: not every cloud of where.clouds names accounts so",
+            "write where: {clouds: […]} with the cloud that the accounts are of",
         ),
         *(
             check

@@ -238,6 +238,7 @@ class EndpointRule(Struct, frozen=True, kw_only=True):
 
     public       whether they come from the internet
     host         name that they call
+    share        accounts whose networks may reach it by a private link
     certificate  with which HTTPS ends at the balancer, or a secret with that of the machines
     api_key      secret with the key that they send
     """
@@ -246,6 +247,7 @@ class EndpointRule(Struct, frozen=True, kw_only=True):
     public: bool = False
     host: str | None = None
     certificate: str | None = None
+    share: tuple[str, ...] = ()
     api_key: str | None = None
 
 

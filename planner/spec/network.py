@@ -11,7 +11,7 @@ from msgspec import Struct
 from planner.errors import Problem
 from planner.facts.cloud import clouds
 from planner.facts.rule import rules_of
-from planner.spec.model import OWN_RANGE
+from planner.spec.model import OWN_RANGE, Inference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,6 +149,11 @@ def _rule_problems(
         "range": own_range,
         "is_given": given is not None,
         "kind": type(spec).__name__,
+        "is_shared": bool(
+            isinstance(spec, Inference)
+            and spec.endpoint is not None
+            and spec.endpoint.share
+        ),
     }
     broken_rules = {
         rule.id: rule

@@ -19,7 +19,7 @@ from stacks.aws import (
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.spec.rolling import rolling_rule
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
 
@@ -46,7 +46,7 @@ def resources(
             _node_group(stack, fleet, group),
         ]
     if stack.is_serving:
-        fleet_resources += _load_balancer(stack)
+        fleet_resources += [*_load_balancer(stack), *_private_link(stack)]
     return fleet_resources
 
 
@@ -55,6 +55,8 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
     output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "dnsName")
+    if stack.linked_accounts:
+        output_refs[LINK_OUTPUT] = ref("link", "serviceName")
     output_refs["bucket"] = ref("models", "bucket")
     output_refs["dashboard"] = ref("dashboard")
     return output_refs
@@ -270,6 +272,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "subnets": network.balancer_subnets(stack),
                 "securityGroups": [network.balancer_group(stack)],
                 "enableCrossZoneLoadBalancing": True,
+                **_link_rules(stack),
                 "tags": stack.tags,
             },
             depends_on=network.balancer_prerequisites(stack),
@@ -304,6 +307,34 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "tags": stack.tags,
             },
         ),
+    ]
+
+
+def _link_rules(stack: StackSpec) -> Properties:
+    """Let clients of a private link through: their addresses are those of other networks."""
+    if not stack.linked_accounts:
+        return {}
+    return {"enforceSecurityGroupInboundRulesOnPrivateLinkTraffic": "off"}
+
+
+def _private_link(stack: StackSpec) -> list[Resource]:
+    """The service that networks of other accounts connect to; those that are named, unasked."""
+    if not stack.linked_accounts:
+        return []
+    return [
+        Resource(
+            type="aws:ec2/vpcEndpointService:VpcEndpointService",
+            name="link",
+            inputs={
+                "acceptanceRequired": False,
+                "networkLoadBalancerArns": [ref("balancer", "arn")],
+                "allowedPrincipals": [
+                    f"arn:aws:iam::{account}:root"
+                    for account in stack.linked_accounts
+                ],
+                "tags": {**stack.tags, "Name": f"{stack.name}-link"},
+            },
+        )
     ]
 
 

@@ -11,7 +11,7 @@ from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.operate.logs import WORKSPACE_OUTPUT
 from stacks.operate.machine import BASTION_OUTPUT, GROUP_OUTPUT
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
 
@@ -54,6 +54,7 @@ def resources(
         ),
         *([_load_balancer(stack)] if stack.is_serving else []),
         *_public_address(stack),
+        *_private_link(stack),
     ]
 
 
@@ -72,6 +73,8 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
             if stack.is_public
             else ref("balancer", "frontendIPConfigurations[0].privateIPAddress")
         )
+    if stack.linked_accounts:
+        output_refs[LINK_OUTPUT] = ref("link", "alias")
     output_refs["bucket"] = ref("store", "name")
     output_refs["dashboard"] = ref("dashboard")
     output_refs[WORKSPACE_OUTPUT] = ref("logs", "customerId")
@@ -246,6 +249,36 @@ def _public_address(stack: StackSpec) -> list[Resource]:
                 "publicIpAddressName": f"{stack.name}-balancer",
                 "sku": {"name": "Standard"},
                 "publicIPAllocationMethod": "Static",
+                **common_inputs(stack),
+            },
+        )
+    ]
+
+
+def _private_link(stack: StackSpec) -> list[Resource]:
+    """The service that networks of other subscriptions connect to; those named, unasked."""
+    if not stack.linked_accounts:
+        return []
+    subscriptions = {"subscriptions": list(stack.linked_accounts)}
+    return [
+        Resource(
+            type="azure-native:network:PrivateLinkService",
+            name="link",
+            inputs={
+                "serviceName": f"{stack.name}-link",
+                "loadBalancerFrontendIpConfigurations": [
+                    {"id": ref("balancer", "frontendIPConfigurations[0].id")}
+                ],
+                "ipConfigurations": [
+                    {
+                        "name": "address",
+                        "primary": True,
+                        "privateIPAllocationMethod": "Dynamic",
+                        "subnet": {"id": ref("link-subnet")},
+                    }
+                ],
+                "visibility": subscriptions,
+                "autoApproval": subscriptions,
                 **common_inputs(stack),
             },
         )

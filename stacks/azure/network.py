@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final
 from stacks.azure import files
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.spec.stack import NOTEBOOK_PORT, SERVING_PORT, range_word
+from stacks.spec.stack import (
+    LINK_END,
+    NOTEBOOK_PORT,
+    SERVING_PORT,
+    range_word,
+)
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -93,6 +98,28 @@ def resources(stack: StackSpec) -> list[Resource]:
             },
         ),
         *_bastion(stack),
+        *_link_subnet(stack),
+    ]
+
+
+def _link_subnet(stack: StackSpec) -> list[Resource]:
+    """Where the addresses of clients of a private link are translated."""
+    if not stack.linked_accounts:
+        return []
+    return [
+        Resource(
+            type="azure-native:network:Subnet",
+            name="link-subnet",
+            inputs={
+                "resourceGroupName": ref("group", "name"),
+                "virtualNetworkName": ref("network", "name"),
+                "subnetName": "link",
+                "addressPrefix": stack.addresses(LINK_END),
+                "privateLinkServiceNetworkPolicies": "Disabled",
+            },
+            # Subnets of a network are made one after the other.
+            depends_on=("subnet",),
+        )
     ]
 
 

@@ -19,7 +19,7 @@ from stacks.gcp import (
 )
 from stacks.graph import Resource, ref
 from stacks.spec.rolling import rolling_rule
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
     from stacks.user_data import NodeBoot
 
+# Endpoints that one project may make.
+LINKS_OF_A_PROJECT: Final = 10
 # The longest time that a group takes for a machine to be ready.
 MOST_READY_S: Final = 3600
 
@@ -49,7 +51,7 @@ def resources(
         if fleet.flex_s:
             fleet_resources.append(_resize_request(stack, fleet, group))
     if stack.is_serving:
-        fleet_resources += _load_balancer(stack)
+        fleet_resources += [*_load_balancer(stack), *_private_link(stack)]
     return fleet_resources
 
 
@@ -62,6 +64,8 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
             if stack.is_public
             else ref("balancer", "ipAddress")
         )
+    if stack.linked_accounts:
+        output_refs[LINK_OUTPUT] = ref(network.LINK, "selfLink")
     output_refs["bucket"] = ref("models", "name")
     output_refs["dashboard"] = ref("dashboard")
     return output_refs
@@ -323,6 +327,35 @@ def _public_address(stack: StackSpec) -> list[Resource]:
                 "addressType": "EXTERNAL",
                 "networkTier": "PREMIUM",
                 "labels": storage.resource_labels(stack),
+            },
+        )
+    ]
+
+
+def _private_link(stack: StackSpec) -> list[Resource]:
+    """The service that networks of other projects connect to; those that are named, unasked."""
+    if not stack.linked_accounts:
+        return []
+    return [
+        Resource(
+            type="gcp:compute/serviceAttachment:ServiceAttachment",
+            name=network.LINK,
+            inputs={
+                "name": f"{stack.name}-link",
+                "region": stack.region,
+                "targetService": ref("balancer"),
+                "natSubnets": [ref(f"{network.LINK}-subnet")],
+                "enableProxyProtocol": False,
+                "connectionPreference": "ACCEPT_MANUAL",
+                "consumerAcceptLists": [
+                    {
+                        "projectIdOrNum": project,
+                        "connectionLimit": LINKS_OF_A_PROJECT,
+                    }
+                    for project in stack.linked_accounts
+                ],
+                # Whoever is taken off the list loses the connection.
+                "reconcileConnections": True,
             },
         )
     ]

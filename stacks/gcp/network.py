@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stacks.graph import Resource, ref
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import LINK_END, SERVING_PORT
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from stacks.graph import Reference
     from stacks.spec.fleet import FleetSpec
     from stacks.spec.stack import StackSpec
+
+
+# Of what clients of a private link come through: subnet, rule and service.
+LINK: Final = "link"
 
 
 def mtu_bytes(fleets: Iterable[FleetSpec]) -> int:
@@ -45,6 +49,10 @@ def resources(stack: StackSpec) -> list[Resource]:
         ),
         *_security_rules(stack),
     ]
+    if stack.linked_accounts:
+        network_resources.append(
+            subnet_resource(stack, "net", LINK, stack.addresses(LINK_END))
+        )
     router_name = f"{stack.name}-router"
     network_resources.append(
         Resource(
@@ -136,6 +144,8 @@ def subnet_resource(
     }
     if name_stem == "net":
         subnet_inputs["privateIpGoogleAccess"] = True
+    if name_stem == LINK:
+        subnet_inputs["purpose"] = "PRIVATE_SERVICE_CONNECT"
     return Resource(
         type="gcp:compute/subnetwork:Subnetwork",
         name=f"{name_stem}-subnet",
@@ -195,6 +205,16 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
                     "net-public",
                     network,
                     ("0.0.0.0/0",),
+                    [{"protocol": "tcp", "ports": [str(stack.client_port)]}],
+                )
+            )
+        if stack.linked_accounts:
+            firewall_rules.append(
+                security_rule(
+                    stack,
+                    "net-link",
+                    network,
+                    (stack.addresses(LINK_END),),
                     [{"protocol": "tcp", "ports": [str(stack.client_port)]}],
                 )
             )

@@ -39,6 +39,10 @@ NOTEBOOK_PORT: Final = 8888
 ROUTED_PORT: Final = 8001
 # End of the range of the nodes in a network of one range for all zones.
 NODE_END: Final = "0.0/20"
+# Range of what translates the addresses of clients of a private link.
+LINK_END: Final = "254.0/24"
+# The output that says what these clients connect to.
+LINK_OUTPUT: Final = "private_link"
 # Days for which checkpoints stay after a run.
 LEFT_DAYS: Final = 30
 
@@ -83,7 +87,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     Clients in `peer_cidrs` may send requests, with the key that the secret `api_key` holds, and
     over HTTPS where there is a `certificate` of the balancer, or one of the machines, which the
     secret `machine_certificate` holds with its key. With `is_public` so may everybody on the
-    internet who has the key. `given_network` is one that there is already: the nodes are in
+    internet who has the key, and through private links the networks of `linked_accounts`.
+    `given_network` is one that there is already: the nodes are in
     subnets of it, whose addresses are `network_range`. `survives_zone` says that
     nothing of the stack may be in one zone alone.
     """
@@ -113,6 +118,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     certificate: str = ""
     machine_certificate: str = ""
     is_public: bool = False
+    linked_accounts: tuple[str, ...] = ()
     survives_zone: bool = False
 
     @property
@@ -371,6 +377,11 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             isinstance(spec, Inference)
             and spec.endpoint is not None
             and spec.endpoint.public
+        ),
+        linked_accounts=(
+            tuple(dict.fromkeys(spec.endpoint.share))
+            if isinstance(spec, Inference) and spec.endpoint
+            else ()
         ),
         survives_zone=(
             isinstance(spec, Inference)

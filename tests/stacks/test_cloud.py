@@ -239,6 +239,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         network_form="nest-[0-9]+",
         subnet_place="region",
         certificate_form="(?!)",
+        account_form="[0-9]+",
         dashboard_page="https://nimbus.example.com/{name}",
         way_out="region",
         reservation_form="nests-[0-9]+",

@@ -126,13 +126,15 @@ def test_it_is_applied_and_goes_again(cloud: str, here: Path) -> None:
 
 @pytest.mark.parametrize("cloud", clouds())
 def test_the_bill_holds_the_way_of_the_answers(cloud: str) -> None:
-    lines = {}
-    for public in ("public: true, ", ""):
-        plan = api.plan(
-            spec(cloud, public).encode(), catalog=CATALOG, alternatives=0
-        )
-        lines[public] = {line.name: line for line in plan.cost.lines}
-    [private, public] = [lines[""], lines["public: true, "]]
+    private, public = (
+        {
+            line.name: line
+            for line in api.plan(
+                spec(cloud, words).encode(), catalog=CATALOG, alternatives=0
+            ).cost.lines
+        }
+        for words in ("", "public: true, ")
+    )
     assert not any(name.startswith("egress") for name in private)
     egress = [
         line for name, line in public.items() if name.startswith("egress")
