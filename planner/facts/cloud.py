@@ -33,6 +33,8 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     certificate_form how a certificate is named that its balancers take, as a pattern with a
                      group region; (?!) where they take none
     account_form     how an account is named to which a service is opened, as a pattern
+    key_form         how a key of a customer is named, as a pattern with a group region where the
+                     name says it
     dashboard_page   address of a dashboard, with its {id}, the {name} at the end, and {region}
     way_out          whether a stack that survives the loss of a zone has a NAT in each zone
     capacity_code    error code of a request that finds no machine
@@ -54,6 +56,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     reservation_form: str
     certificate_form: str
     account_form: str
+    key_form: str
     dashboard_page: str
     way_out: Literal["zone", "region"]
     capacity_code: str
@@ -81,6 +84,7 @@ def clouds() -> dict[str, CloudFacts]:
         "reservation_form": table.nonempty_text,
         "certificate_form": table.nonempty_text,
         "account_form": table.nonempty_text,
+        "key_form": table.nonempty_text,
         "dashboard_page": table.nonempty_text,
         "way_out": table.one_of("zone", "region"),
         "capacity_code": table.nonempty_text,

@@ -14,6 +14,7 @@ from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
 from planner.market.offer import FLEX_PURCHASE
 from planner.spec.certificate import certificate_of
+from planner.spec.encryption import customer_key
 from planner.spec.network import given_network
 from planner.spec.reservation import reservations_of
 from planner.spec.schedule import parse_schedule
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Instance, Offer
     from planner.spec.certificate import Certificate
+    from planner.spec.encryption import CustomerKey
     from planner.spec.model import Spec
     from planner.spec.network import GivenNetwork
     from planner.spec.reservation import Reservation
@@ -92,7 +94,8 @@ def spec_rules(
             ),
         ),
         *_network_rules(given_network(spec.network)),
-        *_certificate_rules(certificate_of(spec)),
+        *_place_rules("endpoint.certificate", certificate_of(spec)),
+        *_place_rules("encryption.key", customer_key(spec)),
         *_reservation_rules(reservations_of(spec.buy.reservations or ())),
         OfferRule(
             "buy", "purchase", lambda purchase: purchase in purchase_options
@@ -159,22 +162,22 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
     return tuple(purchase_options)
 
 
-def _certificate_rules(
-    certificate: Certificate | None,
+def _place_rules(
+    key: str, named: Certificate | CustomerKey | None
 ) -> tuple[OfferRule, ...]:
-    """A balancer takes certificates of its own region; no rule without one."""
-    if certificate is None:
+    """Certificates and keys are used where they are; no rule without one, or without a region."""
+    if named is None:
         return ()
     return (
         OfferRule(
-            "endpoint.certificate",
+            key,
             "instance",
-            lambda instance: instance.provider == certificate.cloud,
+            lambda instance: instance.provider == named.cloud,
         ),
         OfferRule(
-            "endpoint.certificate",
+            key,
             "region",
-            lambda region: region == certificate.region,
+            lambda region: named.region in ("", region),
         ),
     )
 

@@ -143,6 +143,16 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         "secret://NAME with a key and its certificates in PEM, on Azure secret://VAULT/NAME; or a "
         "certificate of AWS: arn:aws:acm:REGION:ACCOUNT:certificate/ID",
     ),
+    "key": TextPattern(
+        "|".join(
+            facts.key_form.replace("?P<region>", "")
+            for facts in clouds().values()
+        ),
+        "a key: arn:aws:kms:REGION:ACCOUNT:key/ID, "
+        "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY, or "
+        "/subscriptions/…/diskEncryptionSets/NAME",
+        LONGEST_ID,
+    ),
     "account": TextPattern(
         "|".join(facts.account_form for facts in clouds().values()),
         "an account of AWS (123456789012), a project of Google Cloud (chat-clients), or a "

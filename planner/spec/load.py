@@ -14,6 +14,7 @@ from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.receiver import read_receiver
 from planner.facts.rule import rules
 from planner.spec.certificate import machine_certificate
+from planner.spec.encryption import encryption_problems
 from planner.spec.field import (
     Block,
     Choice,
@@ -167,6 +168,7 @@ def _check_spec(spec: Spec) -> Spec:
     problems.extend(_flex_problems(spec))
     problems.extend(_receiver_problems(spec))
     problems.extend(network_problems(spec))
+    problems.extend(encryption_problems(spec))
     problems.extend(_waiver_problems(spec))
     if isinstance(spec, Inference):
         problems.extend(_endpoint_problems(spec))

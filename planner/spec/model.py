@@ -212,6 +212,16 @@ class NetworkRule(Struct, frozen=True, kw_only=True):
     peer_cidrs: tuple[str, ...] = ()
 
 
+class EncryptionRule(Struct, frozen=True, kw_only=True):
+    """How data at rest are encrypted.
+
+    key  of the customer
+    """
+
+    place: Place
+    key: str
+
+
 class WorkloadBase(Struct, frozen=True, kw_only=True):
     """Fields that all kinds of workloads share.
 
@@ -229,6 +239,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     notify: tuple[str, ...] = ()
     protect: bool | None = None
     network: NetworkRule | None = None
+    encryption: EncryptionRule | None = None
     waivers: tuple[str, ...] | None = None
     runtime: Runtime = "vm"
 

@@ -43,6 +43,11 @@ NETWORK: Final = Block(
     model.NetworkRule,
     block_fields("shared", "network"),
 )
+ENCRYPTION: Final = Block(
+    "encryption",
+    model.EncryptionRule,
+    block_fields("shared", "encryption"),
+)
 SHARED_FIELDS: Final = block_fields(
     "shared",
     "shared",
@@ -51,6 +56,7 @@ SHARED_FIELDS: Final = block_fields(
         "buy": PURCHASE,
         "shutdown": SHUTDOWN,
         "network": NETWORK,
+        "encryption": ENCRYPTION,
     },
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.aws import network
+from stacks.aws import identity, network
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "dataCompressionType": "LZ4",
                 "subnetIds": network.subnets(stack, [job_fleet])[0],
                 "securityGroupIds": [ref("nodes-group")],
+                **identity.key_inputs(stack),
                 "tags": resource_tags,
             },
             depends_on=("nodes-in", "nodes-out"),

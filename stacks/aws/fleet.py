@@ -12,6 +12,7 @@ from stacks.aws import (
     fabric,
     files,
     home,
+    identity,
     network,
     placement,
     storage,
@@ -98,7 +99,7 @@ def _node_template(
             "httpPutResponseHopLimit": 2,
         },
         "monitoring": {"enabled": True},
-        "blockDeviceMappings": _node_disks(fleet),
+        "blockDeviceMappings": _node_disks(stack, fleet),
         "networkInterfaces": fabric.interfaces(fleet),
         "userData": base64_text(boot_script),
         "tagSpecifications": [
@@ -124,7 +125,7 @@ def _node_template(
     )
 
 
-def _node_disks(fleet: FleetSpec) -> list[Properties]:
+def _node_disks(stack: StackSpec, fleet: FleetSpec) -> list[Properties]:
     disk_sizes_gb = {"/dev/sda1": int(usage_value("boot_disk_gb"))}
     if fleet.data_disk_gb:
         disk_sizes_gb["/dev/sdf"] = fleet.data_disk_gb
@@ -135,6 +136,7 @@ def _node_disks(fleet: FleetSpec) -> list[Properties]:
                 "volumeType": "gp3",
                 "volumeSize": size_gb,
                 "encrypted": "true",
+                **identity.key_inputs(stack),
                 "deleteOnTermination": "true",
             },
         }

@@ -27,15 +27,21 @@ def resources(stack: StackSpec) -> list[Resource]:
                     "size": fleet.home_gb,
                     "type": "gp3",
                     "encrypted": True,
+                    **identity.key_inputs(stack),
                     "tags": {
                         **stack.fleet_tags(fleet),
                         HOME_TAG: stack.name,
                         "Name": f"{stack.name}-{name}",
                     },
                 },
-                # A disk with files keeps the place and the size that it was made with.
+                # A disk with files keeps the place, the size and the key that it was made with.
                 options={
-                    "ignore_changes": ["availabilityZone", "size", "type"]
+                    "ignore_changes": [
+                        "availabilityZone",
+                        "kmsKeyId",
+                        "size",
+                        "type",
+                    ]
                 },
             )
             for name, fleet in stack.homes.items()

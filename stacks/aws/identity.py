@@ -64,6 +64,10 @@ def resources(stack: StackSpec) -> list[Resource]:
         )
         if bucket_folder is not None
     ]
+    if stack.customer_key:
+        role_policies.append(
+            role_policy("node-key", "node", "key", [_key_statement(stack)])
+        )
     if stack.file_system is not None:
         find_statement = {
             "Effect": "Allow",
@@ -222,6 +226,20 @@ def _folder_statements(place: BucketPlace) -> list[Properties]:
             "Resource": f"{bucket_arn}/{place.prefix}*",
         },
     ]
+
+
+def key_inputs(stack: StackSpec) -> Properties:
+    """The key of disks, file systems and logs; nothing where that of AWS does."""
+    return {"kmsKeyId": stack.customer_key} if stack.customer_key else {}
+
+
+def _key_statement(stack: StackSpec) -> Properties:
+    """What machines do with the key of the objects that they read and write."""
+    return {
+        "Effect": "Allow",
+        "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+        "Resource": stack.customer_key,
+    }
 
 
 def _secret_statement(secret_name: str) -> Properties:

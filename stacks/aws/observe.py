@@ -22,6 +22,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             inputs={
                 "name": identity.log_group_name(stack),
                 "retentionInDays": RETENTION_DAYS,
+                **identity.key_inputs(stack),
                 "tags": stack.tags,
             },
         )

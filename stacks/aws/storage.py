@@ -34,6 +34,21 @@ def _tls_policy(name: str) -> Properties:
     }
 
 
+def _encryption_rule(stack: StackSpec) -> Properties:
+    """How objects are encrypted. A key of the bucket saves a request for each object."""
+    if not stack.customer_key:
+        return {
+            "applyServerSideEncryptionByDefault": {"sseAlgorithm": "AES256"}
+        }
+    return {
+        "applyServerSideEncryptionByDefault": {
+            "sseAlgorithm": "aws:kms",
+            "kmsMasterKeyId": stack.customer_key,
+        },
+        "bucketKeyEnabled": True,
+    }
+
+
 def _checkpoint_expiry(stack: StackSpec) -> Resource:
     """Checkpoints go a month after the run; what is to stay is copied elsewhere in the bucket."""
     return Resource(
@@ -99,13 +114,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             name="models-encrypted",
             inputs={
                 "bucket": ref("models"),
-                "rules": [
-                    {
-                        "applyServerSideEncryptionByDefault": {
-                            "sseAlgorithm": "AES256"
-                        }
-                    }
-                ],
+                "rules": [_encryption_rule(stack)],
             },
         ),
     ]

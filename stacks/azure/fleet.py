@@ -159,9 +159,12 @@ def _machine_profile(
                 "caching": "ReadWrite",
                 "diskSizeGB": int(usage_value("boot_disk_gb")),
                 "osType": "Linux",
-                "managedDisk": {"storageAccountType": "Premium_LRS"},
+                "managedDisk": {
+                    "storageAccountType": "Premium_LRS",
+                    **_disk_key(stack),
+                },
             },
-            **_data_disk(fleet),
+            **_data_disk(stack, fleet),
         },
         "networkProfile": _network_profile(stack, fleet),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
@@ -182,7 +185,14 @@ def _machine_profile(
     return machine_profile
 
 
-def _data_disk(fleet: FleetSpec) -> Properties:
+def _disk_key(stack: StackSpec) -> Properties:
+    """What brings the key of the customer to a disk; nothing where that of Azure does."""
+    if not stack.customer_key:
+        return {}
+    return {"diskEncryptionSet": {"id": stack.customer_key}}
+
+
+def _data_disk(stack: StackSpec, fleet: FleetSpec) -> Properties:
     if not fleet.data_disk_gb:
         return {}
     data_disk = {
@@ -190,7 +200,10 @@ def _data_disk(fleet: FleetSpec) -> Properties:
         "createOption": "Empty",
         "diskSizeGB": fleet.data_disk_gb,
         "caching": "None",
-        "managedDisk": {"storageAccountType": "PremiumV2_LRS"},
+        "managedDisk": {
+            "storageAccountType": "PremiumV2_LRS",
+            **_disk_key(stack),
+        },
     }
     return {"dataDisks": [data_disk]}
 

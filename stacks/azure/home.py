@@ -9,6 +9,7 @@ from stacks.azure.identity import common_inputs, custom_role, role_grant
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
 
 PERMISSIONS = (
@@ -17,6 +18,18 @@ PERMISSIONS = (
     "Microsoft.Compute/virtualMachines/attachDetachDataDisks/action",
     "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/attachDetachDataDisks/action",
 )
+
+
+def _key_inputs(stack: StackSpec) -> Properties:
+    """What brings the key of the customer to a disk; nothing where that of Azure does."""
+    if not stack.customer_key:
+        return {}
+    return {
+        "encryption": {
+            "type": "EncryptionAtRestWithCustomerKey",
+            "diskEncryptionSetId": stack.customer_key,
+        }
+    }
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -41,9 +54,17 @@ def resources(stack: StackSpec) -> list[Resource]:
                     "diskSizeGB": fleet.home_gb,
                     "creationData": {"createOption": "Empty"},
                     "sku": {"name": kind},
+                    **_key_inputs(stack),
                 },
-                # A disk with files keeps the place and the size that it was made with.
-                options={"ignore_changes": ["diskSizeGB", "sku", "zones"]},
+                # A disk with files keeps the place, the size and the key that it was made with.
+                options={
+                    "ignore_changes": [
+                        "diskSizeGB",
+                        "encryption",
+                        "sku",
+                        "zones",
+                    ]
+                },
             )
         )
     return [

@@ -69,6 +69,9 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "location": network.fleet_zone(job_fleet),
                 "capacityGib": str(stack.file_system.capacity_gib),
                 "perUnitStorageThroughput": str(stack.file_system.mb_s_per_tib),
+                **(
+                    {"kmsKey": stack.customer_key} if stack.customer_key else {}
+                ),
                 "labels": storage.resource_labels(stack),
             },
             depends_on=("peering",),

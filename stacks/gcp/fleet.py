@@ -78,7 +78,9 @@ def _node_template(
     template_inputs: Properties = {
         "machineType": fleet.instance.instance_type,
         "region": stack.region,
-        "disks": _node_disks(fleet),
+        "disks": [
+            {**disk, **storage.disk_key(stack)} for disk in _node_disks(fleet)
+        ],
         "networkInterfaces": fabric.interfaces(stack, fleet),
         "scheduling": _scheduling(fleet, group),
         "serviceAccount": {

@@ -58,13 +58,21 @@ def resources(stack: StackSpec) -> list[Resource]:
                     "zone": network.fleet_zone(fleet),
                     "size": fleet.home_gb,
                     "type": disk_type(fleet.instance.instance_type),
+                    **storage.disk_key(stack),
                     "labels": {
                         **storage.resource_labels(stack),
                         **storage.labels_of({POOL_TAG: fleet.name}),
                     },
                 },
-                # A disk with files keeps the place and the size that it was made with.
-                options={"ignore_changes": ["size", "type", "zone"]},
+                # A disk with files keeps the place, the size and the key that it was made with.
+                options={
+                    "ignore_changes": [
+                        "diskEncryptionKey",
+                        "size",
+                        "type",
+                        "zone",
+                    ]
+                },
             )
             for (name, fleet), disk_name in zip(
                 stack.homes.items(), disk_names(stack), strict=True

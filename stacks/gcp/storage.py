@@ -41,6 +41,13 @@ def labels_of(tags: dict[str, str]) -> dict[str, str]:
     }
 
 
+def disk_key(stack: StackSpec) -> Properties:
+    """The key of a disk; nothing where that of Google Cloud does."""
+    if not stack.customer_key:
+        return {}
+    return {"diskEncryptionKey": {"kmsKeySelfLink": stack.customer_key}}
+
+
 def _checkpoint_expiry(stack: StackSpec) -> list[Properties]:
     """Checkpoints go a month after the run; what is to stay is copied elsewhere in the bucket."""
     return [
@@ -105,6 +112,11 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "publicAccessPrevention": "enforced",
                 "forceDestroy": True,
                 "labels": resource_labels(stack),
+                **(
+                    {"encryption": {"defaultKmsKeyName": stack.customer_key}}
+                    if stack.customer_key
+                    else {}
+                ),
                 **(
                     {"lifecycleRules": _checkpoint_expiry(stack)}
                     if stack.is_training

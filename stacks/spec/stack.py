@@ -12,6 +12,7 @@ from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address
 from planner.facts.receiver import read_receiver
 from planner.spec.certificate import certificate_of, machine_certificate
+from planner.spec.encryption import customer_key
 from planner.spec.model import OWN_RANGE, Batch, Inference, Training
 from planner.spec.network import given_network, network_range
 from planner.spec.schedule import parse_schedule
@@ -90,7 +91,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     internet who has the key, and through private links the networks of `linked_accounts`.
     `given_network` is one that there is already: the nodes are in
     subnets of it, whose addresses are `network_range`. `survives_zone` says that
-    nothing of the stack may be in one zone alone.
+    nothing of the stack may be in one zone alone. Data at rest are encrypted with `customer_key`,
+    empty where the keys of the cloud do.
     """
 
     name: str
@@ -119,6 +121,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     machine_certificate: str = ""
     is_public: bool = False
     linked_accounts: tuple[str, ...] = ()
+    customer_key: str = ""
     survives_zone: bool = False
 
     @property
@@ -378,6 +381,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             and spec.endpoint is not None
             and spec.endpoint.public
         ),
+        customer_key=key.id if (key := customer_key(spec)) else "",
         linked_accounts=(
             tuple(dict.fromkeys(spec.endpoint.share))
             if isinstance(spec, Inference) and spec.endpoint

@@ -240,6 +240,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         subnet_place="region",
         certificate_form="(?!)",
         account_form="[0-9]+",
+        key_form="(?!)",
         dashboard_page="https://nimbus.example.com/{name}",
         way_out="region",
         reservation_form="nests-[0-9]+",
