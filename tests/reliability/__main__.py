@@ -47,7 +47,7 @@ FLIPS, FORGERIES = 800, 200
 STOPS = range(1, 90, 2)
 MODEL_STEPS, MODEL_SEEDS = 2_000, 4
 HOSTILE_FILES = 320
-MOMENTS_OF_EACH_RUN = 3
+MOMENTS_OF_EACH_RUN = 2
 MISTAKES = "nonsense in a graph"
 MISTAKES_OF_EACH_CLOUD = 250
 # A cloud takes some texts that no person would write.
