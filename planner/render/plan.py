@@ -55,6 +55,8 @@ PREDICTION_TITLES: Final = (
     "basis",
 )
 INDENT: Final = "  "
+# What goes on after it was idle; a job has ended then.
+RETURNING_KINDS: Final = ("inference", "workspace")
 ROUTING_PHRASES: Final = {
     "random": "at random",
     "round-robin": "in turn",
@@ -515,7 +517,7 @@ def _shutdown_phrases(plan: Plan) -> list[str]:
     idle_text = figures.compact_seconds(shutdown.idle) if shutdown.idle else ""
     ttl_text = figures.compact_seconds(shutdown.ttl) if shutdown.ttl else ""
     shutdown_phrases = [
-        f"idle: {idle_text or 'never'}",
+        f"idle: {idle_text or 'never'}{_return_phrase(plan)}",
         f"ttl: {ttl_text or 'none'}",
     ]
     if shutdown.schedule:
@@ -529,6 +531,14 @@ def _shutdown_phrases(plan: Plan) -> list[str]:
             security_line(plan.spec.path, security_findings(plan))
         )
     return shutdown_phrases
+
+
+def _return_phrase(plan: Plan) -> str:
+    """Say what brings back the machines of a service or a workspace that were idle."""
+    if not plan.shutdown.idle or plan.workload.kind not in RETURNING_KINDS:
+        return ""
+    hours = "its hours or " if plan.shutdown.schedule else ""
+    return f", back by {hours}tonnage start {plan.stack.name}"
 
 
 def _warning_blocks(plan: Plan) -> list[Block]:

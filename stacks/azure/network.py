@@ -52,26 +52,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     if stack.given_network is not None:
         return [rules]
     return [
-        Resource(
-            type="azure-native:network:PublicIPAddress",
-            name="nat-address",
-            inputs={
-                "publicIpAddressName": f"{stack.name}-nat",
-                "sku": {"name": "Standard"},
-                "publicIPAllocationMethod": "Static",
-                **shared_inputs,
-            },
-        ),
-        Resource(
-            type="azure-native:network:NatGateway",
-            name="nat",
-            inputs={
-                "natGatewayName": f"{stack.name}-nat",
-                "sku": {"name": "Standard"},
-                "publicIpAddresses": [{"id": ref("nat-address")}],
-                **shared_inputs,
-            },
-        ),
+        *_nat(stack),
         rules,
         Resource(
             type="azure-native:network:VirtualNetwork",
@@ -91,7 +72,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "subnetName": "nodes",
                 "addressPrefix": stack.node_range,
                 "defaultOutboundAccess": False,
-                "natGateway": {"id": ref("nat")},
+                "natGateway": {"id": ref(nat_name(stack))},
                 "networkSecurityGroup": {"id": ref("rules")},
                 "serviceEndpoints": [{"service": "Microsoft.Storage"}],
                 "privateEndpointNetworkPolicies": "Disabled",
@@ -99,6 +80,39 @@ def resources(stack: StackSpec) -> list[Resource]:
         ),
         *_bastion(stack),
         *_link_subnet(stack),
+    ]
+
+
+def nat_name(stack: StackSpec) -> str:
+    """The name of the way out. One in all zones is another one: a NAT keeps its kind."""
+    return "nat-of-zones" if stack.survives_zone else "nat"
+
+
+def _nat(stack: StackSpec) -> list[Resource]:
+    """The way out of the nodes, with its address; in all zones where one of them may fail."""
+    name = nat_name(stack)
+    sku = {"name": "StandardV2" if stack.survives_zone else "Standard"}
+    return [
+        Resource(
+            type="azure-native:network:PublicIPAddress",
+            name=f"{name}-address",
+            inputs={
+                "publicIpAddressName": f"{stack.name}-{name}",
+                "sku": sku,
+                "publicIPAllocationMethod": "Static",
+                **common_inputs(stack),
+            },
+        ),
+        Resource(
+            type="azure-native:network:NatGateway",
+            name=name,
+            inputs={
+                "natGatewayName": f"{stack.name}-{name}",
+                "sku": sku,
+                "publicIpAddresses": [{"id": ref(f"{name}-address")}],
+                **common_inputs(stack),
+            },
+        ),
     ]
 
 

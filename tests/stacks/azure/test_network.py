@@ -11,7 +11,8 @@ from planner.spec.model import OWN_RANGE
 from stacks.azure.network import BASTION_END
 from stacks.build import build_stack
 from stacks.spec.stack import NODE_END, NOTEBOOK_PORT
-from tests.conftest import ROOT, solve, spec_of
+from tests.conftest import ROOT, chat, solve, spec_of
+from tests.stacks.test_build import check
 from tests.stacks.told import inputs_of
 
 # The first half of the addresses of a network.
@@ -66,3 +67,25 @@ def test_the_way_in_has_a_place_of_its_own() -> None:
     assert not bastion.overlaps(nodes)
     # Azure wants a /26 at least.
     assert bastion.prefixlen <= 26
+
+
+@pytest.mark.parametrize("survives", ["", ", survives: zone"])
+def test_the_way_out_outlives_a_zone_where_the_service_does(
+    catalog, survives: str
+) -> None:
+    text = chat(
+        sla=f"ttft_p95: 2s, tpot_p95: 80ms{survives}",
+        traffic="peak_rps: 20",
+        extra="where: {clouds: [azure]}",
+    )
+    spec = spec_of(text)
+    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    check(graph)
+    [way_out] = inputs_of(graph, "NatGateway").values()
+    [address] = inputs_of(graph, "PublicIPAddress").values()
+    # A NAT of all zones takes no address of another kind.
+    assert way_out["sku"] == address["sku"]
+    assert way_out["sku"]["name"] == ("StandardV2" if survives else "Standard")
+    subnet = inputs_of(graph, "Subnet")["subnet"]
+    [name] = inputs_of(graph, "NatGateway")
+    assert subnet["natGateway"]["id"]["$ref"] == name

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Machines write once a minute, so one that has missed three is not counted.
 LIVES_S = 200.0
+# Looks are a minute apart and a little more, so the oldest one is so much younger.
+LOOK_S = 90.0
 HOURS_OF_WEEK = 168
 
 
@@ -157,8 +159,7 @@ class Follower:
         ]
         has_looked_s = now_s - self._looks[0][0]
         enough = max(count for _, count in self._looks)
-        # Looks are a minute apart, so the oldest one is up to a minute younger.
-        if enough < size and has_looked_s >= self._rule.linger_s - 90:
+        if enough < size and has_looked_s >= self._rule.linger_s - LOOK_S:
             self._leave_one(signs, own_key, f"{enough} of {size} are enough")
 
     def _leave_one(
