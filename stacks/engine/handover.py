@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -13,15 +13,14 @@ from stacks.engine.rolling import GROUP_SUFFIX, goes_first, is_machine_group
 from stacks.engine.state import resource_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable
 
     from planner.plan.types import Plan, Pool
+    from stacks.engine.protocol import Lives
 
 # How the work of a machine says that it does what it is for.
 WORKING: Final = "working"
 ADDRESS_DETAIL: Final = "until clients know it; the old machines still answer"
-# What machines that live say of their work, by scaling group and handle of the machine.
-Lives: TypeAlias = "Mapping[str, Mapping[str, str]]"
 
 
 class Handover(Struct, frozen=True, kw_only=True):

@@ -9,14 +9,13 @@ from msgspec import Struct, field
 from stacks.engine.stop import StopRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from decimal import Decimal
 
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, Properties
     from providers.simulated.shared import SharedWorld
     from stacks.engine.failure import RefusedCall
-    from stacks.engine.handover import Lives
     from stacks.engine.store import StateStore
 
 # "keep" leaves an object that holds data in the cloud; "adopt" takes it back into the stack.
@@ -79,6 +78,8 @@ class EngineOutcome(Struct, frozen=True, kw_only=True):
 
 
 Listener: TypeAlias = "Callable[[ProgressEvent], None]"
+# What machines that live say of their work, by scaling group and handle of the machine.
+Lives: TypeAlias = "Mapping[str, Mapping[str, str]]"
 # Asks who gives signs of life in a bucket: cloud, name of the bucket, region.
 LifeProbe: TypeAlias = "Callable[[str, str, str], Lives]"
 

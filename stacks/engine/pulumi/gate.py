@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.plan.types import Plan, Properties
-    from stacks.engine.handover import Handover, Lives
-    from stacks.engine.protocol import RunControl
+    from stacks.engine.handover import Handover
+    from stacks.engine.protocol import Lives, RunControl
     from stacks.engine.pulumi.event import EventRecorder
     from stacks.engine.stop import StopRequest
     from stacks.graph import Graph
