@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.status import StackStatus
     from planner.plan.types import Changes, Plan
-    from stacks.engine.handover import Lives
-    from stacks.engine.protocol import StackEngine
+    from stacks.engine.protocol import Lives, StackEngine
 
 # What a saved plan has already settled.
 PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
