@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec
     from stacks.spec.stack import StackSpec
 
+INGRESS_TYPE: Final = (
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+)
+EGRESS_TYPE: Final = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 # Ends of ranges in the network of the stack; each zone of nodes has a /20 after this one.
 PUBLIC_END: Final = "0.0/24"
 
@@ -303,8 +307,6 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
     EFA needs ingress and egress rules that name the group itself; 0.0.0.0/0 does not cover it.
     """
     group_ref = ref("nodes-group")
-    ingress_type = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
-    egress_type = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
     group_resources = [
         _tagged_resource(
             stack,
@@ -317,7 +319,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
             },
         ),
         Resource(
-            type=ingress_type,
+            type=INGRESS_TYPE,
             name="nodes-in",
             inputs={
                 "securityGroupId": group_ref,
@@ -326,7 +328,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
             },
         ),
         Resource(
-            type=egress_type,
+            type=EGRESS_TYPE,
             name="nodes-out",
             inputs={
                 "securityGroupId": group_ref,
@@ -335,7 +337,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
             },
         ),
         Resource(
-            type=egress_type,
+            type=EGRESS_TYPE,
             name="nodes-out-all",
             inputs={
                 "securityGroupId": group_ref,
@@ -347,7 +349,7 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
     if stack.is_serving:
         group_resources += [
             Resource(
-                type=ingress_type,
+                type=INGRESS_TYPE,
                 name=rule_name,
                 inputs={
                     "securityGroupId": group_ref,
@@ -368,8 +370,6 @@ def _public_rules(stack: StackSpec) -> list[Resource]:
     """The group of a public balancer: from everybody to it, and from it to the machines."""
     group_ref = ref("balancer-group")
     nodes_ref = ref("nodes-group")
-    ingress_type = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
-    ports = sorted({stack.machine_port, SERVING_PORT})
     return [
         _tagged_resource(
             stack,
@@ -382,7 +382,7 @@ def _public_rules(stack: StackSpec) -> list[Resource]:
             },
         ),
         Resource(
-            type=ingress_type,
+            type=INGRESS_TYPE,
             name="balancer-from-all",
             inputs={
                 "securityGroupId": group_ref,
@@ -392,30 +392,23 @@ def _public_rules(stack: StackSpec) -> list[Resource]:
                 "cidrIpv4": "0.0.0.0/0",
             },
         ),
-        Resource(
-            type="aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
-            name="balancer-to-nodes",
-            inputs={
-                "securityGroupId": group_ref,
-                "ipProtocol": "tcp",
-                "fromPort": ports[0],
-                "toPort": ports[-1],
-                "referencedSecurityGroupId": nodes_ref,
-            },
-        ),
         *(
             Resource(
-                type=ingress_type,
-                name=f"nodes-from-balancer-{port}",
+                type=rule_type,
+                name=f"{rule_name}-{port}",
                 inputs={
-                    "securityGroupId": nodes_ref,
+                    "securityGroupId": own_ref,
                     "ipProtocol": "tcp",
                     "fromPort": port,
                     "toPort": port,
-                    "referencedSecurityGroupId": group_ref,
+                    "referencedSecurityGroupId": other_ref,
                 },
             )
-            for port in ports
+            for port in sorted({stack.machine_port, SERVING_PORT})
+            for rule_type, rule_name, own_ref, other_ref in (
+                (EGRESS_TYPE, "balancer-to-nodes", group_ref, nodes_ref),
+                (INGRESS_TYPE, "nodes-from-balancer", nodes_ref, group_ref),
+            )
         ),
     ]
 

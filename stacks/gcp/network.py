@@ -193,7 +193,11 @@ def _security_rules(stack: StackSpec) -> list[Resource]:
                 stack,
                 "net-probes",
                 network,
-                _limit_ranges("gcp_probe_ranges"),
+                _limit_ranges(
+                    "gcp_public_probe_ranges"
+                    if stack.is_public
+                    else "gcp_probe_ranges"
+                ),
                 probe_protocols,
             )
         )

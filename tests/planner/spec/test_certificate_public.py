@@ -86,6 +86,17 @@ def test_the_internet_reaches_port_443_of_the_balancer_and_nothing_else(
     assert not any("balancer" in name for name in public_addresses(private))
 
 
+def test_a_public_balancer_of_google_is_probed_from_other_addresses() -> None:
+    def probes(text: str) -> set[str]:
+        rules = inputs_of(graph_of(CATALOG, text), "Firewall")
+        return set(rules["net-probes"]["sourceRanges"])
+
+    assert probes(spec("gcp")) - probes(spec("gcp", public="")) == {
+        "209.85.152.0/22",
+        "209.85.204.0/22",
+    }
+
+
 def test_a_balancer_of_aws_stands_in_each_zone_of_its_machines() -> None:
     graph = graph_of(CATALOG, spec("aws"))
     subnets = inputs_of(graph, "Subnet")
