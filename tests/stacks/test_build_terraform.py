@@ -13,6 +13,8 @@ from stacks.graph import Graph, Resource
 from tests.conftest import ROOT, chat, solve, spec_of
 from tests.oracles.terraform import Workspace, is_here
 from tests.planner.spec.test_certificate import spec as with_certificate
+from tests.planner.spec.test_certificate_link import spec as with_link
+from tests.planner.spec.test_encryption import WORKSPACE, key_lines
 from tests.planner.spec.test_reservation import RESERVED
 from tests.planner.spec.test_reservation import spec as with_reservation
 
@@ -29,6 +31,9 @@ MORE = {
         extra=WHERE,
     ),
     "recreated": chat(extra=f"{WHERE}\nupdate: recreate"),
+    "linked": with_link("aws"),
+    "own-key": chat(extra=key_lines("aws")),
+    "desk-own-key": WORKSPACE + key_lines("aws"),
 }
 
 
