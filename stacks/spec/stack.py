@@ -189,16 +189,17 @@ class StackSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def has_router(self) -> bool:
-        """Whether a proxy of a machine takes the requests: to encrypt them, or to route them.
+        """Whether a proxy of a machine takes the requests: to encrypt, to route or to sift them.
 
-        A balancer alone spreads them at random.
+        A balancer alone spreads them at random, and an engine answers more than the public is
+        to ask.
         """
         replicas = sum(
             group.nodes // fleet.nodes_per_replica
             for fleet, group in self.scaling_groups
         )
         is_routed = self.routing != "random" and replicas > 1
-        return bool(self.machine_certificate) or is_routed
+        return bool(self.machine_certificate) or self.is_public or is_routed
 
     @property
     def homes(self) -> dict[str, FleetSpec]:

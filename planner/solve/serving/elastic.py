@@ -57,6 +57,7 @@ def elastic_range(
         most_nodes=math.ceil(sizing.nodes * rule.most),
         target_requests=sizing.replicas_per_group
         * max(in_flight, sizing.service.in_flight),
+        spare_nodes=sizing.spares.count * sizing.nodes_per_group,
         linger_s=math.ceil(
             max(float(release_time("linger_s")), STARTS_TO_RETURN * startup_s)
         ),

@@ -145,6 +145,7 @@ def _elastic(
             "most": group.most_nodes,
             # Three digits are enough for what is compared with whole requests.
             "target": float(f"{fleet.elastic.target_requests:.3g}"),
+            "spare": fleet.elastic.spare_nodes,
             "startup_s": math.ceil(fleet.startup_s),
             "linger_s": fleet.elastic.linger_s,
         }

@@ -104,6 +104,7 @@ def _router(stack: StackSpec) -> dict[str, Any]:
             "engine_port": ROUTED_PORT,
             "tls_port": HTTPS_PORT if stack.machine_certificate else 0,
             "certificate": stack.machine_certificate,
+            "is_public": stack.is_public,
         }
     }
 

@@ -16,7 +16,9 @@ from providers.catalog.load import load_catalog
 from providers.simulated import world
 from stacks.engine.protocol import RunControl
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import chat, present, spec_of
+from stacks.runtime.vm.serving import serving_work
+from stacks.spec.stack import ROUTED_PORT, derive_stack
+from tests.conftest import chat, find, present, spec_of
 from tests.planner.cli.conftest import Command
 from tests.planner.spec.test_certificate import ARN, graph_of
 from tests.stacks.engine.test_simulated import objects, plan_of, quiet
@@ -122,6 +124,20 @@ def test_a_balancer_of_aws_stands_in_each_zone_of_its_machines() -> None:
         if rule.get("referencedSecurityGroupId", {}).get("$ref")
         == "balancer-group"
     } == {443, 8000}
+
+
+@pytest.mark.parametrize("certificate", [ARN, "secret://chat-tls"])
+def test_the_internet_speaks_to_proxies_and_to_no_engine(
+    certificate: str,
+) -> None:
+    text = spec("aws").replace("secret://chat-tls", certificate)
+    made = spec_of(text)
+    stack = derive_stack(made, find(CATALOG, text, keep=0), made.name)
+    [(fleet, group)] = stack.scaling_groups
+    work = serving_work(stack, fleet, group, present(fleet.layout))
+    assert work["router"]["is_public"]
+    assert work["port"] == work["router"]["engine_port"] == ROUTED_PORT
+    assert stack.machine_port != ROUTED_PORT
 
 
 @pytest.mark.parametrize("cloud", clouds())

@@ -46,6 +46,7 @@ class LoadRule(NamedTuple):
     zone       time zone of these hours
     most       machines that run at most
     target     requests of one machine, above which another one comes
+    spare      machines beyond those that the requests take, for those that fail
     startup_s  from the request of a machine until it answers
     linger_s   for which fewer have to be enough before one goes
     """
@@ -54,6 +55,7 @@ class LoadRule(NamedTuple):
     zone: dt.tzinfo
     most: int
     target: float
+    spare: int
     startup_s: float
     linger_s: float
 
@@ -72,10 +74,10 @@ class LoadRule(NamedTuple):
     def wanted(self, requests: float, moment: dt.datetime) -> int:
         """Return how many machines are enough for some requests.
 
-        machines = ceil(requests / target), from the least of the hour to the most
+        machines = ceil(requests / target) + spare, from the least of the hour to the most
         """
         # 1e-9 absorbs floating-point error at whole numbers.
-        enough = math.ceil(requests / self.target - 1e-9)
+        enough = math.ceil(requests / self.target - 1e-9) + self.spare
         return min(self.most, max(enough, self.least_at(moment)))
 
 

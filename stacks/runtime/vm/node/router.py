@@ -66,10 +66,14 @@ http {{
 {doors}
 }}
 """
+# What clients reach of an engine. The key that it asks for protects nothing but /v1/.
+ALL_PATHS = "location / { proxy_pass http://engines; }"
+KEYED_PATHS = """location /v1/ { proxy_pass http://engines; }
+    location / { return 404; }"""
 DOOR = """  server {{
     listen {port};
     location = /health {{ return {health}; }}
-    location / {{ proxy_pass http://engines; }}
+    {paths}
   }}"""
 # Balancers ask for the health without encryption, and nobody gets anything else there.
 TLS_DOORS = """  server {{
@@ -83,7 +87,7 @@ TLS_DOORS = """  server {{
     ssl_certificate_key {certificate};
     ssl_protocols TLSv1.2 TLSv1.3;
     location = /health {{ return {health}; }}
-    location / {{ proxy_pass http://engines; }}
+    {paths}
   }}"""
 METHODS = {
     "least-loaded": "least_conn;",
@@ -103,7 +107,8 @@ class Route(NamedTuple):
 class Router:
     """The proxy of this machine.
 
-    Settings: image, routing, port, engine_port, tls_port, certificate (its secret).
+    Settings: image, routing, port, engine_port, tls_port, certificate (its secret), and is_public
+    where clients come from the internet.
     """
 
     def __init__(
@@ -248,6 +253,7 @@ class Router:
                 tls_port=self._settings["tls_port"],
                 certificate=CERTIFICATE_PATH,
                 health=200 if leads else 503,
+                paths=KEYED_PATHS if self._settings["is_public"] else ALL_PATHS,
             ),
         )
         is_up = container.is_running(self._machine, NAME)

@@ -90,6 +90,17 @@ def test_a_plan_says_how_far_and_how_soon() -> None:
     assert plain.solution.pools[0].elastic is None
 
 
+def test_the_spare_machines_of_an_availability_stay_spare() -> None:
+    text = chat(
+        sla="ttft_p95: 2s, tpot_p95: 80ms, survives: node",
+        traffic="peak_rps: 30",
+        extra=ELASTIC,
+    )
+    pool = elastic_pool(text)
+    assert pool.elastic.spare_nodes == pool.spares.count >= 1
+    assert elastic_pool(chat(extra=ELASTIC)).elastic.spare_nodes == 0
+
+
 def test_a_replica_is_on_one_machine() -> None:
     text = chat(
         model="deepseek-v3", sla="tpot_p95: 80ms", traffic="peak_rps: 1"

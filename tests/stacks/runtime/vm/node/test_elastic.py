@@ -27,6 +27,7 @@ SETTINGS = {
     "zone": "UTC",
     "most": 6,
     "target": 10.0,
+    "spare": 0,
     "startup_s": 480,
     "linger_s": 960,
 }
@@ -46,6 +47,17 @@ def test_as_many_machines_as_keep_below_the_target(
         assert requests <= wanted * target * (1 + 1e-9) + 1e-9
     if wanted > least:
         assert requests > (wanted - 1) * target * (1 - 1e-9)
+
+
+def test_spare_machines_stand_beside_those_that_the_load_takes() -> None:
+    rule = RULE._replace(spare=1)
+    assert [rule.wanted(n, MOMENT) for n in (0, 15, 25, 45, 99)] == [
+        2,
+        3,
+        4,
+        6,
+        6,
+    ]
 
 
 def test_hours_are_those_of_the_schedule_also_in_summer() -> None:

@@ -26,8 +26,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from stacks.runtime.vm.node.router import (
+    ALL_PATHS,
     CONFIG,
     DOOR,
+    KEYED_PATHS,
     METHODS,
     TLS_DOORS,
 )
@@ -59,6 +61,7 @@ def service(
         "engine_port": 8001,
         "tls_port": 443 if certificate else 0,
         "certificate": certificate,
+        "is_public": False,
     }
     work = {**settings["work"], "port": 8001, "router": router}
     return [
@@ -283,7 +286,9 @@ def test_a_real_proxy_takes_the_configuration_and_routes_so(
 ) -> None:
     port = free_port()
     config = configured(
-        routing, slow_and_fast, DOOR.format(port=port, health=200)
+        routing,
+        slow_and_fast,
+        DOOR.format(port=port, health=200, paths=ALL_PATHS),
     )
     with real_proxy(tmp_path, config), ThreadPoolExecutor(12) as clients:
         wait_for(port)
@@ -303,6 +308,30 @@ def test_a_real_proxy_takes_the_configuration_and_routes_so(
 
 @pytest.mark.enable_socket
 @pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on PATH")
+def test_the_internet_reaches_what_the_key_protects_and_nothing_else(
+    tmp_path: Path, slow_and_fast: list[Engine]
+) -> None:
+    port = free_port()
+    door = DOOR.format(port=port, health=200, paths=KEYED_PATHS)
+    with real_proxy(tmp_path, configured("random", slow_and_fast, door)):
+        wait_for(port)
+        answers = {
+            path: talk(port, "POST", path, "1")[0]
+            for path in (
+                "/v1/completions",
+                "/metrics",
+                "/tokenize",
+                "/v1/../metrics",
+                "/v1/%2e%2e/metrics",
+                "//metrics",
+            )
+        }
+    assert answers.pop("/v1/completions") == 200
+    assert set(answers.values()) == {404}
+
+
+@pytest.mark.enable_socket
+@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on PATH")
 def test_a_real_proxy_ends_the_encryption_of_clients(
     tmp_path: Path, slow_and_fast: list[Engine]
 ) -> None:
@@ -311,7 +340,11 @@ def test_a_real_proxy_ends_the_encryption_of_clients(
     pem = tmp_path / "tls.pem"
     pem.write_text(pem_for("chat.example.com"))
     doors = TLS_DOORS.format(
-        port=port, tls_port=tls_port, certificate=pem, health=200
+        port=port,
+        tls_port=tls_port,
+        certificate=pem,
+        health=200,
+        paths=ALL_PATHS,
     )
     context = ssl.create_default_context(cafile=str(pem))
     with real_proxy(tmp_path, configured("random", slow_and_fast, doors)):
