@@ -201,6 +201,9 @@ TOLD = {
     "sec-aws-http",
     "sec-gcp-http",
     "sec-azure-http",
+    "sec-aws-balancer-public",
+    "sec-azure-balancer-public",
+    "sec-gcp-balancer-public",
 }
 
 
