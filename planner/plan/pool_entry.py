@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from planner.plan import pool as types
 from planner.plan.number import plain_money, rounded
+from planner.solve.capacity import most_nodes
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import Week
-    from planner.solve.solution import ElasticRange, PoolPurchase, SizedPool
+    from planner.solve.solution import PoolPurchase, SizedPool
 
 
 def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
@@ -47,7 +48,7 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
             max_batch=pool.max_batch,
         ),
         usd_per_hour=plain_money(pool.usd_hour),
-        elastic=_elastic(pool.elastic),
+        elastic=_elastic(pool),
     )
 
 
@@ -63,13 +64,14 @@ def _purchase(part: PoolPurchase) -> types.Purchase:
     )
 
 
-def _elastic(reach: ElasticRange | None) -> types.Elastic | None:
+def _elastic(pool: SizedPool) -> types.Elastic | None:
+    reach = pool.elastic
     if reach is None:
         return None
     return types.Elastic(
         least_share=rounded(reach.least_share),
         most_share=rounded(reach.most_share),
-        most_nodes=reach.most_nodes,
+        most_nodes=most_nodes(pool.nodes, reach.most_share),
         target_requests=rounded(reach.target_requests),
         linger_s=reach.linger_s,
     )

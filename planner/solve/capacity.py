@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
@@ -80,6 +81,12 @@ def minute_nodes(
             running_nodes, open_minutes(schedule), strict=True
         )
     )
+
+
+def most_nodes(nodes: int, most_share: float) -> int:
+    """Return the machines that an elastic group has at most: ceil(nodes * share)."""
+    # 1e-9 absorbs floating-point error: 10 * 1.1 is 11 machines.
+    return math.ceil(nodes * most_share - 1e-9)
 
 
 def opening_nodes(wanted_nodes: tuple[int, ...]) -> tuple[int, ...]:

@@ -52,7 +52,6 @@ class ElasticRange(Struct, frozen=True, kw_only=True):
 
     `least_share`  of the load planned for an hour, for which machines run whatever is asked
     `most_share`  machines that run at most, as a multiple of those at the peak
-    `most_nodes`  the same as their number
     `target_requests`  requests that a machine runs or queues, above which another one comes
     `spare_nodes`  machines beyond those that the load takes, for those that fail
     `linger_s`  time for which fewer have to be enough before one leaves, seconds
@@ -60,7 +59,6 @@ class ElasticRange(Struct, frozen=True, kw_only=True):
 
     least_share: float
     most_share: float
-    most_nodes: int
     target_requests: float
     spare_nodes: int
     linger_s: int

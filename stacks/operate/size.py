@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from planner.errors import MissingError, Problem, UsageError
+from planner.solve.capacity import most_nodes
 from stacks.operate.access import cloud_errors
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def planned_sizes(status: StackStatus) -> list[GroupSize]:
                         status.outputs.get("resource_group", "")
                     ),
                     nodes=(nodes := sum(part.nodes for part in parts)),
-                    most=math.ceil(nodes * pool.elastic.most_share)
+                    most=most_nodes(nodes, float(pool.elastic.most_share))
                     if pool.elastic is not None
                     else 0,
                     step=_nodes_per_replica(pool),

@@ -16,6 +16,7 @@ from planner.solve.capacity import (
     capacity_changes,
     hourly_most,
     minute_nodes,
+    most_nodes,
     opening_nodes,
     purchased_nodes,
 )
@@ -259,7 +260,7 @@ def _scaling_groups(
                         least_nodes, pool.purchases, of_spot=is_spot
                     )
                 ),
-                most_nodes=math.ceil(nodes * pool.elastic.most_share)
+                most_nodes=most_nodes(nodes, pool.elastic.most_share)
                 if pool.elastic is not None
                 else nodes,
             )

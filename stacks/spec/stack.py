@@ -89,10 +89,10 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     over HTTPS where there is a `certificate` of the balancer, or one of the machines, which the
     secret `machine_certificate` holds with its key. With `is_public` so may everybody on the
     internet who has the key, and through private links the networks of `linked_accounts`.
-    `given_network` is one that there is already: the nodes are in
-    subnets of it, whose addresses are `network_range`. `survives_zone` says that
-    nothing of the stack may be in one zone alone. Data at rest are encrypted with `customer_key`,
-    empty where the keys of the cloud do.
+    `given_network` is one that there is already: the nodes are in subnets of it, whose addresses
+    are `network_range`. `survives_zone` says that nothing of the stack may be in one zone alone.
+
+    Data at rest are encrypted with `customer_key`, empty where the keys of the cloud do.
     """
 
     name: str
@@ -195,7 +195,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         to ask.
         """
         replicas = sum(
-            group.nodes // fleet.nodes_per_replica
+            group.most_nodes // fleet.nodes_per_replica
             for fleet, group in self.scaling_groups
         )
         is_routed = self.routing != "random" and replicas > 1
@@ -328,6 +328,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     shutdown = spec.shutdown
     schedule = shutdown.schedule
     certificate = certificate_of(spec)
+    endpoint = spec.endpoint if isinstance(spec, Inference) else None
     training_run = solution.training_run
     regions = {(pool.instance.provider, pool.region) for pool in solution.pools}
     if len(regions) != 1:
@@ -370,23 +371,13 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         file_system=training_run.storage.file_system if training_run else None,
         network_range=network_range(spec.network),
         given_network=given_network(spec.network),
-        api_key=(
-            secret_name(spec.endpoint.api_key)
-            if isinstance(spec, Inference) and spec.endpoint
-            else ""
-        ),
+        api_key=(secret_name(endpoint.api_key) if endpoint is not None else ""),
         certificate=certificate.id if certificate else "",
         machine_certificate=machine_certificate(spec),
-        is_public=(
-            isinstance(spec, Inference)
-            and spec.endpoint is not None
-            and spec.endpoint.public
-        ),
+        is_public=endpoint is not None and endpoint.public,
         customer_key=key.id if (key := customer_key(spec)) else "",
         linked_accounts=(
-            tuple(dict.fromkeys(spec.endpoint.share))
-            if isinstance(spec, Inference) and spec.endpoint
-            else ()
+            tuple(dict.fromkeys(endpoint.share)) if endpoint is not None else ()
         ),
         survives_zone=(
             isinstance(spec, Inference)

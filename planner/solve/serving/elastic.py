@@ -38,11 +38,10 @@ def elastic_range(
 ) -> ElasticRange | None:
     """Return how far the machines of a fleet follow the load; None when they do not.
 
-    most machines = ceil(machines at the peak * elastic.most)
-    target        = requests in flight at the highest load within the limits / growth
-                    * replicas of a machine, and never less than at the planned peak
-    growth        = factor by which the load may rise while a machine starts
-    linger        = max(linger_s, 2 * start-up)
+    target = requests in flight at the highest load within the limits / growth
+             * replicas of a machine, and never less than at the planned peak
+    growth = factor by which the load may rise while a machine starts
+    linger = max(linger_s, 2 * start-up)
     """
     rule = requirement.elastic
     if rule is None:
@@ -54,7 +53,6 @@ def elastic_range(
     return ElasticRange(
         least_share=float(rule.least),
         most_share=float(rule.most),
-        most_nodes=math.ceil(sizing.nodes * rule.most),
         target_requests=sizing.replicas_per_group
         * max(in_flight, sizing.service.in_flight),
         spare_nodes=sizing.spares.count * sizing.nodes_per_group,

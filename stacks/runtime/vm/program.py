@@ -125,7 +125,7 @@ def _sources(modules: Iterable[str]) -> dict[str, str]:
 def _source(module: str) -> str:
     """Return a module without what is read here and not there.
 
-    That are comments, docstrings, and what the type checker alone wants: imports and protocols.
+    Those are comments, docstrings, and what the type checker alone wants: imports and protocols.
     """
     package, _, name = module.rpartition(".")
     text = files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")

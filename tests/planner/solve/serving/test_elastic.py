@@ -15,6 +15,7 @@ from planner import api
 from planner.cost.weekly_load import weekly_load
 from planner.errors import SpecError
 from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.solve.capacity import most_nodes
 from planner.solve.serving.elastic import elastic_range, load_growth
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
@@ -23,6 +24,7 @@ from planner.solve.settings import DEFAULT_CONFIDENCE
 from planner.spec.load import load_spec
 from planner.spec.model import Inference
 from providers.catalog.load import load_catalog
+from stacks.spec.stack import derive_stack
 from stacks.spec.table import unsupported_reason
 from tests.conftest import chat, find, present, spec_of
 
@@ -77,11 +79,10 @@ def test_a_plan_says_how_far_and_how_soon() -> None:
     text = chat(traffic="peak_rps: 30", extra=ELASTIC)
     pool = elastic_pool(text)
     reach = pool.elastic
-    assert reach.most_nodes == math.ceil(2.5 * pool.nodes)
     assert reach.linger_s == math.ceil(max(600, 2 * pool.startup_s))
     plan = api.plan(text.encode(), catalog=CATALOG, alternatives=0)
     [entry] = plan.solution.pools
-    assert present(entry.elastic).most_nodes == reach.most_nodes
+    assert present(entry.elastic).most_nodes == math.ceil(2.5 * pool.nodes)
     plain = api.plan(
         chat(traffic="peak_rps: 30").encode(), catalog=CATALOG, alternatives=0
     )
@@ -102,13 +103,41 @@ def test_the_spare_machines_of_an_availability_stay_spare() -> None:
 
 
 def test_a_replica_is_on_one_machine() -> None:
+    """671 GB in fp8 are on two machines of eight H100; such a fleet does not come and go."""
     text = chat(
-        model="deepseek-v3", sla="tpot_p95: 80ms", traffic="peak_rps: 1"
+        model="deepseek-v3",
+        sla="tpot_p95: 80ms",
+        traffic="peak_rps: 1",
+        extra="where: {clouds: [aws], accelerators: {allow: [h100-sxm]}}",
     )
-    spans = [p for p in find(CATALOG, text).pools if p.nodes_per_group > 1]
-    elastic = find(CATALOG, text + "\n" + ELASTIC).pools
-    assert all(pool.nodes_per_group == 1 for pool in elastic)
-    assert spans or elastic
+    [pool] = find(CATALOG, text).pools
+    assert pool.nodes_per_group > 1
+    assert find(CATALOG, f"{text}\n{ELASTIC}").pools == ()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "share", "most"), [(10, 1.1, 11), (3, 2.5, 8), (1, 1, 1)]
+)
+def test_the_most_machines_are_rounded_up_once(
+    nodes: int, share: float, most: int
+) -> None:
+    assert most_nodes(nodes, share) == most
+
+
+def test_machines_that_may_come_are_routed_as_the_spec_says() -> None:
+    text = chat(
+        traffic="peak_rps: 1\n  routing: least-loaded",
+        extra="where: {clouds: [aws]}",
+    )
+
+    def has_router(extra: str) -> bool:
+        spec = spec_of(f"{text}\n{extra}")
+        solution = find(CATALOG, f"{text}\n{extra}", keep=0)
+        assert [pool.nodes for pool in solution.pools] == [1]
+        return derive_stack(spec, solution, spec.name).has_router
+
+    assert not has_router("")
+    assert has_router("elastic: {most: 2}")
 
 
 @given(st.floats(0, 3600), st.floats(0, 1))
