@@ -28,6 +28,7 @@ from providers.catalog.load import load_catalog
 from providers.simulated import world
 from tests.conftest import ROOT, chat, only, solve
 from tests.reliability import (
+    core,
     crash,
     engine,
     faults,
@@ -39,6 +40,7 @@ from tests.reliability import (
 )
 from tests.reliability.model import run_model
 from tests.stacks.engine.test_simulated import TEXT, plan_of
+from tests.stacks.test_build_combinations import GIVEN
 
 MOVES = {"aws": "gcp", "gcp": "azure", "azure": "aws"}
 PAGE = ROOT / "docs" / "reliability.md"
@@ -47,7 +49,8 @@ FLIPS, FORGERIES = 800, 200
 STOPS = range(1, 90, 2)
 MODEL_STEPS, MODEL_SEEDS = 2_000, 4
 HOSTILE_FILES = 320
-MOMENTS_OF_EACH_RUN = 2
+# A place of the networks that stand, on each cloud.
+PLACES = {"aws": "us-east-1a", "gcp": "us-central1", "azure": "eastus"}
 MISTAKES = "nonsense in a graph"
 MISTAKES_OF_EACH_CLOUD = 250
 # A cloud takes some texts that no person would write.
@@ -77,19 +80,48 @@ def plan_on(cloud: str) -> Plan:
     return plan_of(load_catalog(), text_of(cloud))
 
 
+def busier_plan(text: str) -> Plan:
+    """A plan of the same stack with more machines, and another template for them."""
+    catalog = load_catalog()
+    kinds = {p.instance.instance_type for p in solve(catalog, text).pools}
+    return plan_of(
+        only(catalog, lambda o: o.instance.instance_type in kinds),
+        text.replace("peak_rps: 2", "peak_rps: 40").replace(
+            "idle: 30m", "idle: 40m"
+        ),
+    )
+
+
 @cache
 def crash_cases(cloud: str) -> tuple[crash.CrashCase, ...]:
-    catalog = load_catalog()
-    text = text_of(cloud)
-    kinds = {p.instance.instance_type for p in solve(catalog, text).pools}
-    same = only(catalog, lambda o: o.instance.instance_type in kinds)
-    # More machines, and another template for them.
-    busier = text.replace("peak_rps: 2", "peak_rps: 40").replace(
-        "idle: 30m", "idle: 40m"
-    )
     return crash.crash_cases(
-        plan_on(cloud), plan_of(same, busier), plan_on(MOVES[cloud])
+        plan_on(cloud), busier_plan(text_of(cloud)), plan_on(MOVES[cloud])
     )
+
+
+def core_text(cloud: str) -> str:
+    """A spec of the same service in a network that stands."""
+    network, subnet, _ = GIVEN[cloud]
+    return (
+        f"{text_of(cloud)}network: {{id: {network}, range: 10.9.0.0/16, "
+        f"subnets: ['{subnet}@{PLACES[cloud]}']}}\n"
+    )
+
+
+def recorded_plans(
+    verb: str, cloud: str, *, is_whole: bool
+) -> tuple[Plan, Plan]:
+    """The plan that stands before a run, and the one that it brings about."""
+    text = text_of if is_whole else core_text
+    home = plan_of(load_catalog(), text(cloud))
+    goal = home
+    if verb == "update":
+        goal = busier_plan(text(cloud))
+    if verb == "move":
+        goal = plan_of(load_catalog(), text(MOVES[cloud]))
+    if is_whole:
+        return home, goal
+    return core.core_of(home), core.core_of(goal)
 
 
 @contextmanager
@@ -311,25 +343,20 @@ def killed_runs(verb: str, way: str, cloud: str) -> Figure:
     )
 
 
-def recorded_runs(verb: str, cloud: str, *, every_moment: bool) -> Figure:
-    home, away = plan_on(cloud), plan_on(MOVES[cloud])
+def recorded_runs(verb: str, cloud: str, *, is_whole: bool) -> Figure:
+    home, goal = recorded_plans(verb, cloud, is_whole=is_whole)
     with folder() as place:
-        recording, goal = recorded.record_verb(verb, home, away, place)
-        moments = recording.moments
-        count = len(moments) if every_moment else MOMENTS_OF_EACH_RUN
-        numbers = [
-            (2 * n + 1) * len(moments) // (2 * count) for n in range(count)
-        ]
+        recording = recorded.record_verb(verb, home, goal, place)
         return tally(
             f"Pulumi dies at an event, {verb}",
             (
                 (
-                    f"{cloud} {number} of {len(moments)}",
+                    f"{cloud} {number} of {len(recording.moments)}",
                     recorded.problem_after(
-                        recording, moments[number], home, goal, place / "try"
+                        recording, moment, home, goal, place / "try"
                     ),
                 )
-                for number in numbers
+                for number, moment in enumerate(recording.moments)
             ),
         )
 
@@ -386,8 +413,8 @@ def tasks(
         ]
         found += [(killed_runs, run) for run in runs]
         found += [
-            (partial(recorded_runs, every_moment=every_kill), (verb, cloud))
-            for verb in engine.VERBS
+            (partial(recorded_runs, is_whole=every_kill), (verb, cloud))
+            for verb in recorded.VERBS
             for cloud in MOVES
         ]
     return found
@@ -437,7 +464,8 @@ def main() -> None:
     parser.add_argument(
         "--every-kill",
         action="store_true",
-        help="end the Pulumi engine in each way, on each cloud, at each event; takes hours",
+        help="kill Pulumi in each way on each cloud, and at each event of whole stacks; "
+        "takes hours",
     )
     options = parser.parse_args()
     started = time.monotonic()

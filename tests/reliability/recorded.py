@@ -37,6 +37,7 @@ WORLD: Final = "world.json"
 NOTES: Final = "stacks/chat.json"
 LOCKS: Final = "state/.pulumi/locks"
 POLL_S: Final = 0.0002
+VERBS: Final = ("apply", "update", "move", "destroy")
 # Answers the question of an outage, and keeps what holds data.
 ASKED: Final = RunControl(allow=frozenset({"outage"}))
 
@@ -143,10 +144,8 @@ def _is_possible(files: dict[str, Path]) -> bool:
     )
 
 
-def record_verb(
-    verb: str, home: Plan, away: Plan, place: Path
-) -> tuple[Recording, Plan]:
-    """Record a run of one verb, and return it with the plan that is applied after a death."""
+def record_verb(verb: str, home: Plan, goal: Plan, place: Path) -> Recording:
+    """Record a run of one verb on the stack of one plan, which brings about another."""
     folder = place / "run"
     engine = engine_in(folder)
     if verb == "apply":
@@ -154,14 +153,13 @@ def record_verb(
         engine.preview(home)
     else:
         engine.apply(home, _hear_nothing, ASKED)
-    goal = away if verb == "move" else home
 
     def work(again: PulumiEngine) -> object:
         if verb == "destroy":
             return again.destroy(home.stack.name, _hear_nothing, ASKED)
         return again.apply(goal, _hear_nothing, ASKED)
 
-    return record(folder, work, place / verb), goal
+    return record(folder, work, place / verb)
 
 
 def problem_after(
@@ -199,7 +197,7 @@ def _problem_after(
         stored["name"] for stored in load_memory(place / WORLD).objects.values()
     )
     lost, more = wanted - found, found - wanted
-    if goal is not home:
+    if goal.graph.provider != home.graph.provider:
         more -= Counter(retained_names(parse_graph(home.graph)))
     return f"lost {lost}, forgotten {more}" if lost or more else None
 

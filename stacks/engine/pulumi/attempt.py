@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.errors import ResourceError
 from stacks.engine.failure import (
@@ -11,20 +11,18 @@ from stacks.engine.failure import (
     retry_delay_s,
 )
 from stacks.engine.pulumi.checkpoint import resource_ids
-from stacks.engine.pulumi.status import deployment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stacks.engine.pulumi.event import EventRecorder
     from stacks.engine.pulumi.program import Program
-    from stacks.engine.pulumi.session import PulumiSession
+    from stacks.engine.pulumi.stack import PulumiStack
     from stacks.engine.stop import StopRequest
 
 
 def bring_up(
-    session: PulumiSession,
-    pulumi_stack: Any,
+    pulumi_stack: PulumiStack,
     program: Program,
     recorder: EventRecorder,
     *,
@@ -41,14 +39,7 @@ def bring_up(
     while True:
         attempt += 1
         try:
-            session.run(
-                lambda: pulumi_stack.up(
-                    program=program, on_event=recorder, color="never"
-                ),
-                recorder,
-                pulumi_stack.name,
-                stop,
-            )
+            pulumi_stack.update(program, recorder, stop)
         except ResourceError as error:
             if program.gate is not None and program.gate.error is not None:
                 raise program.gate.error from error
@@ -57,7 +48,7 @@ def bring_up(
                 for problem in error.problems
             ):
                 raise
-            object_count = len(resource_ids(deployment_of(pulumi_stack)))
+            object_count = len(resource_ids(pulumi_stack.deployment))
             if object_count > most_objects:
                 attempt, most_objects = 1, object_count
             if attempt >= MAX_ATTEMPTS:

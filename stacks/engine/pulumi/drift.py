@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stacks.engine.drift import heed_drift, moves_by_itself
 from stacks.engine.protocol import DriftedResource
 from stacks.engine.pulumi.event import EventRecorder
-from stacks.engine.pulumi.status import deployment_of, name_of
-from stacks.engine.stop import StopRequest
+from stacks.engine.pulumi.status import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from stacks.engine.protocol import Listener, Permission, ResourceStep
-    from stacks.engine.pulumi.session import PulumiSession
+    from stacks.engine.pulumi.stack import PulumiStack
 
 
-def find_drift(
-    session: PulumiSession, pulumi_stack: Any
-) -> tuple[DriftedResource, ...]:
+def find_drift(pulumi_stack: PulumiStack) -> tuple[DriftedResource, ...]:
     """Return the objects that are gone, or not as the last run left them; changes nothing."""
     event_recorder = EventRecorder(lambda _: None)
-    session.run(
-        lambda: pulumi_stack.preview_refresh(
-            on_event=event_recorder, color="never"
-        ),
-        event_recorder,
-        pulumi_stack.name,
-        StopRequest(),
-    )
+    pulumi_stack.preview_refresh(event_recorder)
     drifted = []
     for step in event_recorder.changed_steps():
         if step.action == "delete":
@@ -48,8 +38,7 @@ def find_drift(
 
 
 def face_drift(
-    session: PulumiSession,
-    pulumi_stack: Any,
+    pulumi_stack: PulumiStack,
     listener: Listener,
     preview: Callable[[], tuple[ResourceStep, ...]],
     allow: Collection[Permission],
@@ -59,10 +48,10 @@ def face_drift(
     What somebody has changed is read into it where that may be undone. Raises PolicyError where
     `preview` says that an apply would change it, too, and that is not allowed.
     """
-    deployment = deployment_of(pulumi_stack)
+    deployment = pulumi_stack.deployment
     if not deployment.get("resources"):
         return
-    drifted = find_drift(session, pulumi_stack)
+    drifted = find_drift(pulumi_stack)
     if any(resource.kind == "changed" for resource in drifted):
         heed_drift(preview(), drifted, allow)
     read_names = {
@@ -76,7 +65,4 @@ def face_drift(
         if name_of(state_record) in read_names
     ]
     if read_urns:
-        event_recorder = EventRecorder(listener)
-        pulumi_stack.refresh(
-            target=read_urns, on_event=event_recorder, color="never"
-        )
+        pulumi_stack.refresh(read_urns, EventRecorder(listener))

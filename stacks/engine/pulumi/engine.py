@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.json import encode as json_encode
 
@@ -41,7 +41,7 @@ from stacks.engine.protocol import (
     ResourceStep,
 )
 from stacks.engine.pulumi.attempt import bring_up
-from stacks.engine.pulumi.checkpoint import folder_backend
+from stacks.engine.pulumi.checkpoint import folder_backend, resource_ids
 from stacks.engine.pulumi.drift import face_drift, find_drift
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.finder import CloudFinder, SimulatedFinder
@@ -56,15 +56,13 @@ from stacks.engine.pulumi.status import (
     OPERATION_KEY,
     PLAN_OUTPUT,
     STARTED_OUTPUT,
-    deployment_of,
-    entry_values,
     name_of,
     start_time,
     status_of,
     user_outputs,
 )
 from stacks.engine.rolling import goes_first, is_machine_group
-from stacks.engine.stop import StopRequest, cancelled_error
+from stacks.engine.stop import cancelled_error
 from stacks.graph import parse_graph, plugin_versions
 
 if TYPE_CHECKING:
@@ -79,6 +77,7 @@ if TYPE_CHECKING:
     from stacks.engine.pulumi.finder import ObjectFinder
     from stacks.engine.pulumi.gate import Gate
     from stacks.engine.pulumi.program import Program
+    from stacks.engine.pulumi.stack import PulumiStack
     from stacks.graph import Graph
 
 
@@ -124,14 +123,20 @@ class PulumiEngine:
 
     def stack_status(self, stack_name: str) -> StackStatus | None:
         """Return the stack as the backend has it."""
-        pulumi_stack = self.session.open_stack(stack_name, create=False)
-        if pulumi_stack is None:
-            return None
-        retained = RetainedObjects(self.store, stack_name)
+        pulumi_stack = self.session.open_stack(stack_name)
+        return self._status(pulumi_stack) if pulumi_stack else None
+
+    def _status(self, pulumi_stack: PulumiStack) -> StackStatus:
+        retained = RetainedObjects(self.store, pulumi_stack.name)
         return status_of(pulumi_stack, retained.left(), retained.coming)
 
     def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
+        return self._preview(plan, self.session.create_stack(plan.stack.name))
+
+    def _preview(
+        self, plan: Plan, pulumi_stack: PulumiStack
+    ) -> tuple[ResourceStep, ...]:
         steps_by_name: dict[str, ResourceStep] = {}
 
         def record_step(resource_step: ResourceStep) -> None:
@@ -141,20 +146,11 @@ class PulumiEngine:
             ):
                 steps_by_name[resource_step.name] = resource_step
 
-        pulumi_stack = self.session.open_stack(plan.stack.name, create=True)
         event_recorder = EventRecorder(
             lambda progress_event: record_step(progress_event.step)
         )
-        program = self._program(plan, pulumi_stack, {})
-        with closing(program):
-            self.session.run(
-                lambda: pulumi_stack.preview(
-                    program=program, on_event=event_recorder, color="never"
-                ),
-                event_recorder,
-                plan.stack.name,
-                StopRequest(),
-            )
+        with closing(self._program(plan, pulumi_stack, {})) as program:
+            pulumi_stack.preview(program, event_recorder)
         return tuple(
             steps_by_name[resource_name]
             for resource_name in sorted(steps_by_name)
@@ -168,10 +164,10 @@ class PulumiEngine:
                 plugin_versions(plan.graph.provider)
             )
         stack_name = plan.stack.name
-        pulumi_stack = self.session.open_stack(stack_name, create=False)
+        pulumi_stack = self.session.open_stack(stack_name)
         return rehearse_apply(
             parse_graph(plan.graph),
-            deployment_of(pulumi_stack) if pulumi_stack else {},
+            pulumi_stack.deployment if pulumi_stack else {},
             RetainedObjects(self.store, stack_name),
             SharedWorld(world, self.folder),
             placeholder_values(world.project, self._now(), plan.shutdown.ttl),
@@ -186,15 +182,18 @@ class PulumiEngine:
         """Make the stack what the plan says, or what its first fallback does that there is."""
         stack_name = plan.stack.name
         with self.store.lock(stack_name, f"tonnage apply {stack_name}"):
-            stack_status = self.stack_status(stack_name)
+            self._free_dead_locks(stack_name)
+            standing = self.session.open_stack(stack_name)
+            stack_status = self._status(standing) if standing else None
             control.check(stack_status)
             refuse_protected(
                 stack_name,
                 stack_status.facts if stack_status else None,
                 control.allow,
             )
-            self._recover(stack_name, listener)
-            prior_ids = self._standing_ids(stack_name)
+            pulumi_stack = standing or self.session.create_stack(stack_name)
+            self._recover(pulumi_stack, listener)
+            prior_ids = resource_ids(pulumi_stack.deployment)
             return walk_down(
                 plan,
                 stack_status,
@@ -202,25 +201,23 @@ class PulumiEngine:
                 now=self._now(),
                 control=control,
                 listener=listener,
-                preview=self.preview,
+                preview=lambda variant: self._preview(variant, pulumi_stack),
                 attempt=lambda variant, rung: self._apply(
-                    variant, rung, listener, control, prior_ids
+                    pulumi_stack,
+                    variant,
+                    rung,
+                    listener=listener,
+                    control=control,
+                    prior_ids=prior_ids,
                 ),
             )
 
-    def _standing_ids(self, stack_name: str) -> set[str]:
-        """Return the ids of all objects of a stack."""
-        pulumi_stack = self.session.open_stack(stack_name, create=True)
-        return {
-            str(state_record["id"])
-            for state_record in deployment_of(pulumi_stack).get("resources", ())
-            if "id" in state_record
-        }
-
     def _apply(
         self,
+        pulumi_stack: PulumiStack,
         plan: Plan,
         rung: int,
+        *,
         listener: Listener,
         control: RunControl,
         prior_ids: set[str],
@@ -229,23 +226,27 @@ class PulumiEngine:
 
         What an earlier rung has made holds no data yet; `prior_ids` are older.
         """
-        stack_name = plan.stack.name
-        pulumi_stack = self.session.open_stack(stack_name, create=True)
         clear_flags(pulumi_stack, prior_ids)
         take_back(pulumi_stack, (plan.graph.provider, plan.graph.region))
         face_drift(
-            self.session,
             pulumi_stack,
             listener,
-            lambda: self.preview(plan),
+            lambda: self._preview(plan, pulumi_stack),
             control.allow,
         )
-        self._record_start(
-            pulumi_stack, plan.digest, start_time(pulumi_stack, self._now())
+        # A run that fails exports nothing, and the same plan must be able to go on.
+        pulumi_stack.set_config(
+            {
+                PLAN_OUTPUT: plan.digest,
+                STARTED_OUTPUT: start_time(pulumi_stack, self._now()),
+                OPERATION_KEY: "applying",
+            }
         )
         event_recorder = EventRecorder(listener)
         try:
-            if goes_first(plan) and machines_go(self.preview(plan)):
+            if goes_first(plan) and machines_go(
+                self._preview(plan, pulumi_stack)
+            ):
                 self._release_machines(pulumi_stack, event_recorder, control)
             self._up(pulumi_stack, plan, rung, event_recorder, control)
         except CapacityError:
@@ -255,41 +256,31 @@ class PulumiEngine:
             raise
         # Pulumi says of some runs that were interrupted that they succeeded.
         if control.stop.is_made and not status_of(pulumi_stack).complete:
-            raise cancelled_error(stack_name, "apply")
+            raise cancelled_error(plan.stack.name, "apply")
         return EngineOutcome(
             steps=event_recorder.changed_steps(),
-            outputs=user_outputs(entry_values(pulumi_stack.outputs())),
+            outputs=user_outputs(pulumi_stack.outputs),
             elapsed_s=event_recorder.elapsed_s(),
         )
 
     def _release_machines(
         self,
-        pulumi_stack: Any,
+        pulumi_stack: PulumiStack,
         event_recorder: EventRecorder,
         control: RunControl,
     ) -> None:
         """Delete the machines that stand, and what needs them."""
         machine_urns = [
             state_record["urn"]
-            for state_record in deployment_of(pulumi_stack).get("resources", ())
+            for state_record in pulumi_stack.deployment.get("resources", ())
             if is_machine_group(name_of(state_record))
         ]
         if machine_urns:
-            self.session.run(
-                lambda: pulumi_stack.destroy(
-                    target=machine_urns,
-                    target_dependents=True,
-                    on_event=event_recorder,
-                    color="never",
-                ),
-                event_recorder,
-                pulumi_stack.name,
-                control.stop,
-            )
+            pulumi_stack.destroy(event_recorder, control.stop, machine_urns)
 
     def _up(
         self,
-        pulumi_stack: Any,
+        pulumi_stack: PulumiStack,
         plan: Plan,
         rung: int,
         event_recorder: EventRecorder,
@@ -301,9 +292,9 @@ class PulumiEngine:
         if "delete-data" in control.allow:
             clear_flags(pulumi_stack)
         else:
-            retained.remember(deployment_of(pulumi_stack))
+            retained.remember(pulumi_stack.deployment)
         import_ids = retained.import_ids(
-            parse_graph(plan.graph), deployment_of(pulumi_stack)
+            parse_graph(plan.graph), pulumi_stack.deployment
         )
         facts = StackFacts.of(plan, rung)
         retained.announce_uploads(facts, status_of(pulumi_stack))
@@ -318,17 +309,16 @@ class PulumiEngine:
                 self._program(plan, pulumi_stack, round_ids, rung, gate)
             ) as program:
                 self._call_up(pulumi_stack, program, event_recorder, control)
-            retained.settle(deployment_of(pulumi_stack))
+            retained.settle(pulumi_stack.deployment)
 
     def _call_up(
         self,
-        pulumi_stack: Any,
+        pulumi_stack: PulumiStack,
         program: Program,
         event_recorder: EventRecorder,
         control: RunControl,
     ) -> None:
         bring_up(
-            self.session,
             pulumi_stack,
             program,
             event_recorder,
@@ -344,29 +334,30 @@ class PulumiEngine:
     ) -> EngineOutcome:
         """Delete everything of the stack, and the stack itself."""
         with self.store.lock(stack_name, f"tonnage destroy {stack_name}"):
-            self._recover(stack_name, listener)
+            self._free_dead_locks(stack_name)
             pulumi_stack = self._present_stack(stack_name)
+            self._recover(pulumi_stack, listener)
             stack_status = status_of(pulumi_stack)
             control.check(stack_status)
             refuse_protected(stack_name, stack_status.facts, control.allow)
             retained = RetainedObjects(self.store, stack_name)
-            self._set_config(pulumi_stack, {OPERATION_KEY: "destroying"})
+            pulumi_stack.set_config({OPERATION_KEY: "destroying"})
             kept_names: list[str] = []
             if "delete-data" in control.allow:
                 clear_flags(pulumi_stack)
             else:
-                kept_names = retained.remember(deployment_of(pulumi_stack))
+                kept_names = retained.remember(pulumi_stack.deployment)
             event_recorder = EventRecorder(listener, kept_names)
             self._call_destroy(pulumi_stack, event_recorder, control)
-            retained.settle(deployment_of(pulumi_stack), "destroyed")
+            retained.settle(pulumi_stack.deployment, "destroyed")
             if "delete-data" in control.allow:
                 self._delete_retained(
                     pulumi_stack, retained, event_recorder, control
                 )
             if retained.records:
-                self._set_config(pulumi_stack, {OPERATION_KEY: "destroyed"})
+                pulumi_stack.set_config({OPERATION_KEY: "destroyed"})
             else:
-                pulumi_stack.workspace.remove_stack(stack_name)
+                pulumi_stack.remove()
         return EngineOutcome(
             steps=event_recorder.changed_steps(),
             elapsed_s=event_recorder.elapsed_s(),
@@ -374,25 +365,18 @@ class PulumiEngine:
 
     def _call_destroy(
         self,
-        pulumi_stack: Any,
+        pulumi_stack: PulumiStack,
         event_recorder: EventRecorder,
         control: RunControl,
     ) -> None:
-        self.session.run(
-            lambda: pulumi_stack.destroy(
-                on_event=event_recorder, color="never"
-            ),
-            event_recorder,
-            pulumi_stack.name,
-            control.stop,
-        )
+        pulumi_stack.destroy(event_recorder, control.stop)
         # Pulumi says of some runs that were interrupted that they succeeded.
         if control.stop.is_made and status_of(pulumi_stack).resources:
             raise cancelled_error(pulumi_stack.name, "destroy")
 
     def _delete_retained(
         self,
-        pulumi_stack: Any,
+        pulumi_stack: PulumiStack,
         retained: RetainedObjects,
         event_recorder: EventRecorder,
         control: RunControl,
@@ -417,14 +401,14 @@ class PulumiEngine:
     def recover(self, stack_name: str, listener: Listener) -> EngineOutcome:
         """Look up every call whose end is not known."""
         with self.store.lock(stack_name, f"tonnage recover {stack_name}"):
-            found_steps = self._recover(stack_name, listener)
-            self._present_stack(stack_name)
+            self._free_dead_locks(stack_name)
+            pulumi_stack = self._present_stack(stack_name)
+            found_steps = self._recover(pulumi_stack, listener)
         return EngineOutcome(steps=found_steps)
 
     def drift(self, stack_name: str) -> tuple[DriftedResource, ...]:
         """Compare the stack with the clouds, as Pulumi's own refresh sees them."""
-        pulumi_stack = self._present_stack(stack_name)
-        return find_drift(self.session, pulumi_stack)
+        return find_drift(self._present_stack(stack_name))
 
     def rename(self, stack_name: str, new_name: str) -> None:
         """Let a stack have another name."""
@@ -466,18 +450,25 @@ class PulumiEngine:
 
     def object_ids(self, stack_name: str) -> set[str]:
         """Return the ids of everything that is known of a stack."""
+        pulumi_stack = self.session.open_stack(stack_name)
         retained = RetainedObjects(self.store, stack_name)
-        return {*self._standing_ids(stack_name), *retained.records}
+        return {
+            *(resource_ids(pulumi_stack.deployment) if pulumi_stack else ()),
+            *retained.records,
+        }
 
     def unlock(self, stack_name: str) -> bool:
         """Free the locks that a dead run has left: ours, and Pulumi's."""
         was_locked = self.store.unlock(stack_name)
+        return self._free_dead_locks(stack_name) or was_locked
+
+    def _free_dead_locks(self, stack_name: str) -> bool:
+        """Free what a dead run of Pulumi has locked; tell whether there was anything."""
         files = folder_backend(self.session.backend)
-        freed_locks = files.free_dead_locks(stack_name) if files else 0
-        return was_locked or freed_locks > 0
+        return bool(files and files.free_dead_locks(stack_name))
 
     def _recover(
-        self, stack_name: str, listener: Listener
+        self, pulumi_stack: PulumiStack, listener: Listener
     ) -> tuple[ResourceStep, ...]:
         def finder_of(place: tuple[str, str]) -> ObjectFinder:
             if self.world_source is None:
@@ -485,7 +476,7 @@ class PulumiEngine:
                 return CloudFinder(place[0], variables)
             return SimulatedFinder(SharedWorld(default_world(), self.folder))
 
-        return recover_stack(self.session, stack_name, finder_of, listener)
+        return recover_stack(pulumi_stack, finder_of, listener)
 
     def _id_variables(self, cloud: str, region: str) -> dict[str, str]:
         """Return what ids name beside inputs, as the environment has it."""
@@ -497,8 +488,8 @@ class PulumiEngine:
             "account": self.environment.get("AWS_ACCOUNT_ID", ""),
         }
 
-    def _present_stack(self, stack_name: str) -> Any:
-        pulumi_stack = self.session.open_stack(stack_name, create=False)
+    def _present_stack(self, stack_name: str) -> PulumiStack:
+        pulumi_stack = self.session.open_stack(stack_name)
         if pulumi_stack is None:
             raise MissingError(
                 Problem(
@@ -509,37 +500,10 @@ class PulumiEngine:
             )
         return pulumi_stack
 
-    def _record_start(
-        self, pulumi_stack: Any, plan_digest: str, started_at: str
-    ) -> None:
-        """Write down by which plan and since when, before anything is created.
-
-        A run that fails exports nothing, and the same plan must be able to go on.
-        """
-        self._set_config(
-            pulumi_stack,
-            {
-                PLAN_OUTPUT: plan_digest,
-                STARTED_OUTPUT: started_at,
-                OPERATION_KEY: "applying",
-            },
-        )
-
-    def _set_config(
-        self, pulumi_stack: Any, config_values: dict[str, str]
-    ) -> None:
-        automation = self.session.automation()
-        pulumi_stack.set_all_config(
-            {
-                config_key: automation.ConfigValue(config_value)
-                for config_key, config_value in config_values.items()
-            }
-        )
-
     def _program(
         self,
         plan: Plan,
-        pulumi_stack: Any,
+        pulumi_stack: PulumiStack,
         import_ids: Mapping[str, str],
         rung: int = 0,
         gate: Gate | None = None,
@@ -563,7 +527,7 @@ class PulumiEngine:
             },
             import_ids,
             is_move=is_move(
-                deployment_of(pulumi_stack),
+                pulumi_stack.deployment,
                 (resource_graph.provider, resource_graph.region),
             ),
             gate=gate,

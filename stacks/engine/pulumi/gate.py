@@ -10,7 +10,7 @@ import asyncio
 import time
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ from stacks.engine.handover import (
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.pulumi.checkpoint import place_of
 from stacks.engine.pulumi.move import SUPERSEDED_FLAG, is_move
-from stacks.engine.pulumi.status import deployment_of, name_of, status_of
+from stacks.engine.pulumi.status import name_of
 from stacks.engine.rolling import GROUP_SUFFIX, is_machine_group
 from stacks.engine.stop import WAIT_STEP_S, cancelled_error
 from stacks.graph import parse_graph
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from stacks.engine.handover import Handover
     from stacks.engine.protocol import Lives, RunControl
     from stacks.engine.pulumi.event import EventRecorder
+    from stacks.engine.pulumi.stack import PulumiStack
     from stacks.engine.stop import StopRequest
     from stacks.graph import Graph
 
@@ -172,13 +173,13 @@ class Gate(Struct, kw_only=True):
 
 def open_gate(
     plan: Plan,
-    pulumi_stack: Any,
+    pulumi_stack: PulumiStack,
     recorder: EventRecorder,
     control: RunControl,
     simulate: Callable[[float], object] | None,
 ) -> Gate | None:
     """Return the gate of an update; nothing where old machines go without new ones."""
-    deployment = deployment_of(pulumi_stack)
+    deployment = pulumi_stack.deployment
     graph = parse_graph(plan.graph)
     moves = is_move(deployment, (graph.provider, graph.region))
     handover = handover_of(plan, moves=moves)
@@ -189,7 +190,7 @@ def open_gate(
         return control.lives(graph.provider, bucket, graph.region)
 
     before: frozenset[str] = frozenset()
-    bucket = status_of(pulumi_stack).outputs.get("bucket")
+    bucket = pulumi_stack.outputs.get("bucket")
     if bucket and simulate is None and not moves:
         # Whoever may not see them may still change what has nothing to do with them.
         with suppress(TonnageError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stacks.engine.pulumi.checkpoint import place_of
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
+    from stacks.engine.pulumi.stack import PulumiStack
 
 # How Pulumi marks an object that has a successor and is still to be deleted.
 SUPERSEDED_FLAG = "delete"
@@ -56,11 +57,8 @@ def taken_back(deployment: Properties, place: tuple[str, str]) -> Properties:
     }
 
 
-def take_back(pulumi_stack: Any, place: tuple[str, str]) -> None:
+def take_back(pulumi_stack: PulumiStack, place: tuple[str, str]) -> None:
     """Let a stack have again what stands in a place, if a move away from there was cut."""
-    exported = pulumi_stack.export_stack()
-    deployment = exported.deployment or {}
-    settled = taken_back(deployment, place)
-    if settled.get("resources") != deployment.get("resources"):
-        exported.deployment = settled
-        pulumi_stack.import_stack(exported)
+    settled = taken_back(pulumi_stack.deployment, place)
+    if settled.get("resources") != pulumi_stack.deployment.get("resources"):
+        pulumi_stack.write_deployment(settled)

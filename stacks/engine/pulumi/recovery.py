@@ -1,4 +1,4 @@
-"""After a crash under Pulumi: dead locks, cut checkpoints, operations whose end is not known."""
+"""After a crash under Pulumi: operations whose end is not known."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.pulumi.checkpoint import (
-    folder_backend,
     pending_operations,
     place_of,
     resource_ids,
 )
+from stacks.engine.pulumi.event import EventRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.engine.protocol import Action, Listener
     from stacks.engine.pulumi.finder import ObjectFinder
-    from stacks.engine.pulumi.session import PulumiSession
+    from stacks.engine.pulumi.stack import PulumiStack
 
 
 def recover_stack(
-    session: PulumiSession,
-    stack_name: str,
+    pulumi_stack: PulumiStack,
     finder_of: Callable[[tuple[str, str]], ObjectFinder],
     listener: Listener,
 ) -> tuple[ResourceStep, ...]:
@@ -32,21 +31,14 @@ def recover_stack(
     An object that was found takes its place in the checkpoint with its id; then it, and all that
     updates and deletions were for, are read from the cloud.
     """
-    files = folder_backend(session.backend)
-    if files is not None:
-        files.free_dead_locks(stack_name)
-    pulumi_stack = session.open_stack(stack_name, create=False)
-    if pulumi_stack is None:
-        return ()
-    exported = pulumi_stack.export_stack()
-    deployment = exported.deployment or {}
+    deployment = pulumi_stack.deployment
     operations = pending_operations(deployment)
     if not operations:
         return ()
     read_urns = _settle_operations(deployment, operations, finder_of)
-    pulumi_stack.import_stack(exported)
+    pulumi_stack.write_deployment(deployment)
     if read_urns:
-        pulumi_stack.refresh(target=read_urns, color="never")
+        pulumi_stack.refresh(read_urns, EventRecorder(lambda _: None))
     steps = tuple(_step_of(operation) for operation in operations)
     for step in steps:
         listener(ProgressEvent(0.0, step, "found"))

@@ -6,7 +6,7 @@ leave, and afterwards those that it did leave; a later apply imports them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from planner.plan.status import Coming
 from providers.resource_type import has_same_name
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from planner.plan.status import Operation, StackFacts, StackStatus
     from planner.plan.types import Properties
+    from stacks.engine.pulumi.stack import PulumiStack
     from stacks.engine.store import StateStore
 
 RETAINED_FLAG: Final = "retainOnDelete"
@@ -234,13 +235,13 @@ def standing_records(
 
 
 def clear_flags(
-    pulumi_stack: Any, kept_ids: Collection[str] = frozenset()
+    pulumi_stack: PulumiStack, kept_ids: Collection[str] = frozenset()
 ) -> None:
     """Let the next run delete what it would leave, but for some objects."""
-    exported = pulumi_stack.export_stack()
+    deployment = pulumi_stack.deployment
     flagged_records = [
         state_record
-        for state_record in (exported.deployment or {}).get("resources") or ()
+        for state_record in deployment.get("resources") or ()
         if state_record.get(RETAINED_FLAG)
         and str(state_record.get("id")) not in kept_ids
     ]
@@ -248,7 +249,7 @@ def clear_flags(
         return
     for state_record in flagged_records:
         del state_record[RETAINED_FLAG]
-    pulumi_stack.import_stack(exported)
+    pulumi_stack.write_deployment(deployment)
 
 
 def _record(state_record: Properties, place: tuple[str, str]) -> ResourceRecord:

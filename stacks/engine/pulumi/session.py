@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.engine.pulumi.command import StoppableCommand
     from stacks.engine.pulumi.event import EventRecorder
+    from stacks.engine.pulumi.stack import PulumiStack
     from stacks.engine.stop import StopRequest
 
 POLL_S: Final = 0.05
@@ -89,27 +90,29 @@ class PulumiSession:
             for stack_name in files.stack_names():
                 files.mend(stack_name)
 
-    def open_stack(self, stack_name: str, *, create: bool) -> Any:
-        """Open a stack of the backend; nothing when there is none and none is to be created."""
+    def open_stack(self, stack_name: str) -> PulumiStack | None:
+        """Open a stack of the backend; nothing when there is none."""
         automation = self.automation()
-        self._mend()
-        open_function = (
-            automation.create_or_select_stack
-            if create
-            else automation.select_stack
-        )
         try:
-            return open_function(
-                stack_name,
-                project_name=PROJECT_NAME,
-                # Each run brings its own program.
-                program=_empty_program,
-                opts=automation.LocalWorkspaceOptions(
-                    **self._options(automation)
-                ),
-            )
+            return self._open(stack_name, create=False)
         except automation.StackNotFoundError:
             return None
+
+    def create_stack(self, stack_name: str) -> PulumiStack:
+        """Open a stack of the backend, or create one with nothing in it."""
+        return self._open(stack_name, create=True)
+
+    def _open(self, stack_name: str, *, create: bool) -> PulumiStack:
+        automation = self.automation()
+        from stacks.engine.pulumi.stack import PulumiStack
+
+        self._mend()
+        workspace = automation.LocalWorkspace(
+            # Each run brings its own program.
+            program=_empty_program,
+            **self._options(automation),
+        )
+        return PulumiStack(self, stack_name, workspace, create=create)
 
     def run(
         self,

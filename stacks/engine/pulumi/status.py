@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.json import decode as json_decode
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from planner.plan.status import Coming, Operation
     from planner.plan.types import Properties
+    from stacks.engine.pulumi.stack import PulumiStack
     from stacks.engine.state import ResourceRecord
 
 PLAN_OUTPUT: Final = "tonnage:plan"
@@ -27,14 +28,8 @@ OPERATION_KEY: Final = "tonnage:operation"
 RESERVED_OUTPUTS: Final = (PLAN_OUTPUT, STARTED_OUTPUT, FACTS_OUTPUT)
 
 
-def deployment_of(pulumi_stack: Any) -> Properties:
-    """Return the checkpoint of a stack; empty before the first run."""
-    deployment: Properties = pulumi_stack.export_stack().deployment or {}
-    return deployment
-
-
 def status_of(
-    pulumi_stack: Any,
+    pulumi_stack: PulumiStack,
     retained: Iterable[ResourceRecord] = (),
     coming: Coming | None = None,
 ) -> StackStatus:
@@ -42,8 +37,8 @@ def status_of(
 
     What is `retained`, and what is `coming`, stands beside the checkpoint.
     """
-    deployment = deployment_of(pulumi_stack)
-    start_config = entry_values(pulumi_stack.get_all_config())
+    deployment = pulumi_stack.deployment
+    start_config = pulumi_stack.config
     state_records = [
         state_record
         for state_record in deployment.get("resources", [])
@@ -51,7 +46,7 @@ def status_of(
         and "id" in state_record
         and not state_record["type"].startswith("pulumi:")
     ]
-    stack_outputs = _stack_outputs(deployment)
+    stack_outputs = pulumi_stack.outputs
     state_json = json.dumps(
         [
             [
@@ -126,7 +121,7 @@ def name_of(state_record: Properties) -> str:
 
 def _operation(
     stack_outputs: Properties,
-    start_config: dict[str, str],
+    start_config: Mapping[str, str],
     deployment: Properties,
 ) -> Operation:
     """Return what is done with a stack; it stands when it exported what the run began with."""
@@ -154,23 +149,10 @@ def user_outputs(stack_outputs: Properties) -> Properties:
     }
 
 
-def entry_values(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of outputs, or of a configuration."""
-    return {name: entry.value for name, entry in entries.items()}
-
-
-def start_time(pulumi_stack: Any, now: datetime) -> str:
+def start_time(pulumi_stack: PulumiStack, now: datetime) -> str:
     """When a stack was first applied, as it wrote down; the present time for a new one."""
     return str(
-        entry_values(pulumi_stack.outputs()).get(STARTED_OUTPUT)
-        or entry_values(pulumi_stack.get_all_config()).get(STARTED_OUTPUT)
+        pulumi_stack.outputs.get(STARTED_OUTPUT)
+        or pulumi_stack.config.get(STARTED_OUTPUT)
         or now.isoformat()
     )
-
-
-def _stack_outputs(deployment: Properties) -> Properties:
-    for state_record in deployment.get("resources", []):
-        if state_record["type"] == "pulumi:pulumi:Stack":
-            stack_outputs: Properties = state_record.get("outputs", {})
-            return stack_outputs
-    return {}
