@@ -22,6 +22,7 @@ from planner.cli.compose import (
     open_world,
     read_file,
     read_spec,
+    taken_ranges,
 )
 from planner.cli.run import run_engine
 from planner.errors import (
@@ -149,20 +150,18 @@ def _carry_out(
 
     if is_saved and spec_file is None and not option_values["require_approval"]:
         raise _underivable(plan)
-    present = present_inputs(plan, spec_file, catalog)
     engine = open_engine(options)
     stack_status = engine.stack_status(plan.stack.name)
-    check_staleness(plan, present, stack_status)
+    check_staleness(
+        plan, present_inputs(plan, spec_file, catalog), stack_status
+    )
+    _tell_shared_addresses(plan, engine, stack_status)
     # A spec was planned this moment; a document may say anything.
     if is_saved and spec_file is not None:
         refuse_underived(plan, spec_file, catalog, options)
     # A second apply goes on with the fallback that stands.
     variant = plan.on_rung(standing_rung(plan, stack_status))
-    changes = (
-        _confirmed_changes(variant, engine, stack_status, option_values)
-        if stack_status is not None
-        else None
-    )
+    changes = _confirmed_changes(variant, engine, stack_status, option_values)
     if not option_values["buy_capacity_blocks"]:
         refuse_purchase(variant, changes)
     preflight(engine, variant)
@@ -216,15 +215,17 @@ def _seen_lives(provider: str, bucket: str, region: str) -> Lives:
 def _confirmed_changes(
     plan: Plan,
     engine: StackEngine,
-    stack_status: StackStatus,
+    stack_status: StackStatus | None,
     option_values: OptionValues,
-) -> Changes:
+) -> Changes | None:
     """Return what a plan does to a stack, once everybody who has to be asked agrees.
 
-    What the document says of changes was true when it was made, if ever.
+    Nothing where no stack stands. What the document says of changes was true when it was made, if ever.
     """
     from stacks.engine.impact import changes_of
 
+    if stack_status is None:
+        return None
     changes = changes_of(plan, engine.preview(plan), stack_status)
     _refuse_many_changes(plan, changes, option_values["max_changes"])
     # A run that was cut goes on with what was agreed to before it began.
@@ -302,6 +303,28 @@ def ask_account(
             )
         return
     raise error
+
+
+def _tell_shared_addresses(
+    plan: Plan, engine: StackEngine, stack_status: StackStatus | None
+) -> None:
+    """Say it when another stack has the addresses of a new one: their networks cannot be joined.
+
+    A plan that was made without the state of the stacks does not know them.
+    """
+    from planner.plan.status import StackFacts
+    from planner.spec.network import overlaps_any
+
+    network = plan.spec.normalized.get("network") or {}
+    if stack_status is not None or network.get("id"):
+        return
+    own_range = StackFacts.of(plan).network_range
+    if overlaps_any(own_range, taken_ranges(engine, plan.stack.name)):
+        click.echo(
+            f"note: another stack has addresses of {own_range} too, so the networks of both "
+            f"cannot be joined; tonnage plan --stack {plan.stack.name} chooses others",
+            err=True,
+        )
 
 
 def _underivable(plan: Plan) -> StaleError:

@@ -93,7 +93,11 @@ def refuse_underived(
         calibration=plan.inputs.calibration,
     )
     derived_plan = derive_plan(
-        spec_file, catalog, options_then, standing=plan.inputs.standing
+        spec_file,
+        catalog,
+        options_then,
+        standing=plan.inputs.standing,
+        own_range=plan.inputs.network_range,
     ).plan
     # What wishes cost is no part of what is built.
     differing_parts = [

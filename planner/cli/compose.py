@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.cli.parallel import run_in_parallel
 from planner.errors import (
@@ -316,12 +317,16 @@ def find_plan(
 ) -> FoundPlan:
     """Return the plan of a spec, with what it does to the stack that stands."""
     from planner.plan.status import standing_offers
+    from planner.spec.model import OWN_RANGE
 
     stack_status = None
+    own_range = OWN_RANGE
     # Without a stack no engine is opened, so no account is needed.
     if options.uses_stack_state:
         stack_name = options.stack or spec_file.spec.name
-        stack_status = open_engine(options).stack_status(stack_name)
+        engine = open_engine(options)
+        stack_status = engine.stack_status(stack_name)
+        own_range = _own_range(engine, spec_file.spec, stack_status)
     found_plan = derive_plan(
         spec_file,
         catalog,
@@ -329,11 +334,37 @@ def find_plan(
         memory,
         state_sha256=stack_status.state_sha256 if stack_status else None,
         standing=standing_offers(stack_status),
+        own_range=own_range,
     )
     if stack_status is None or not found_plan.solution.pools:
         return found_plan
     plan = _with_changes(found_plan.plan, stack_status, options)
     return FoundPlan(plan, found_plan.solution)
+
+
+def _own_range(
+    engine: StackEngine, spec: Spec, stack_status: StackStatus | None
+) -> str:
+    """Return the addresses of a stack's own network: those that it has, or that nobody has."""
+    from planner.spec.model import OWN_RANGE
+    from planner.spec.network import chosen_range, leaves_range_open
+
+    if not leaves_range_open(spec.network):
+        return OWN_RANGE
+    facts = stack_status.facts if stack_status is not None else None
+    # In a network that somebody else has made, it had no addresses of its own.
+    if facts is not None and not (facts.spec.get("network") or {}).get("id"):
+        return facts.network_range
+    return chosen_range(spec.network, taken_ranges(engine, spec.name))
+
+
+def taken_ranges(engine: StackEngine, stack_name: str) -> list[str]:
+    """Return the addresses of all other stacks of an engine."""
+    return [
+        status.facts.network_range
+        for status in readable_stacks(engine)
+        if status.stack != stack_name and status.facts is not None
+    ]
 
 
 def derive_plan(
@@ -344,12 +375,15 @@ def derive_plan(
     *,
     state_sha256: str | None = None,
     standing: tuple[OfferRef, ...] = (),
+    own_range: str,
 ) -> FoundPlan:
     """Return the plan of a spec; without pools where it is infeasible.
 
     `standing` is what was bought for the stack that stands: a plan leaves it when that pays.
+    `own_range` has the addresses of a network of its own, where the spec leaves them open.
     """
     from planner.plan.document import PlannedStack, SpecSource, assemble
+    from planner.spec.network import with_range
     from planner.workload.solver import find
     from planner.workload.standing import stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
@@ -365,19 +399,23 @@ def derive_plan(
     stack = PlannedStack(
         name=options.stack or spec_file.spec.name, state_sha256=state_sha256
     )
+    placed_spec = with_range(spec_file.spec, own_range)
     # An infeasible plan creates nothing.
     if solution.pools:
-        stack = planned_stack(spec_file.spec, solution, stack)
+        stack = planned_stack(placed_spec, solution, stack)
     plan = assemble(
         spec_file.spec,
         solution,
         catalog,
         source=SpecSource(spec_file.path, spec_file.sha256),
         stack=stack,
-        inputs=_plan_inputs(stack.graph.provider, options, digests, standing),
+        inputs=replace(
+            _plan_inputs(stack.graph.provider, options, digests, standing),
+            network_range=own_range,
+        ),
         staying=staying,
     )
-    plan = with_planned_fallbacks(plan, spec_file.spec, settings, solution)
+    plan = with_planned_fallbacks(plan, placed_spec, settings, solution)
     return FoundPlan(plan, solution)
 
 

@@ -18,6 +18,7 @@ from planner.plan.pool import (  # noqa: TC001 - msgspec reads the annotations
     FleetRef,
     OfferRef,
 )
+from planner.spec.model import OWN_RANGE
 
 
 class ResourceChange(DocumentPart, frozen=True, kw_only=True):
@@ -235,3 +236,10 @@ class PlanInputs(DocumentPart, frozen=True, kw_only=True):
         dict[str, str],
         Meta(description="version of each provider that the graph needs"),
     ] = field(default_factory=dict)
+    network_range: Annotated[
+        str,
+        Meta(
+            pattern=r"^[0-9]{1,3}\.[0-9]{1,3}\.0\.0/16$",
+            description="addresses of an own network, where the spec leaves them open",
+        ),
+    ] = OWN_RANGE

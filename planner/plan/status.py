@@ -19,6 +19,7 @@ from planner.plan.types import (
     Shutdown,
     WorkloadRef,
 )
+from planner.spec.model import OWN_RANGE
 
 # What is done with a stack; one that stands is "applied".
 Operation: TypeAlias = Literal["applying", "applied", "destroying", "destroyed"]
@@ -30,7 +31,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     `standing_usd_month` is paid for also while no machine runs; none for what is paid by the run.
     `rung` is 0 for the fleet of the plan, 1 for its first fallback. `spec_path` is the file that
     was planned, as it was named, `labels` and `protect` are those of the spec, and `spec` is all
-    of it with its defaults.
+    of it with its defaults. `network_range` has the addresses of the machines.
     """
 
     provider: str
@@ -47,6 +48,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     labels: dict[str, str] = field(default_factory=dict)
     protect: bool = False
     spec: Properties = field(default_factory=dict)
+    network_range: str = OWN_RANGE
 
     @classmethod
     def of(cls, plan: Plan, rung: int = 0) -> StackFacts:
@@ -57,6 +59,10 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
             labels=plan.spec.normalized.get("labels", {}),
             protect=plan.spec.normalized.get("protect", False),
             spec=plan.spec.normalized,
+            network_range=(plan.spec.normalized.get("network") or {}).get(
+                "range"
+            )
+            or plan.inputs.network_range,
             provider=plan.graph.provider,
             region=plan.graph.region,
             pools=plan.solution.pools,

@@ -144,11 +144,6 @@ def _rolling_lines(plan: Plan, changes: Changes) -> list[Paragraph]:
                 f"machines of {rolling.pool} are made anew: {rolling.surge} {noun} more at a "
                 "time, and an old one goes when a new one answers; it takes quota for them"
             )
-        elif not rolling.at_once:
-            lines.append(
-                f"running machines of {rolling.pool} keep what they were started with, "
-                "until they are replaced"
-            )
         elif kept_nodes:
             share_text = (
                 ""

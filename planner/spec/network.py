@@ -7,19 +7,25 @@ from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.errors import Problem
 from planner.facts.cloud import clouds
 from planner.facts.rule import rules_of
-from planner.spec.model import OWN_RANGE, Inference
+from planner.spec.model import OWN_RANGE, Inference, NetworkRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from planner.spec.model import NetworkRule, Spec
+    from planner.spec.model import Spec
 
 # What a network of its own has, as the pattern of its range says too.
 OWN_PREFIX_BITS: Final = 16
+# What stacks choose from, in this order; the low ones are those of most other networks.
+CHOICE: Final = tuple(
+    IPv4Network(f"10.{second}.0.0/{OWN_PREFIX_BITS}")
+    for second in (*range(42, 256), *range(42))
+)
 
 
 class GivenNetwork(Struct, frozen=True):
@@ -65,6 +71,43 @@ def given_network(network: NetworkRule | None) -> GivenNetwork | None:
 def network_range(network: NetworkRule | None) -> str:
     """Return the addresses that the nodes of a spec are in."""
     return (network.range if network else None) or OWN_RANGE
+
+
+def leaves_range_open(network: NetworkRule | None) -> bool:
+    """Whether a stack has a network of its own, and its spec does not say of which addresses."""
+    return network is None or (network.id is None and network.range is None)
+
+
+def chosen_range(network: NetworkRule | None, taken: Iterable[str]) -> str:
+    """Return the first range of CHOICE that meets no range of other stacks, and no peer.
+
+    A peer that is wider, such as 10.0.0.0/8, holds all of a company. When nothing is free, the
+    first range of all.
+    """
+    taken_ranges = tuple(taken)
+    peers = [
+        IPv4Network(text) for text in (network.peer_cidrs if network else ())
+    ]
+    for own_range in CHOICE:
+        if not overlaps_any(str(own_range), taken_ranges) and not any(
+            peer.subnet_of(own_range) for peer in peers
+        ):
+            return str(own_range)
+    return OWN_RANGE
+
+
+def overlaps_any(own_range: str, others: Iterable[str]) -> bool:
+    """Whether a range has an address that is in another one too."""
+    network = IPv4Network(own_range)
+    return any(network.overlaps(IPv4Network(other)) for other in others)
+
+
+def with_range(spec: Spec, own_range: str) -> Spec:
+    """Return a spec with the addresses of its own network, where it leaves them open."""
+    if not leaves_range_open(spec.network):
+        return spec
+    network = spec.network or NetworkRule()
+    return replace(spec, network=replace(network, range=own_range))
 
 
 def network_problems(spec: Spec) -> Iterator[Problem]:

@@ -146,6 +146,9 @@ class AwsApi:
                 return ""
             raise
 
+    def show(self, phase: str) -> None:
+        """Do nothing: nobody asks."""
+
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Put values into the namespace tonnage of CloudWatch."""
         values = {

@@ -51,15 +51,11 @@ def orchestration(fleet: FleetSpec) -> Properties:
 
     Extra machines that are created and deleted again (overprovisioning) would block GPU quota.
     """
-    shared_inputs = {
-        "platformFaultDomainCount": 1,
-        "upgradePolicy": {"mode": "Manual"},
-    }
     if has_infiniband(fleet):
         return {
-            **shared_inputs,
+            "platformFaultDomainCount": 1,
             "orchestrationMode": "Uniform",
             "singlePlacementGroup": True,
             "overprovision": False,
         }
-    return {**shared_inputs, "orchestrationMode": "Flexible"}
+    return {"platformFaultDomainCount": 1, "orchestrationMode": "Flexible"}

@@ -11,6 +11,7 @@ from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.operate.logs import WORKSPACE_OUTPUT
 from stacks.operate.machine import BASTION_OUTPUT, GROUP_OUTPUT
+from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
@@ -31,6 +32,11 @@ NO_LOGIN_KEY: Final = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI"
     "Npkl58t4nBdSgyOlKrFiGdw7GPJ/FrqfORPhsYEXTMa no-login"
 )
+# Where the agent of a machine says how it is, to the extension of Azure beside it.
+HEALTH_PORT: Final = 8005
+LONGEST_START_S: Final = 14_400
+# The least share of a scale set that Azure takes; it is one machine at least.
+BATCH_PERCENT: Final = 5
 # Of the balancer, when it is public.
 PUBLIC_ADDRESS: Final = "balancer-address"
 # Provider updates these in place although Azure refuses, so the replacement is asked for.
@@ -100,6 +106,7 @@ def _scale_set(
         "virtualMachineProfile": _machine_profile(
             stack, fleet, group, boot_script
         ),
+        "upgradePolicy": _upgrade_policy(fleet),
         **fabric.orchestration(fleet),
         **placement.zone_inputs(fleet),
     }
@@ -117,10 +124,63 @@ def _scale_set(
             *home.prerequisites(stack),
         ),
         options={
-            "replace_on_changes": IMMUTABLE_INPUTS,
+            "replace_on_changes": [
+                *IMMUTABLE_INPUTS,
+                # Azure makes machines that run anew one by one, or not at all.
+                *([] if _rolls(fleet) else ["virtualMachineProfile"]),
+            ],
             "delete_timeout": "45m",
         },
     )
+
+
+def _rolls(fleet: FleetSpec) -> bool:
+    """Whether a new template reaches the machines of a fleet one after the other."""
+    return rolling_rule("azure", fleet.work) is not None
+
+
+def _upgrade_policy(fleet: FleetSpec) -> Properties:
+    """How a new template reaches machines that run.
+
+    A roll stops at the first new machine that is not well. How many old ones are sick does not
+    matter: the new template may be the cure.
+    """
+    if not _rolls(fleet):
+        return {"mode": "Manual"}
+    return {
+        "mode": "Rolling",
+        "rollingUpgradePolicy": {
+            "maxSurge": True,
+            "maxBatchInstancePercent": BATCH_PERCENT,
+            "maxUnhealthyInstancePercent": 100,
+            "maxUnhealthyUpgradedInstancePercent": 0,
+            "pauseTimeBetweenBatches": "PT0S",
+        },
+    }
+
+
+def _health_extension(fleet: FleetSpec) -> Properties:
+    """What tells a scale set how its machines are: a roll waits until a new one is well."""
+    if not _rolls(fleet):
+        return {}
+    publisher, extension_type, version = lookup_table(
+        "images.csv", "image", "reference"
+    )["azure-health"].split(":")
+    extension = {
+        "name": "health",
+        "publisher": publisher,
+        "type": extension_type,
+        "typeHandlerVersion": version,
+        "autoUpgradeMinorVersion": True,
+        "settings": {
+            "protocol": "http",
+            "port": HEALTH_PORT,
+            "requestPath": "/",
+            # Until then a machine that loads a model is neither well nor sick.
+            "gracePeriod": min(LONGEST_START_S, fleet.start_limit_s),
+        },
+    }
+    return {"extensionProfile": {"extensions": [extension]}}
 
 
 def _machine_profile(
@@ -168,6 +228,7 @@ def _machine_profile(
         },
         "networkProfile": _network_profile(stack, fleet),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
+        **_health_extension(fleet),
     }
     if fleet.reservation:
         machine_profile["capacityReservation"] = {
@@ -358,6 +419,7 @@ def node_settings(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
         "region": stack.region,
         "account": storage.account_name(stack),
         "numbers_machines": fabric.has_infiniband(fleet),
+        **({"health_port": HEALTH_PORT} if _rolls(fleet) else {}),
         "file_system": files.file_system_name(stack),
         "dataset": files.dataset_url(stack.dataset_uri),
         "homes": home.disk_names(stack),

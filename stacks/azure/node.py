@@ -6,6 +6,8 @@ import base64
 import gzip
 import json
 import math
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 from xml.etree import ElementTree as ET
@@ -40,6 +42,39 @@ MOST_PARTS = 50_000
 EVENTS_TIMEOUT_S = 130.0
 # Announced ends of a machine; a freeze passes by itself.
 ENDING_EVENTS = ("Preempt", "Terminate", "Redeploy", "Reboot")
+# What a scale set makes of what the work does.
+HEALTH_STATES = {
+    "working": "Healthy",
+    "failed": "Unhealthy",
+    "unhealthy": "Unhealthy",
+}
+
+
+def answer(
+    machine: Host, port: int, tell: Callable[[], tuple[int, bytes]]
+) -> None:
+    """Answer every GET on a machine with a status and a body, in the background.
+
+    A port that somebody else has is told, and answers nothing.
+    """
+
+    class HealthAnswer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = tell()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Write nothing: the journal is for what happens."""
+
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), HealthAnswer)
+    except OSError as error:
+        machine.log(f"port {port} is not answered: {error}")
+        return
+    threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
 def open_cloud(machine: Host, settings: Mapping[str, Any]) -> AzureApi:
@@ -48,7 +83,11 @@ def open_cloud(machine: Host, settings: Mapping[str, Any]) -> AzureApi:
 
 
 class AzureApi:
-    """Azure. Settings: stack, region, account, group, numbers_machines, file_system, dataset."""
+    """Azure.
+
+    Settings: stack, region, account, group, numbers_machines, file_system, dataset, homes, and
+    health_port where a scale set asks its machines for their health.
+    """
 
     def __init__(self, machine: Host, settings: Mapping[str, Any]) -> None:
         self._machine = machine
@@ -64,6 +103,10 @@ class AzureApi:
         self._stack: str = settings["stack"]
         self._tokens: dict[str, Kept] = {}
         self._log_target: tuple[str, str] | None = None
+        # Nobody asks machines of a set that does not roll.
+        self._health_port: int = settings.get("health_port", 0)
+        self._phase = ""
+        self._is_shown = False
 
     def node_name(self) -> str:
         """Return the id that Azure gave the machine."""
@@ -134,6 +177,20 @@ class AzureApi:
                 kind: str = event["EventType"]
                 return kind
         return ""
+
+    def show(self, phase: str) -> None:
+        """Answer the extension that asks this machine for its health, while a set rolls."""
+        self._phase = phase
+        if self._health_port and not self._is_shown:
+            self._is_shown = True
+            answer(self._machine, self._health_port, self._health)
+
+    def _health(self) -> tuple[int, bytes]:
+        """Return status and body; what is no state yet leaves the machine in its start."""
+        state = HEALTH_STATES.get(self._phase)
+        if state is None:
+            return 503, b""
+        return 200, json.dumps({"ApplicationHealthState": state}).encode()
 
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Write custom metrics of the scale set."""

@@ -117,6 +117,9 @@ class GcpApi:
         event = self._metadata("instance/maintenance-event")
         return "" if event == "NONE" else event
 
+    def show(self, phase: str) -> None:
+        """Do nothing: nobody asks."""
+
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Write points of custom metrics, each of this instance."""
         project = self._metadata("project/project-id")

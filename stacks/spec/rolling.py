@@ -23,8 +23,7 @@ class RollingRule(Struct, frozen=True, kw_only=True):
     properties     of a group, which hold its template
     share_at_once  of the machines that are away at a time, rounded down
     nodes_at_once  that are away at least
-    surge_nodes    that come before others go; without these and without any that are away,
-                   running machines stay as they are
+    surge_nodes    that come before others go
     """
 
     properties: tuple[str, ...]
@@ -47,7 +46,7 @@ def work_of(role: str, *, spans_nodes: bool, recreates: bool) -> Work:
 
 
 def rolling_rule(cloud: str, work: Work) -> RollingRule | None:
-    """Return how a cloud rolls machines; none for one that is not in the table."""
+    """Return how a cloud rolls machines; nothing where it makes their group anew instead."""
     return _rolling_rules().get((cloud, work))
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.errors import SpecError
 from planner.facts.cloud import clouds
-from planner.spec.network import given_network
+from planner.spec.model import NetworkRule
+from planner.spec.network import chosen_range, given_network
+from stacks.engine.state_file import StateFile
+from stacks.engine.store import FolderStore
 from tests.conftest import ROOT, chat, present, solve, spec_of
 from tests.planner.cli.conftest import Command
 
@@ -141,3 +146,89 @@ def test_a_stack_moves_into_a_network_and_out_again(
         assert code == 0, err
     code, out, _ = tonnage("drift", "chat", "--simulate")
     assert code == 0, out
+
+
+def numbers(text: str) -> set[int]:
+    """The networks of 65,536 addresses that a range of 10.0.0.0/8 touches."""
+    address, _, bits = text.partition("/")
+    second = int(address.split(".")[1])
+    return set(range(second, second + 2 ** max(0, 16 - int(bits))))
+
+
+@given(
+    st.lists(st.integers(0, 255), max_size=300),
+    st.lists(st.sampled_from([12, 14, 16, 20, 24]), min_size=300, max_size=300),
+    st.integers(0, 255),
+)
+def test_a_stack_takes_the_first_addresses_that_nobody_has(
+    seconds: list[int], bits: list[int], peer: int
+) -> None:
+    taken = []
+    for second, prefix_bits in zip(seconds, bits, strict=False):
+        size = 2 ** max(0, 16 - prefix_bits)
+        taken.append(f"10.{second // size * size}.0.0/{prefix_bits}")
+    network = NetworkRule(peer_cidrs=(f"10.{peer}.128.0/20", "10.0.0.0/8"))
+    busy = {peer}.union(*map(numbers, taken))
+    wanted = next(
+        (n for n in (*range(42, 256), *range(42)) if n not in busy), 42
+    )
+    assert chosen_range(network, taken) == f"10.{wanted}.0.0/16"
+
+
+def range_of(here: Path, name: str) -> str:
+    """The addresses of a stack that stands."""
+    state = StateFile(
+        FolderStore(here / ".tonnage/simulated/stacks"), name
+    ).state
+    [vpc] = [
+        record
+        for record in state.resources.values()
+        if record.type == "aws:ec2/vpc:Vpc"
+    ]
+    return str(vpc.inputs["cidrBlock"])
+
+
+def test_stacks_of_one_backend_have_addresses_of_their_own(
+    tonnage: Command, here: Path
+) -> None:
+    for name in ("chat", "talk"):
+        text = chat(extra="where: {clouds: [aws]}").replace(
+            "name: chat\n", f"name: {name}\n"
+        )
+        (here / f"{name}.yaml").write_text(text)
+        assert tonnage("apply", f"{name}.yaml", "--simulate", "--yes")[0] == 0
+    assert range_of(here, "chat") == "10.42.0.0/16"
+    assert range_of(here, "talk") == "10.43.0.0/16"
+    # What stands keeps its addresses when others go, and when it changes.
+    assert (
+        tonnage(
+            "destroy", "chat", "--simulate", "--yes", "--allow", "delete-data"
+        )[0]
+        == 0
+    )
+    busier = (
+        (here / "talk.yaml").read_text().replace("peak_rps: 2", "peak_rps: 3")
+    )
+    (here / "talk.yaml").write_text(busier)
+    code, _, err = tonnage("plan", "talk.yaml", "--simulate", "-o", "p.json")
+    assert code == 0, err
+    code, _, err = tonnage("apply", "p.json", "--simulate", "--yes")
+    assert code == 0, err
+    assert range_of(here, "talk") == "10.43.0.0/16"
+
+
+def test_a_plan_that_knows_no_other_stack_is_told_of_their_addresses(
+    tonnage: Command, here: Path
+) -> None:
+    for name in ("chat", "talk"):
+        text = chat(extra="where: {clouds: [aws]}").replace(
+            "name: chat\n", f"name: {name}\n"
+        )
+        (here / f"{name}.yaml").write_text(text)
+        assert tonnage("plan", f"{name}.yaml", "-o", f"{name}.json")[0] == 0
+    code, _, err = tonnage("apply", "chat.json", "--simulate", "--yes")
+    assert code == 0, err
+    assert "cannot be joined" not in err
+    code, _, err = tonnage("apply", "talk.json", "--simulate", "--yes")
+    assert code == 0, err
+    assert "another stack has addresses of 10.42.0.0/16 too" in err

@@ -56,7 +56,7 @@ def test_recreate_takes_every_machine_away(here, catalog, cloud, rps) -> None:
     assert changes.outage_s == plan.solution.pools[0].startup_s > 0
 
 
-@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
 @pytest.mark.parametrize("rps", [1, 60])
 def test_a_new_machine_comes_before_an_old_one_goes(
     here, catalog, cloud, rps
@@ -83,12 +83,27 @@ def test_of_a_batch_some_machines_work_on(here, catalog, cloud) -> None:
     assert f"{rolling.at_once} of {nodes} at a time" in shown
 
 
-def test_what_azure_runs_stays_as_it_was_started(here, catalog) -> None:
-    plan, changes = changed(here, catalog, "azure", spec(1), spec(1, "96h"))
-    [rolling] = changes.rolling
-    assert (rolling.at_once, changes.outage_s) == (0, 0)
-    shown = text.render(tuple(change_blocks(plan, changes)))
-    assert "keep what they were started with" in shown
+@pytest.mark.parametrize(
+    ("before", "after", "outage"),
+    [
+        (spec(1), spec(1, "96h", "recreate"), True),
+        (BATCH.replace("LIMIT", "72h"), BATCH.replace("LIMIT", "96h"), False),
+    ],
+    ids=["service", "batch"],
+)
+def test_azure_makes_a_set_anew_that_it_does_not_roll(
+    here, catalog, before: str, after: str, outage: bool
+) -> None:
+    plan, changes = changed(here, catalog, "azure", before, after)
+    assert changes.rolling == ()
+    [group] = [
+        change.name
+        for change in changes.replace_first
+        if change.name.endswith("-nodes")
+    ]
+    assert group
+    startup_s = plan.solution.pools[0].startup_s
+    assert changes.outage_s == (startup_s if outage else 0)
 
 
 def test_nothing_is_made_anew_while_a_fleet_grows(here, catalog) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -11,14 +11,19 @@ from msgspec.structs import replace
 from planner.facts.cloud import clouds
 from stacks.build import build_stack
 from stacks.engine.rolling import is_machine_group
-from stacks.spec.rolling import rolling_rule, work_of
+from stacks.spec.rolling import Work, rolling_rule, work_of
 from tests.conftest import chat, present, solve, spec_of
 
-WORKS = ("service", "together", "other")
+RULES = [
+    (cloud, work)
+    for cloud in clouds()
+    for work in get_args(Work)
+    # Azure makes the group anew, where it does not roll.
+    if cloud != "azure" or work == "service"
+]
 
 
-@pytest.mark.parametrize("cloud", clouds())
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize(("cloud", "work"), RULES)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 7, 100])
 def test_no_more_machines_are_away_than_there_are(cloud, work, nodes) -> None:
     rule = present(rolling_rule(cloud, work))
@@ -88,6 +93,38 @@ def test_google_waits_until_a_new_machine_answers(catalog, rps) -> None:
     assert pool.startup_s <= policy["minReadySec"] <= 3600
     # Google Cloud keeps names of machines only where none comes before another goes.
     assert policy["replacementMethod"] == "SUBSTITUTE"
+
+
+@pytest.mark.parametrize("rps", [1, 40])
+def test_azure_waits_until_the_agent_of_a_new_machine_says_that_it_is_well(
+    catalog, rps
+) -> None:
+    group, pool = group_of(catalog, "azure", rps)
+    policy = group["upgradePolicy"]["rollingUpgradePolicy"]
+    assert (group["upgradePolicy"]["mode"], policy["maxSurge"]) == (
+        "Rolling",
+        True,
+    )
+    # Bounds of the API.
+    assert 5 <= policy["maxBatchInstancePercent"] <= 100
+    assert (
+        policy["maxBatchInstancePercent"]
+        <= policy["maxUnhealthyInstancePercent"]
+        <= 100
+    )
+    assert policy["maxUnhealthyUpgradedInstancePercent"] == 0
+    profile = group["virtualMachineProfile"]
+    [extension] = profile["extensionProfile"]["extensions"]
+    # The version that knows machines which are still starting.
+    assert extension["typeHandlerVersion"] == "2.0"
+    settings = extension["settings"]
+    assert pool.startup_s <= settings["gracePeriod"] <= 14_400
+
+
+def test_azure_asks_no_machine_that_it_does_not_roll(catalog) -> None:
+    group, _ = group_of(catalog, "azure", 300, "update: recreate\n")
+    assert group["upgradePolicy"] == {"mode": "Manual"}
+    assert "extensionProfile" not in group["virtualMachineProfile"]
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])

@@ -175,6 +175,8 @@ class Agent:
             self._kept_s = now_s
             self._keep_life(lived_s)
         state = read_state(self._machine)
+        phase = state.phase if state is not None else ""
+        self._cloud.show(phase)
         release = release_of(now_s, lived_s, state, self._limits)
         # Of a node that leaves this is the last word.
         if release is not None or now_s - self._told_s >= TELL_S:
@@ -194,7 +196,6 @@ class Agent:
             self._give_back(release)
             return
         self._journal.ship()
-        phase = state.phase if state is not None else ""
         if state is not None:
             self._requests.append(state.numbers.get("Requests", 0.0))
         # Whoever replaces a service waits for the word that its machines work.

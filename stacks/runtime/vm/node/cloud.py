@@ -107,6 +107,9 @@ class CloudApi(Protocol):
     def notice(self) -> str:
         """Return what the cloud has announced to do with this machine; empty without news."""
 
+    def show(self, phase: str) -> None:
+        """Let the cloud see what the work does, where it asks the machine for its health."""
+
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Add values of now to the metrics of the scaling group."""
 

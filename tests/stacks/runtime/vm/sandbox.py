@@ -308,6 +308,8 @@ class SandboxMachine(Host):
         # Stopped by its cloud; its group starts it again when it can.
         self.is_stopped = False
         self.log_lines: list[str] = []
+        # What the program answers, by the port.
+        self.doors: dict[int, Callable[[], tuple[int, bytes]]] = {}
         self.journal: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         # Commands that fail, by their first word, while the function says so.

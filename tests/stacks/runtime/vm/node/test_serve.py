@@ -242,6 +242,21 @@ def test_a_broken_machine_is_replaced_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("world", ["azure"], indirect=True)
+def test_a_scale_set_that_rolls_hears_when_a_machine_is_well(
+    world: World,
+) -> None:
+    machine = serving(world)
+    settings = machine.settings["cloud"]
+    world.run(MINUTE)
+    tell = machine.doors[settings["health_port"]]
+    # A start is no sickness: the extension waits for another answer.
+    assert state_of(machine)["phase"] == "starting"
+    assert tell() == (503, b"")
+    world.run(HOUR, lambda: tell()[0] == 200)
+    assert tell() == (200, b'{"ApplicationHealthState": "Healthy"}')
+
+
+@pytest.mark.parametrize("world", ["azure"], indirect=True)
 def test_a_machine_on_other_hardware_works(world: World) -> None:
     world.has_traffic = always
     machine = serving(world, accelerators=7)
