@@ -220,7 +220,8 @@ def _confirmed_changes(
 ) -> Changes | None:
     """Return what a plan does to a stack, once everybody who has to be asked agrees.
 
-    Nothing where no stack stands. What the document says of changes was true when it was made, if ever.
+    Nothing where no stack stands. What the document says of changes was true when it was made,
+    if ever.
     """
     from stacks.engine.impact import changes_of
 
