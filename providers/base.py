@@ -7,7 +7,7 @@ snapshot answers that of prices, a simulated world all of them.
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -102,6 +102,13 @@ class CapacitySource(Protocol):
         """Limits of the clouds; offers that none of them matches are not limited."""
 
 
+class Caller(NamedTuple):
+    """Somebody who is signed in: the id, and what sort of somebody that is, as a cloud says it."""
+
+    id: str = ""
+    kind: str = ""
+
+
 class IdentitySource(Protocol):
     """Whose account it is."""
 
@@ -112,11 +119,19 @@ class IdentitySource(Protocol):
         Raises UsageError when the cloud needs one and none is set.
         """
 
+    @property
+    def caller(self) -> Caller:
+        """Who is signed in, as grants name them; nobody where no graph names anybody.
+
+        Raises CredentialError when nobody is signed in.
+        """
+
 
 class ProjectIdentity(Struct, frozen=True):
     """An identity that is known beforehand."""
 
     project: str = ""
+    caller: Caller = Caller()
 
 
 class Provider(Protocol):

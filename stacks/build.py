@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import hashlib
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -10,10 +12,12 @@ from planner.errors import SpecError
 from planner.facts.cloud import clouds
 from planner.facts.rule import broken_rules
 from planner.plan.document import PlannedStack, with_fallbacks
+from planner.spec.model import Inference
 from planner.workload.fallback import find_fallbacks
 from providers.resource_type import exclusive_inputs
 from stacks import registry
 from stacks.graph import Graph, plugin_versions
+from stacks.spec.rolling import BLUE_GREEN, rolling_rule
 from stacks.spec.stack import derive_stack
 from stacks.spec.table import stack_error
 
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from stacks.graph import Resource
+    from stacks.runtime.base import Runtime
+    from stacks.spec.stack import StackSpec
+
+GENERATION_DIGITS: Final = 6
 
 
 class StackBuild(NamedTuple):
@@ -39,8 +47,20 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
     Raises SpecError when it cannot be built as asked.
     """
     stack = derive_stack(spec, solution, stack_name)
-    cloud = registry.cloud(stack.provider)
     runtime = registry.runtime(spec.runtime)
+    graph = _graph_of(stack, runtime)
+    if isinstance(spec, Inference) and spec.update == BLUE_GREEN:
+        stack = replace(stack, generation=_generation(stack, graph))
+        graph = _graph_of(stack, runtime)
+    parts = ((part.type, part.name, part.inputs) for part in graph.resources)
+    for rule, name in broken_rules("graph", graph.provider, parts):
+        raise stack_error(f"{name}: {rule.reason} ({rule.id})", rule.remedy)
+    cloud = registry.cloud(stack.provider)
+    return StackBuild(graph, cloud.backstop(stack), runtime.launch(stack))
+
+
+def _graph_of(stack: StackSpec, runtime: Runtime) -> Graph:
+    cloud = registry.cloud(stack.provider)
     node_boots = {
         group.name: runtime.node_boot(
             stack,
@@ -50,7 +70,7 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
         )
         for fleet, group in stack.scaling_groups
     }
-    graph = Graph(
+    return Graph(
         provider=stack.provider,
         region=stack.region,
         resources=tuple(
@@ -59,10 +79,30 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
         ),
         outputs=cloud.outputs(stack),
     )
-    parts = ((part.type, part.name, part.inputs) for part in graph.resources)
-    for rule, name in broken_rules("graph", graph.provider, parts):
-        raise stack_error(f"{name}: {rule.reason} ({rule.id})", rule.remedy)
-    return StackBuild(graph, cloud.backstop(stack), runtime.launch(stack))
+
+
+def _generation(stack: StackSpec, graph: Graph) -> str:
+    """Return hexadecimal digits that name what the machines of a stack are made from.
+
+    How many machines there are is no part of it, and neither is the name of their group.
+    """
+    rule = rolling_rule(stack.provider, "service")
+    properties = rule.properties if rule is not None else ()
+    inputs = {resource.name: resource.inputs for resource in graph.resources}
+    made_from = [
+        (
+            {
+                key: value
+                for key, value in inputs[f"{group.name}-nodes"].items()
+                if key in properties
+            },
+            # On some clouds the template is a part of the group.
+            inputs.get(f"{group.name}-template"),
+        )
+        for _, group in stack.scaling_groups
+    ]
+    text = json.dumps(made_from, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:GENERATION_DIGITS]
 
 
 def planned_stack(

@@ -1,9 +1,10 @@
 """The resource graph as plain data: Pulumi type token, camelCase inputs, references, options.
 
 Inside inputs, `{"$ref": name, "output": path}` is the output of another resource. In any text,
-`${project}`, `${started.month}` and `${deadline.FORM}` are filled in when the stack is applied:
-the project is the caller's, month and deadline are those of the first apply. Forms: rfc3339, at
-(without zone), cron, far (rfc3339, ten years later).
+`${project}`, `${caller}`, `${caller.kind}`, `${started.month}`, `${deadline.FORM}` and
+`${from.TIME}` are filled in when a stack is applied. Project and caller are those of who applies;
+month and deadline are those of the first apply. Forms: rfc3339, at (without zone), cron, far
+(rfc3339, ten years later).
 """
 
 from __future__ import annotations

@@ -39,15 +39,6 @@ def _block_table() -> dict[tuple[str, str], table.TableRow]:
     }
 
 
-def block_provider() -> str:
-    """Return the cloud that quotes blocks."""
-    return next(
-        provider
-        for purchase, provider in _block_table()
-        if purchase == BLOCK_PURCHASE
-    )
-
-
 def max_nodes(provider: str) -> int | None:
     """Return the most nodes of a block that a provider sells, None without blocks."""
     return max(

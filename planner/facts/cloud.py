@@ -35,6 +35,9 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     account_form     how an account is named to which a service is opened, as a pattern
     key_form         how a key of a customer is named, as a pattern with a group region where the
                      name says it
+    vault_key_form   how a key is named that its storage accounts take beside that of disks, as a
+                     pattern; (?!) where the key of disks is that of all
+    block_form       how a capacity block is named, as a pattern; (?!) where there are none
     dashboard_page   address of a dashboard, with its {id}, the {name} at the end, and {region}
     way_out          whether a stack that survives the loss of a zone has a NAT in each zone
     capacity_code    error code of a request that finds no machine
@@ -57,6 +60,8 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     certificate_form: str
     account_form: str
     key_form: str
+    vault_key_form: str
+    block_form: str
     dashboard_page: str
     way_out: Literal["zone", "region"]
     capacity_code: str
@@ -85,6 +90,8 @@ def clouds() -> dict[str, CloudFacts]:
         "certificate_form": table.nonempty_text,
         "account_form": table.nonempty_text,
         "key_form": table.nonempty_text,
+        "vault_key_form": table.nonempty_text,
+        "block_form": table.nonempty_text,
         "dashboard_page": table.nonempty_text,
         "way_out": table.one_of("zone", "region"),
         "capacity_code": table.nonempty_text,

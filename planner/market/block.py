@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from planner.cost.capacity_block import BLOCK_PURCHASE, block_provider
+from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.errors import Problem, SpecError
+from planner.facts.cloud import clouds
 from planner.spec.reservation import Reservation
 from planner.units import SECONDS_PER_HOUR
 
@@ -23,7 +25,7 @@ def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
     USD an hour = USD of the block / (machines * hours)
     Raises SpecError for a machine type that the catalog does not have.
     """
-    provider = block_provider()
+    provider = _cloud_of(block)
     known_offer = next(
         (
             offer
@@ -66,4 +68,13 @@ def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
             instance_type=block.type,
         ),
         block=block,
+    )
+
+
+def _cloud_of(block: CapacityBlock) -> str:
+    """Return the cloud that writes the id of a block so."""
+    return next(
+        cloud
+        for cloud, facts in clouds().items()
+        if re.fullmatch(facts.block_form, block.id)
     )

@@ -21,7 +21,7 @@ from planner.render.page import (
 )
 from planner.render.rivals import fleet_text, rival_blocks
 from planner.render.security import security_line
-from planner.spec.block import BOUGHT_PREFIX
+from planner.spec.block import OFFERED_PREFIXES
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
 from planner.workload.registry import workload_of_kind
 
@@ -499,9 +499,9 @@ def _block_purchase(plan: Plan) -> list[Block]:
     if block is None:
         return []
     flag = (
-        ""
-        if block["id"].startswith(BOUGHT_PREFIX)
-        else "; apply buys it with --buy-capacity-blocks"
+        "; apply buys it with --buy-capacity-blocks"
+        if block["id"].startswith(OFFERED_PREFIXES)
+        else ""
     )
     return [
         Paragraph(

@@ -1,4 +1,7 @@
-"""A capacity block: machines of one type in one zone, paid in advance, from a time to a time."""
+"""A capacity block: machines of one type in one zone, paid as a whole, from a time to a time.
+
+On Google Cloud it is a reservation of the calendar mode, which somebody has asked for and got.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ if TYPE_CHECKING:
 
     from planner.errors import Place
 
-# One that was bought has the id of a reservation; others are offered.
-BOUGHT_PREFIX: Final = "cr-"
+# Of one that is offered; others are reservations, which were bought.
+OFFERED_PREFIXES: Final = ("cb-", "cbr-")
 
 
 class CapacityBlock(Struct, frozen=True, kw_only=True):
@@ -39,13 +42,13 @@ class CapacityBlock(Struct, frozen=True, kw_only=True):
 
     @property
     def region(self) -> str:
-        """The region of its zone."""
-        return self.zone[:-1]
+        """The region of its zone: its name without the last letter."""
+        return self.zone[:-1].rstrip("-")
 
     @property
     def is_offered(self) -> bool:
         """Whether it is still to be bought."""
-        return not self.id.startswith(BOUGHT_PREFIX)
+        return self.id.startswith(OFFERED_PREFIXES)
 
     @property
     def duration_s(self) -> float:

@@ -115,14 +115,20 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         LONGEST_ID,
     ),
     "capacity block": TextPattern(
-        r"(cr|cb|cbr)-[0-9a-f]{8,17}",
-        "an offering or a reservation: cb-0a1b2c3d4e5f60718 or cr-0a1b2c3d4e5f60718",
+        "|".join(facts.block_form for facts in clouds().values()),
+        "an offering or a reservation: cb-0a1b2c3d4e5f60718, cr-0a1b2c3d4e5f60718, "
+        "projects/PROJECT/reservations/NAME",
+        LONGEST_ID,
     ),
     "zone": TextPattern(
-        r"[a-z]{2}(-[a-z]+)+-\d[a-z]", "a zone such as us-east-1a", 30
+        r"[a-z]{2}(-[a-z]+)+-\d[a-z]|[a-z]+-[a-z]+\d+-[a-z]",
+        "a zone such as us-east-1a or us-central1-a",
+        30,
     ),
     "machine type": TextPattern(
-        r"[a-z][a-z0-9-]*\.[0-9a-z-]+", "a machine type such as p5.48xlarge", 40
+        r"[a-z][a-z0-9-]*\.[0-9a-z-]+|a[0-9]+[a-z]?-[a-z]+-[0-9]+g",
+        "a machine type such as p5.48xlarge or a3-ultragpu-8g",
+        40,
     ),
     "moment": TextPattern(
         r"20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\dZ",
@@ -142,6 +148,17 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         + f"|{SECRET_PATTERN}",
         "secret://NAME with a key and its certificates in PEM, on Azure secret://VAULT/NAME; or a "
         "certificate of AWS: arn:aws:acm:REGION:ACCOUNT:certificate/ID",
+    ),
+    "vault key": TextPattern(
+        "|".join(facts.vault_key_form for facts in clouds().values()),
+        "a key of a vault: https://VAULT.vault.azure.net/keys/NAME",
+        LONGEST_ID,
+    ),
+    "identity": TextPattern(
+        r"/subscriptions/[0-9a-f-]{36}/resourceGroups/[A-Za-z0-9._()-]{1,90}/providers/"
+        r"Microsoft\.ManagedIdentity/userAssignedIdentities/[A-Za-z0-9_-]{3,128}",
+        "an identity: /subscriptions/…/userAssignedIdentities/NAME",
+        LONGEST_ID,
     ),
     "key": TextPattern(
         "|".join(

@@ -215,11 +215,15 @@ class NetworkRule(Struct, frozen=True, kw_only=True):
 class EncryptionRule(Struct, frozen=True, kw_only=True):
     """How data at rest are encrypted.
 
-    key  of the customer
+    key             of the customer
+    store_key       of the storage account of Azure, which takes no disk encryption set
+    store_identity  with which that account uses its key
     """
 
     place: Place
     key: str
+    store_key: str | None = None
+    store_identity: str | None = None
 
 
 class WorkloadBase(Struct, frozen=True, kw_only=True):
@@ -286,7 +290,7 @@ class Inference(WorkloadBase, frozen=True, kw_only=True):
     serving: EngineSettings = field(default_factory=EngineSettings)
     endpoint: EndpointRule | None = None
     elastic: ElasticRule | None = None
-    update: Literal["rolling", "recreate"] | None = None
+    update: Literal["rolling", "recreate", "blue-green"] | None = None
 
 
 class Batch(WorkloadBase, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final
 
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 
 # What a network of its own has, as the pattern of its range says too.
 OWN_PREFIX_BITS: Final = 16
-# What stacks choose from, in this order; the low ones are those of most other networks.
-CHOICE: Final = tuple(
-    IPv4Network(f"10.{second}.0.0/{OWN_PREFIX_BITS}")
-    for second in (*range(42, 256), *range(42))
-)
+# The order in which stacks choose from 10.0.0.0/8: most other networks have the low addresses.
+SECOND_NUMBERS: Final = (*range(42, 256), *range(42))
 
 
 class GivenNetwork(Struct, frozen=True):
@@ -79,7 +77,7 @@ def leaves_range_open(network: NetworkRule | None) -> bool:
 
 
 def chosen_range(network: NetworkRule | None, taken: Iterable[str]) -> str:
-    """Return the first range of CHOICE that meets no range of other stacks, and no peer.
+    """Return the first range that no cloud refuses, no other stack has, and no peer is in.
 
     A peer that is wider, such as 10.0.0.0/8, holds all of a company. When nothing is free, the
     first range of all.
@@ -88,12 +86,37 @@ def chosen_range(network: NetworkRule | None, taken: Iterable[str]) -> str:
     peers = [
         IPv4Network(text) for text in (network.peer_cidrs if network else ())
     ]
-    for own_range in CHOICE:
+    for own_range in _usable_ranges():
         if not overlaps_any(str(own_range), taken_ranges) and not any(
             peer.subnet_of(own_range) for peer in peers
         ):
             return str(own_range)
     return OWN_RANGE
+
+
+@cache
+def _usable_ranges() -> tuple[IPv4Network, ...]:
+    """Return the ranges that a stack may have on every cloud, for it may move."""
+    rules = [rule for cloud in clouds() for rule in rules_of("network", cloud)]
+    ranges = (
+        IPv4Network(f"10.{second}.0.0/{OWN_PREFIX_BITS}")
+        for second in SECOND_NUMBERS
+    )
+    return tuple(
+        own_range
+        for own_range in ranges
+        if not any(
+            rule.is_broken(
+                {
+                    "range": own_range,
+                    "is_given": False,
+                    "kind": "",
+                    "is_shared": False,
+                }
+            )
+            for rule in rules
+        )
+    )
 
 
 def overlaps_any(own_range: str, others: Iterable[str]) -> bool:

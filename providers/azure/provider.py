@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from planner.facts.cloud_limit import timezone_name, timezone_names
-from providers.base import NodeGroup, ProjectIdentity
+from providers.azure.credential import AzureIdentity
+from providers.base import NodeGroup
 from providers.size_rule import SizeRule
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ class AzureProvider:
 
     name = "azure"
 
-    def identity(self, environment: Mapping[str, str]) -> IdentitySource:  # noqa: ARG002 - there are no projects
-        """Return an identity without a project."""
-        return ProjectIdentity()
+    def identity(self, environment: Mapping[str, str]) -> IdentitySource:
+        """Return who is signed in."""
+        return AzureIdentity(environment)
 
     def node_group(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.errors import Problem, UsageError
-from providers.base import NodeGroup
+from providers.base import Caller, NodeGroup
 from providers.size_rule import SizeRule, yearly_moment
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from providers.base import IdentitySource, Provider
 
 
-PURCHASES: Final = {"SPOT": "spot", "FLEX_START": "flex_start"}
+PURCHASES: Final = {
+    "SPOT": "spot",
+    "FLEX_START": "flex_start",
+    "RESERVATION_BOUND": "capacity_block",
+}
 REQUEST_TYPE: Final = "gcp:compute/resizeRequest:ResizeRequest"
 # Until a simulated cloud has all machines of a request.
 REQUEST_WAIT: Final = timedelta(minutes=10)
@@ -48,6 +52,11 @@ class _EnvironmentProject(Struct, frozen=True):
             )
             raise UsageError(problem)
         return project
+
+    @property
+    def caller(self) -> Caller:
+        """Nobody: the tools of Google Cloud need no grant of the graph."""
+        return Caller()
 
 
 class GcpProvider:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from planner.facts import table
 from providers.resource_type import name_rules, strings_in, values_at
 from providers.simulated.relation import reference_problems
-from providers.simulated.schema import schema_problems
+from providers.simulated.schema import PYTHON_TYPES, schema_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,6 +78,7 @@ def input_problems(
     if problems:
         return problems
     return [
+        *_open_problems(resource_type, inputs),
         *_name_problems(resource_type, inputs),
         *reference_problems(resource_type, inputs, objects),
         *_network_problems(inputs),
@@ -86,6 +87,27 @@ def input_problems(
         *_number_problems(inputs),
         *_size_problems(resource_type, inputs),
     ]
+
+
+def _open_problems(resource_type: str, inputs: Properties) -> Iterator[str]:
+    """Yield what is mistyped where the schema takes any value and the cloud does not."""
+    for row in _open_rows():
+        if row["type"] != resource_type:
+            continue
+        for value in values_at(inputs, row["property"]):
+            if not isinstance(value, PYTHON_TYPES[row["kind"]]):
+                yield f"{row['property']}: must be a {row['kind']}"
+
+
+@cache
+def _open_rows() -> tuple[table.TableRow, ...]:
+    columns: table.Columns = {
+        "type": table.nonempty_text,
+        "property": table.nonempty_text,
+        "kind": table.one_of(*PYTHON_TYPES),
+        **table.SOURCE_COLUMNS,
+    }
+    return tuple(table.load_rows("providers.simulated", "open.csv", columns))
 
 
 def _name_problems(resource_type: str, inputs: Properties) -> Iterator[str]:

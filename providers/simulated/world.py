@@ -15,7 +15,7 @@ from planner.errors import Problem, SpecError
 from planner.plan.part import (
     Properties,  # noqa: TC001 - msgspec reads the annotations
 )
-from providers.base import NodeLimit, matches_patterns
+from providers.base import Caller, NodeLimit, matches_patterns
 from providers.files import read_regular, write_atomically
 from providers.simulated.history import (  # noqa: TC001 - msgspec reads the annotations
     ObjectHistory,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from providers.base import PriceSource
 
 DEFAULT_CLOCK: Final = datetime(2026, 1, 1, tzinfo=UTC)
+CALLER: Final = Caller("00000000-0000-0000-0000-0000000000ca", "User")
 
 
 class PriceOverride(Struct, frozen=True):
@@ -179,6 +180,11 @@ class World(Struct, frozen=True, kw_only=True):
     lags: tuple[LagRule, ...] = ()
     losses: tuple[LossRule, ...] = ()
     seed: int = 1
+
+    @property
+    def caller(self) -> Caller:
+        """Who is signed in to simulated clouds."""
+        return CALLER
 
 
 def default_world() -> World:

@@ -19,6 +19,7 @@ from stacks.aws import (
 )
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
+from stacks.spec.block import saving_moment
 from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -361,7 +362,7 @@ def node_settings(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
         "bucket": storage.bucket_name(stack),
         "weights": {"bucket": place.bucket} if place else {},
         **(
-            {"ends": placement.saving_moment(fleet.block).isoformat()}
+            {"ends": saving_moment(fleet.block).isoformat()}
             if fleet.block is not None
             else {}
         ),

@@ -34,7 +34,7 @@ def group_arn_patterns(stack: StackSpec) -> list[str]:
         "arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName"
     )
     return [
-        f"{any_group}/{stack.group_name(group)}"
+        f"{any_group}/{stack.group_pattern(group)}"
         for _, group in stack.scaling_groups
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import hmac
 import json
@@ -17,10 +16,12 @@ from stacks.runtime.vm.node.cloud import (
     Kept,
     Listed,
     Stored,
+    block_notice,
 )
 from stacks.runtime.vm.node.host import BYTES_TYPE, RequestError
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Callable, Mapping, Sequence
 
     from stacks.runtime.vm.node.cloud import Line
@@ -129,12 +130,10 @@ class AwsApi:
 
     def notice(self) -> str:
         """Return that a capacity block ends, or the action of a spot notice, or a rebalance."""
-        if self._ends and self._machine.utc() >= dt.datetime.fromisoformat(
-            self._ends
-        ):
-            return "the capacity block ends"
-        return self._news("meta-data/spot/instance-action") or self._news(
-            "meta-data/events/recommendations/rebalance"
+        return (
+            block_notice(self._machine, self._ends)
+            or self._news("meta-data/spot/instance-action")
+            or self._news("meta-data/events/recommendations/rebalance")
         )
 
     def _news(self, name: str) -> str:

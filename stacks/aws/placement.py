@@ -5,11 +5,8 @@ A block is bought, its machines come when it begins, and they go before it ends.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cost.lifetime import release_time
-from planner.spec.block import moment_s
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
@@ -73,23 +70,3 @@ def reservation(fleet: FleetSpec) -> Any:
     if fleet.block is not None and fleet.block.is_offered:
         return ref(BLOCK_NAME)
     return fleet.reservation
-
-
-def first_moment(block: CapacityBlock) -> datetime:
-    """When the machines of a block come."""
-    return datetime.fromtimestamp(moment_s(block.starts), UTC)
-
-
-def saving_moment(block: CapacityBlock) -> datetime:
-    """When the machines of a block save their work."""
-    return _before_end(block, "block_end_s")
-
-
-def last_moment(block: CapacityBlock) -> datetime:
-    """When the machines of a block go."""
-    return _before_end(block, "block_gone_s")
-
-
-def _before_end(block: CapacityBlock, rule: str) -> datetime:
-    seconds = moment_s(block.ends) - float(release_time(rule))
-    return datetime.fromtimestamp(seconds, UTC)

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from stacks.aws import identity
-from stacks.aws.placement import first_moment, last_moment
 from stacks.graph import Resource, ref
+from stacks.spec.block import first_moment, last_moment
 
 if TYPE_CHECKING:
     from planner.solve.capacity import CapacityChange
@@ -53,7 +53,7 @@ def backstop(stack: StackSpec) -> str:
         mechanisms.append(
             "EventBridge Scheduler sets every group to 0 at the deadline"
         )
-    if any(fleet.block for fleet in stack.fleets):
+    if stack.has_block:
         mechanisms.append(
             "EventBridge Scheduler sets every group to 0 before the block ends"
         )

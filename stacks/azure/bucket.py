@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from azure.identity import DefaultAzureCredential
 from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore
 
+from providers.azure.credential import open_credential
 from stacks.azure.node import container_of
 
 
@@ -22,7 +22,9 @@ def open_state(
         container,
         account_name=account,
         prefix=prefix,
-        credential_provider=AzureCredentialProvider(DefaultAzureCredential()),
+        credential_provider=AzureCredentialProvider(
+            open_credential(os.environ)
+        ),
     )
 
 
@@ -32,5 +34,7 @@ def open_folder(account: str, _region: str, prefix: str) -> AzureStore:
         container_of(prefix),
         account_name=account,
         prefix=prefix,
-        credential_provider=AzureCredentialProvider(DefaultAzureCredential()),
+        credential_provider=AzureCredentialProvider(
+            open_credential(os.environ)
+        ),
     )

@@ -6,9 +6,9 @@ import os
 from typing import Final
 
 from azure.core.exceptions import AzureError
-from azure.identity import DefaultAzureCredential
 from requests import Session
 
+from providers.azure.credential import open_credential
 from stacks.operate.rest import with_retries
 
 # Pulumi takes the first, the clients of Azure the second.
@@ -18,7 +18,8 @@ SUBSCRIPTION_NAMES: Final = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 def open_session(resource: str) -> Session:
     """Return a session for a resource of Azure. Raises PermissionError without a login."""
     try:
-        token = DefaultAzureCredential().get_token(f"{resource}/.default").token
+        credential = open_credential(os.environ)
+        token = credential.get_token(f"{resource}/.default").token
     except AzureError as error:
         raise PermissionError(str(error)) from error
     session = Session()

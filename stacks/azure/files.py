@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from stacks.azure.identity import common_inputs
+from stacks.azure.identity import SUBNET_POLICIES, common_inputs
 from stacks.graph import Resource, ref
 from stacks.spec.table import stack_error
 
@@ -45,6 +45,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "defaultOutboundAccess": False,
                 # The service speaks to other services of Azure from this subnet.
                 "natGateway": {"id": ref("nat")},
+                **SUBNET_POLICIES,
             },
             depends_on=("subnet",),
         ),

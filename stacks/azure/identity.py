@@ -23,6 +23,11 @@ BLOB_WRITER: Final = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 # Monitoring Metrics Publisher.
 METRICS_PUBLISHER: Final = "3913510d-42f4-4e42-8a64-420c390055eb"
 ASSIGNMENT_TYPE: Final = "azure-native:authorization:RoleAssignment"
+# Of every subnet, as the typed SDK of Pulumi sends it.
+SUBNET_POLICIES: Final = {
+    "privateEndpointNetworkPolicies": "Disabled",
+    "privateLinkServiceNetworkPolicies": "Enabled",
+}
 
 
 def common_inputs(stack: StackSpec) -> Properties:
@@ -90,7 +95,28 @@ def resources(stack: StackSpec) -> list[Resource]:
             role_grant(stack, grant_name, ref(scope), role, "node-identity")
             for grant_name, scope, role in grants
         ),
+        _caller_grant(stack),
     ]
+
+
+def _caller_grant(stack: StackSpec) -> Resource:
+    """What whoever applies first may do with the files of the stack.
+
+    The account takes no keys, so its owner could neither upload nor read them. Who applies later
+    does not take the grant over.
+    """
+    return Resource(
+        type=ASSIGNMENT_TYPE,
+        name="caller-files",
+        inputs={
+            "scope": ref("store"),
+            "roleDefinitionId": built_in_role(BLOB_WRITER),
+            "principalId": "${caller}",
+            "principalType": "${caller.kind}",
+            "roleAssignmentName": stable_guid(stack, "caller-files"),
+        },
+        options={"ignore_changes": ["principalId", "principalType"]},
+    )
 
 
 def user_identity(stack: StackSpec, principal_name: str) -> Resource:

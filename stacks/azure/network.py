@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stacks.azure import files
-from stacks.azure.identity import common_inputs
+from stacks.azure.identity import SUBNET_POLICIES, common_inputs
 from stacks.graph import Resource, ref
 from stacks.spec.stack import (
     LINK_END,
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 # Of the way in to a workspace; the name of its subnet is Azure's.
 BASTION_END: Final = "255.0/26"
 BASTION_SUBNET: Final = "AzureBastionSubnet"
+# Off, as the typed SDK of Pulumi sends them.
+UNUSED_SWITCHES: Final = (
+    "disableCopyPaste",
+    "enableFileCopy",
+    "enableIpConnect",
+    "enableKerberos",
+    "enablePrivateOnlyBastion",
+    "enableSessionRecording",
+    "enableShareableLink",
+)
 
 
 def node_subnet(stack: StackSpec) -> Reference | str:
@@ -60,6 +70,8 @@ def resources(stack: StackSpec) -> list[Resource]:
             inputs={
                 "virtualNetworkName": f"{stack.name}-network",
                 "addressSpace": {"addressPrefixes": [stack.network_range]},
+                "enableDdosProtection": False,
+                "enableVmProtection": False,
                 **shared_inputs,
             },
         ),
@@ -75,7 +87,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "natGateway": {"id": ref(nat_name(stack))},
                 "networkSecurityGroup": {"id": ref("rules")},
                 "serviceEndpoints": [{"service": "Microsoft.Storage"}],
-                "privateEndpointNetworkPolicies": "Disabled",
+                **SUBNET_POLICIES,
             },
         ),
         *_bastion(stack),
@@ -129,6 +141,7 @@ def _link_subnet(stack: StackSpec) -> list[Resource]:
                 "virtualNetworkName": ref("network", "name"),
                 "subnetName": "link",
                 "addressPrefix": stack.addresses(LINK_END),
+                **SUBNET_POLICIES,
                 "privateLinkServiceNetworkPolicies": "Disabled",
             },
             # Subnets of a network are made one after the other.
@@ -151,6 +164,7 @@ def _bastion(stack: StackSpec) -> list[Resource]:
                 "virtualNetworkName": ref("network", "name"),
                 "subnetName": BASTION_SUBNET,
                 "addressPrefix": stack.addresses(BASTION_END),
+                **SUBNET_POLICIES,
             },
             # Subnets of a network are made one after the other.
             depends_on=("subnet",),
@@ -173,6 +187,7 @@ def _bastion(stack: StackSpec) -> list[Resource]:
                 # The cheapest that brings ports to a person.
                 "sku": {"name": "Standard"},
                 "enableTunneling": True,
+                **dict.fromkeys(UNUSED_SWITCHES, False),
                 "ipConfigurations": [
                     {
                         "name": "address",

@@ -12,6 +12,7 @@ from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
+    from planner.spec.encryption import StoreKey
     from stacks.spec.stack import StackSpec
 
 
@@ -54,6 +55,31 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
     )
 
 
+def _key_inputs(key: StoreKey | None) -> Properties:
+    """What brings the key of the customer to the account; nothing where that of Azure does.
+
+    Without a version the account takes each new one by itself.
+    """
+    if key is None:
+        return {}
+    return {
+        "identity": {
+            "type": "UserAssigned",
+            "userAssignedIdentities": [key.identity],
+        },
+        "encryption": {
+            "keySource": "Microsoft.Keyvault",
+            "keyVaultProperties": {
+                "keyVaultUri": key.vault,
+                "keyName": key.name,
+            },
+            "encryptionIdentity": {
+                "encryptionUserAssignedIdentity": key.identity
+            },
+        },
+    }
+
+
 def resources(stack: StackSpec) -> list[Resource]:
     """The account and its containers."""
     network_rules: Properties = {
@@ -79,6 +105,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "minimumTlsVersion": "TLS1_2",
                 "enableHttpsTrafficOnly": True,
                 "networkRuleSet": network_rules,
+                **_key_inputs(stack.store_key),
                 **common_inputs(stack),
             },
         ),

@@ -15,27 +15,36 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.plan.types import Properties
+    from providers.base import IdentitySource
 
 # The schema of launch templates counts versions in integers and takes them as text.
 TEXT_OUTPUTS: Final = ("latestVersion",)
 # Hexadecimal digits that tell the few values apart that one input ever has.
 DIGEST_LENGTH: Final = 16
 PLACEHOLDER = re.compile(
-    r"\$\{(project|started\.month|deadline\.[a-z0-9]+|from\.\d{8}T\d{6}Z)\}"
+    r"\$\{(project|caller(?:\.kind)?|started\.month|deadline\.[a-z0-9]+|from\.(?:cron\.)?\d{8}T\d{6}Z)\}"
 )
 # A time that is over cannot be scheduled: an apply takes some minutes until it is there.
 FROM_PREFIX: Final = "from."
 FROM_FORM: Final = "%Y%m%dT%H%M%SZ"
+# The same as a line of cron.
+CRON_PREFIX: Final = "cron."
 SOONEST: Final = timedelta(minutes=15)
 PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
 
 def placeholder_values(
-    project: str, started_at: datetime, ttl_s: Decimal | None
+    identity: IdentitySource, started_at: datetime, ttl_s: Decimal | None
 ) -> dict[str, str]:
-    """Return what `${...}` stands for: dates count from the first apply."""
+    """Return what `${...}` stands for: dates count from the first apply.
+
+    Raises UsageError or CredentialError for an identity that is not known.
+    """
+    caller = identity.caller
     placeholders = {
-        "project": project,
+        "project": identity.project,
+        "caller": caller.id,
+        "caller.kind": caller.kind,
         "started": started_at.astimezone(UTC).isoformat(),
         "started.month": started_at.astimezone(UTC).strftime(
             "%Y-%m-01T00:00:00Z"
@@ -49,10 +58,7 @@ def placeholder_values(
         placeholders |= {
             "deadline.rfc3339": deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "deadline.at": deadline.strftime("%Y-%m-%dT%H:%M:%S"),
-            "deadline.cron": (
-                f"{deadline.minute} {deadline.hour} {deadline.day} "
-                f"{deadline.month} *"
-            ),
+            "deadline.cron": _cron_line(deadline),
             "deadline.far": (deadline + timedelta(days=3650)).strftime(
                 "%Y-%m-%dT%H:%M:%SZ"
             ),
@@ -151,14 +157,25 @@ def fill_text(template_text: str, placeholders: dict[str, str]) -> str:
 
 
 def _filling(place: str, placeholders: dict[str, str]) -> str:
-    """Return what fills a place: `from.TIME` is that time, or soon after the first apply."""
+    """Return what fills a place: `from.TIME` is that time, or soon after the first apply.
+
+    `from.cron.TIME` is the same as a line of cron, which has no year.
+    """
     if not place.startswith(FROM_PREFIX):
         return placeholders[place]
+    form = place.removeprefix(FROM_PREFIX)
     stated = datetime.strptime(
-        place.removeprefix(FROM_PREFIX), FROM_FORM
+        form.removeprefix(CRON_PREFIX), FROM_FORM
     ).replace(tzinfo=UTC)
     started = datetime.fromisoformat(placeholders["started"])
-    return f"{max(stated, started + SOONEST):%Y-%m-%dT%H:%M:%SZ}"
+    moment = max(stated, started + SOONEST)
+    if form.startswith(CRON_PREFIX):
+        return _cron_line(moment)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _cron_line(moment: datetime) -> str:
+    return f"{moment.minute} {moment.hour} {moment.day} {moment.month} *"
 
 
 def output_at(outputs: Properties, output_path: str) -> Any:

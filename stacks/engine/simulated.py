@@ -250,7 +250,7 @@ class SimulatedEngine:
             if state.started
             else self.shared_world.now()
         )
-        return placeholder_values(self.world.project, started_at, ttl_s)
+        return placeholder_values(self.world, started_at, ttl_s)
 
     def rename(self, stack_name: str, new_name: str) -> None:
         """Let a stack have another name."""

@@ -18,6 +18,7 @@ from stacks.gcp import (
     storage,
 )
 from stacks.graph import Resource, ref
+from stacks.spec.block import saving_moment
 from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -147,6 +148,14 @@ def _scheduling(fleet: FleetSpec, group: ScalingGroup) -> Properties:
             "instanceTerminationAction": "DELETE",
             "maxRunDuration": {"seconds": fleet.flex_s},
         }
+    if fleet.block is not None:
+        return {
+            "provisioningModel": "RESERVATION_BOUND",
+            "preemptible": False,
+            "onHostMaintenance": "TERMINATE",
+            "automaticRestart": False,
+            "instanceTerminationAction": "DELETE",
+        }
     if not group.is_spot:
         return {
             "provisioningModel": "STANDARD",
@@ -183,8 +192,8 @@ def _node_group(
                 ),
             }
         ],
-        # A request brings all machines at once that come by flex start.
-        "targetSize": 0 if fleet.flex_s else group.nodes,
+        # A request brings all machines that come by flex start; those of a block come with it.
+        "targetSize": 0 if fleet.flex_s or fleet.block else group.nodes,
         # It waits for as long as a group may take to be created.
         "waitForInstances": stack.awaits_machines,
         "updatePolicy": _update_policy(fleet, group),
@@ -375,7 +384,7 @@ def _front_address(stack: StackSpec) -> Properties:
     }
 
 
-def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
+def node_settings(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
     """What a node needs to know to speak to Google Cloud."""
     place = stack.weights_place
     return {
@@ -385,4 +394,9 @@ def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
         "dataset": stack.dataset_uri,
         "homes": home.disk_names(stack),
         "weights": {"bucket": place.bucket} if place else {},
+        **(
+            {"ends": saving_moment(fleet.block).isoformat()}
+            if fleet.block is not None
+            else {}
+        ),
     }

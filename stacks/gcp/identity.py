@@ -45,7 +45,7 @@ def resources(stack: StackSpec) -> list[Resource]:
         )
         for part, name in stack.secrets.items()
     ]
-    if stack.ttl_s or stack.changes_capacity:
+    if stack.ttl_s or stack.changes_capacity or stack.has_block:
         identity_resources.append(
             service_account(stack, "clock", "schedule and deadline")
         )

@@ -13,6 +13,7 @@ from stacks.runtime.vm.node.cloud import (
     Kept,
     Listed,
     Stored,
+    block_notice,
 )
 from stacks.runtime.vm.node.host import RequestError
 
@@ -38,7 +39,11 @@ def open_cloud(machine: Host, settings: Mapping[str, Any]) -> GcpApi:
 
 
 class GcpApi:
-    """Google Cloud. Settings: stack, bucket, group, metrics, file_system, dataset."""
+    """Google Cloud.
+
+    Settings: stack, bucket, group, metrics, file_system, dataset, homes, and when a capacity block
+    ends its work.
+    """
 
     def __init__(self, machine: Host, settings: Mapping[str, Any]) -> None:
         self._machine = machine
@@ -49,6 +54,7 @@ class GcpApi:
         self._file_system: str = settings["file_system"]
         self._dataset: str = settings["dataset"]
         self._homes: list[str] = settings["homes"]
+        self._ends: str = settings.get("ends", "")
         self._token = Kept(machine)
 
     def node_name(self) -> str:
@@ -111,7 +117,9 @@ class GcpApi:
         return f"{COMPUTE_URL}/projects/{self._metadata('project/project-id')}"
 
     def notice(self) -> str:
-        """Return that the machine is preempted or that its host will be maintained."""
+        """Return that a block ends, that the machine is preempted or its host maintained."""
+        if ending := block_notice(self._machine, self._ends):
+            return ending
         if self._metadata("instance/preempted") == "TRUE":
             return "preempted"
         event = self._metadata("instance/maintenance-event")

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from stacks.gcp import network
 from stacks.graph import Resource, ref
+from stacks.spec.block import first_moment, last_moment
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
+    from planner.spec.block import CapacityBlock
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
 
@@ -21,7 +23,7 @@ DEADLINE_SCHEDULE: Final = ("${deadline.cron}", "Etc/UTC")
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """For each group a job for each change of the week, and one for the deadline."""
+    """For each group a job for each change of the week, and for each end that is known."""
     return [
         scheduler_job
         for fleet, group in stack.scaling_groups
@@ -50,6 +52,8 @@ def _group_jobs(
                 _resize_uri(stack, fleet, group, capacity_change.nodes),
             )
         )
+    if fleet.block is not None:
+        scheduler_jobs += _block_jobs(stack, fleet, group, fleet.block)
     if stack.ttl_s:
         scheduler_jobs.append(
             _clock_job(
@@ -73,6 +77,32 @@ def _group_jobs(
     return scheduler_jobs
 
 
+def _block_jobs(
+    stack: StackSpec,
+    fleet: FleetSpec,
+    group: ScalingGroup,
+    block: CapacityBlock,
+) -> list[Resource]:
+    """Return the jobs that bring the machines of a block when it begins, and end them before it.
+
+    A start that is over is some minutes after the apply.
+    """
+    moments = (
+        ("block-start", first_moment(block), group.nodes),
+        ("block-end", last_moment(block), 0),
+    )
+    return [
+        _clock_job(
+            stack,
+            group,
+            name,
+            (f"${{from.cron.{moment:%Y%m%dT%H%M%SZ}}}", "Etc/UTC"),
+            _resize_uri(stack, fleet, group, nodes),
+        )
+        for name, moment, nodes in moments
+    ]
+
+
 def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
     silence = f"{stack.silent_minutes} minutes without"
@@ -82,6 +112,10 @@ def backstop(stack: StackSpec) -> str:
     if stack.ttl_s:
         mechanisms.append(
             "Cloud Scheduler sets every group to 0 at the deadline"
+        )
+    if stack.has_block:
+        mechanisms.append(
+            "Cloud Scheduler sets every group to 0 before the block ends"
         )
     return "; ".join(mechanisms)
 

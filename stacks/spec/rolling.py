@@ -12,6 +12,8 @@ from planner.facts.cloud import clouds
 
 # How a spec says that the old machines go first.
 RECREATE: Final = "recreate"
+# How it says that each new template gets a fleet of its own.
+BLUE_GREEN: Final = "blue-green"
 # What machines do, as far as a roll minds: a service may not end; those that work together begin
 # as one.
 Work: TypeAlias = Literal["service", "together", "other"]

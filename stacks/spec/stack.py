@@ -7,12 +7,13 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address
 from planner.facts.receiver import read_receiver
 from planner.spec.certificate import certificate_of, machine_certificate
-from planner.spec.encryption import customer_key
+from planner.spec.encryption import StoreKey, customer_key, store_key
 from planner.spec.model import OWN_RANGE, Batch, Inference, Training
 from planner.spec.network import given_network, network_range
 from planner.spec.schedule import parse_schedule
@@ -92,7 +93,11 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     `given_network` is one that there is already: the nodes are in subnets of it, whose addresses
     are `network_range`. `survives_zone` says that nothing of the stack may be in one zone alone.
 
-    Data at rest are encrypted with `customer_key`, empty where the keys of the cloud do.
+    Data at rest are encrypted with `customer_key`, empty where the keys of the cloud do; on Azure
+    it is of disks, and `store_key` of the storage account.
+
+    `generation` is part of the names of scaling groups where each new template of their machines
+    gets a fleet beside the old one, and empty elsewhere.
     """
 
     name: str
@@ -122,7 +127,9 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     is_public: bool = False
     linked_accounts: tuple[str, ...] = ()
     customer_key: str = ""
+    store_key: StoreKey | None = None
     survives_zone: bool = False
+    generation: str = ""
 
     @property
     def scaling_groups(self) -> tuple[tuple[FleetSpec, ScalingGroup], ...]:
@@ -222,6 +229,11 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         return any(group.capacity_changes for _, group in self.scaling_groups)
 
     @property
+    def has_block(self) -> bool:
+        """Whether machines come and go with a capacity block."""
+        return any(fleet.block for fleet in self.fleets)
+
+    @property
     def dataset_linked(self) -> bool:
         """Whether the cloud brings the dataset into its file system by itself."""
         return (
@@ -283,7 +295,13 @@ class StackSpec(Struct, frozen=True, kw_only=True):
 
     def group_name(self, group: ScalingGroup) -> str:
         """The name of a scaling group in its cloud."""
-        return f"{self.name}-{group.name}"
+        suffix = f"-{self.generation}" if self.generation else ""
+        return f"{self.name}-{group.name}{suffix}"
+
+    def group_pattern(self, group: ScalingGroup) -> str:
+        """What the names of a group match in all generations, with ? for any character."""
+        unnamed = replace(self, generation="?" * len(self.generation))
+        return unnamed.group_name(group)
 
     def outside_idle_s(self, fleet: FleetSpec) -> int | None:
         """Seconds without work after which machines are given back from outside.
@@ -376,6 +394,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         machine_certificate=machine_certificate(spec),
         is_public=endpoint is not None and endpoint.public,
         customer_key=key.id if (key := customer_key(spec)) else "",
+        store_key=store_key(spec),
         linked_accounts=(
             tuple(dict.fromkeys(endpoint.share)) if endpoint is not None else ()
         ),

@@ -935,9 +935,12 @@ def written_scopes(graph: Graph) -> list[str]:
             role = str(inputs["role"])
             if "storage" in role and role not in READ_ROLES:
                 scopes += inputs["condition"]["expression"].split(" || ")
-        elif resource.type == ASSIGNMENT_TYPE and str(
-            inputs["roleDefinitionId"]
-        ).endswith(BLOB_WRITER):
+        elif (
+            resource.type == ASSIGNMENT_TYPE
+            and str(inputs["roleDefinitionId"]).endswith(BLOB_WRITER)
+            # Whoever applies is no node.
+            and inputs["principalId"] != "${caller}"
+        ):
             scopes.append(inputs["scope"]["$ref"])
     return scopes
 

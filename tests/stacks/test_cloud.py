@@ -241,6 +241,8 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         certificate_form="(?!)",
         account_form="[0-9]+",
         key_form="(?!)",
+        vault_key_form="(?!)",
+        block_form="(?!)",
         dashboard_page="https://nimbus.example.com/{name}",
         way_out="region",
         reservation_form="nests-[0-9]+",

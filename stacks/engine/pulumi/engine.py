@@ -170,7 +170,7 @@ class PulumiEngine:
             pulumi_stack.deployment if pulumi_stack else {},
             RetainedObjects(self.store, stack_name),
             SharedWorld(world, self.folder),
-            placeholder_values(world.project, self._now(), plan.shutdown.ttl),
+            placeholder_values(world, self._now(), plan.shutdown.ttl),
         )
 
     def apply(
@@ -540,7 +540,7 @@ class PulumiEngine:
             resource_graph.provider
         ).identity(self.environment)
         placeholders = placeholder_values(
-            identity.project,
+            identity,
             datetime.fromisoformat(started_at),
             plan.shutdown.ttl,
         )

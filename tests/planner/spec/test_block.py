@@ -169,10 +169,49 @@ def test_a_block_is_bought_only_when_that_is_said(
     assert (code, "error[buy-block]" in err) == (5, True)
 
 
+RESERVED = "projects/corp-ai/reservations/calendar-1"
+CALENDAR = {
+    "id": RESERVED,
+    "zone": "us-central1-a",
+    "type": "a3-ultragpu-8g",
+    "machines": "4",
+}
+
+
+def test_a_calendar_reservation_of_google_is_a_block(catalog) -> None:
+    text = training(**CALENDAR).replace("s3://", "gs://")
+    solution = solve(catalog, text, keep=0)
+    [pool] = solution.pools
+    assert (pool.instance.provider, pool.region, pool.zones) == (
+        "gcp",
+        "us-central1",
+        ("us-central1-a",),
+    )
+    graph = graph_of(catalog, text)
+    check(graph)
+    [template] = inputs_of(graph, "InstanceTemplate").values()
+    scheduling = template["scheduling"]
+    # What the reservation-bound model of Compute Engine asks for.
+    assert scheduling["provisioningModel"] == "RESERVATION_BOUND"
+    assert scheduling["instanceTerminationAction"] == "DELETE"
+    affinity = template["reservationAffinity"]
+    assert affinity["type"] == "SPECIFIC_RESERVATION"
+    assert affinity["specificReservation"]["values"] == [RESERVED]
+    [group] = inputs_of(graph, "InstanceGroupManager").values()
+    assert group["targetSize"] == 0
+    jobs = inputs_of(graph, "Job")
+    start, end = jobs["train-block-start"], jobs["train-block-end"]
+    assert start["schedule"] == "${from.cron.20261201T113000Z}"
+    assert start["httpTarget"]["uri"].endswith(f"size={pool.nodes}")
+    assert end["schedule"] == "${from.cron.20261208T110000Z}"
+    assert end["httpTarget"]["uri"].endswith("size=0")
+
+
+@pytest.mark.parametrize("changes", [{}, CALENDAR], ids=["aws", "gcp"])
 def test_its_machines_come_at_the_start_and_are_gone_at_the_end(
-    tonnage: Command, here: Path
+    tonnage: Command, here: Path, changes: dict[str, str]
 ) -> None:
-    (here / "s.yaml").write_text(training())
+    (here / "s.yaml").write_text(training(**changes))
     (here / "world.yaml").write_text("clock: 2026-11-30T00:00:00Z\n")
     world = ("--simulate", "world.yaml")
     applied = tonnage(

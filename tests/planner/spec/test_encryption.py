@@ -132,9 +132,57 @@ def test_another_key_deletes_no_disk_that_is_kept(
     assert objects(engine) == {}
 
 
+VAULT_KEY = "https://corp.vault.azure.net/keys/chat"
+STORE_IDENTITY = (
+    "/subscriptions/0a1b2c3d-0000-4000-8000-000000000001/resourceGroups/keys"
+    "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/store"
+)
+BOTH = f", store_key: {VAULT_KEY!r}, store_identity: {STORE_IDENTITY!r}}}"
+
+
+def test_a_storage_account_takes_a_key_of_a_vault_and_keeps_its_files(
+    here: Path,
+) -> None:
+    plain = chat() + key_lines("azure")
+    keyed = plain[:-2] + BOTH
+    graph = graph_of(CATALOG, keyed)
+    check(graph)
+    [account] = inputs_of(graph, "StorageAccount").values()
+    encryption = account["encryption"]
+    assert encryption["keySource"] == "Microsoft.Keyvault"
+    # A version would have to be changed by hand when the key is rotated.
+    assert encryption["keyVaultProperties"] == {
+        "keyVaultUri": "https://corp.vault.azure.net",
+        "keyName": "chat",
+    }
+    # An account uses no identity that is not its own.
+    assert account["identity"]["userAssignedIdentities"] == [
+        encryption["encryptionIdentity"]["encryptionUserAssignedIdentity"]
+    ]
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    engine.apply(plan_of(CATALOG, plain), quiet)
+    before = {
+        id_
+        for id_, found in objects(engine).items()
+        if found["type"].endswith(":StorageAccount")
+    }
+    engine.apply(plan_of(CATALOG, keyed), quiet)
+    assert before <= objects(engine).keys()
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
+        (
+            key_lines("azure")[:-2] + f", store_key: {VAULT_KEY!r}}}",
+            "belong together",
+        ),
+        (key_lines("aws")[:-2] + BOTH, "of another cloud"),
+        (
+            key_lines("azure")[:-2]
+            + BOTH.replace("/keys/chat", "/keys/chat/1"),
+            "a key of a vault",
+        ),
         (
             f"where: {{clouds: [azure]}}\n"
             f"encryption: {{key: {KEYS['azure'].format(1)!r}}}",

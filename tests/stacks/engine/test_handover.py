@@ -108,6 +108,62 @@ def test_where_the_old_goes_first_the_plan_tells_an_outage(
     assert gone_s < made_s
 
 
+def generation(clouds: str, idle: str = "30m", rps: float = 2) -> str:
+    text = service(clouds, update="blue-green")
+    return text.replace("peak_rps: 2", f"peak_rps: {rps}") + (
+        f"shutdown: {{idle: {idle}}}\n"
+    )
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_blue_green_gives_each_template_a_fleet_of_its_own(
+    here, catalog, cloud
+) -> None:
+    """The old fleet goes when the new one answers; the address stays."""
+    home, away = generation(cloud), generation(cloud, "40m")
+    events, changes, _ = moved(here, catalog, home, away)
+    handover = present(handover_of(plan_of(catalog, away), moves=False))
+    [made_s], [gone_s] = done_s(events, "replace"), done_s(events, "delete")
+    assert gone_s >= made_s + handover.startup_s > made_s
+    assert "serve-nodes" not in [
+        change.name for change in changes.replace_first
+    ]
+    assert "serve-nodes" in [change.name for change in changes.replace]
+    assert changes.rolling == ()
+    assert (changes.outage_s, changes.new_address) == (0, False)
+    names = group_names(here)
+    assert len(names) == 1
+
+
+def group_names(here: Path) -> list[str]:
+    """The names of the groups of machines in their clouds."""
+    memory = world.load_memory(here / "clouds" / "world.json")
+    return [
+        str(stored["outputs"]["name"])
+        for stored in memory.objects.values()
+        if stored["name"] == "serve-nodes"
+    ]
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_blue_green_makes_no_new_fleet_where_only_its_size_changes(
+    here, catalog, cloud
+) -> None:
+    def generations(text: str) -> set[str]:
+        plan = plan_of(catalog, text)
+        [group] = [
+            resource
+            for resource in plan.graph.resources
+            if resource.name == "serve-nodes"
+        ]
+        key = "vmScaleSetName" if cloud == "azure" else "name"
+        return {group.inputs[key]}
+
+    small, large = generation(cloud), generation(cloud, rps=2.2)
+    assert generations(small) == generations(large)
+    assert generations(small) != generations(generation(cloud, "40m"))
+
+
 def test_weights_are_uploaded_to_the_new_bucket_while_the_old_fleet_answers(
     tonnage: Command, here: Path, catalog
 ) -> None:

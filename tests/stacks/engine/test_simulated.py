@@ -23,6 +23,7 @@ from planner.plan.document import PlannedStack, SpecSource, assemble
 from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
+from providers.base import ProjectIdentity
 from providers.catalog.load import SnapshotPrices
 from providers.simulated import world
 from providers.simulated.cloud import CloudError, SimulatedCloud
@@ -471,8 +472,8 @@ def test_a_deadline_is_utc_whatever_the_zone_of_the_clock() -> None:
     """Clouds read the text as UTC: the same instant gives the same text."""
     clock = world.default_world().clock
     elsewhere = clock.astimezone(timezone(timedelta(hours=2)))
-    assert placeholder_values("p", elsewhere, Decimal(60)) == (
-        placeholder_values("p", clock, Decimal(60))
+    assert placeholder_values(ProjectIdentity("p"), elsewhere, Decimal(60)) == (
+        placeholder_values(ProjectIdentity("p"), clock, Decimal(60))
     )
 
 
@@ -487,12 +488,16 @@ def test_a_deadline_is_utc_whatever_the_zone_of_the_clock() -> None:
 def test_a_time_that_is_over_is_soon_after_the_first_apply(
     stated: str, filled: str
 ) -> None:
-    known = placeholder_values("p", world.default_world().clock, None)
+    known = placeholder_values(
+        ProjectIdentity("p"), world.default_world().clock, None
+    )
     assert fill_references(f"${{from.{stated}}}", known, {}) == filled
 
 
 def test_references_and_texts_are_filled() -> None:
-    known = placeholder_values("p", world.default_world().clock, Decimal(60))
+    known = placeholder_values(
+        ProjectIdentity("p"), world.default_world().clock, Decimal(60)
+    )
     outputs = {"lb": {"pools": [{"id": "x"}]}}
     assert fill_references(
         {"a": [ref("lb", "pools[0].id")]}, known, outputs

@@ -95,8 +95,10 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     )
     monkeypatch.setattr(
         azure_client,
-        "DefaultAzureCredential",
-        lambda: SimpleNamespace(get_token=lambda _: SimpleNamespace(token="t")),
+        "open_credential",
+        lambda _: SimpleNamespace(
+            get_token=lambda _: SimpleNamespace(token="t")
+        ),
     )
     # Sessions try again over https alone; here nobody waits.
     monkeypatch.setattr(rest, "RETRIES", 0)

@@ -76,6 +76,13 @@ class Line(NamedTuple):
         return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def block_notice(machine: Host, ends: str) -> str:
+    """Return that a capacity block ends, once it does; `ends` is empty without one."""
+    if ends and machine.utc() >= dt.datetime.fromisoformat(ends):
+        return "the capacity block ends"
+    return ""
+
+
 class CloudApi(Protocol):
     """A cloud as a node sees it.
 
