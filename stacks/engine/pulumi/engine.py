@@ -49,7 +49,11 @@ from stacks.engine.pulumi.gate import open_gate
 from stacks.engine.pulumi.move import is_move, take_back
 from stacks.engine.pulumi.recovery import recover_stack
 from stacks.engine.pulumi.rehearsal import rehearse_apply
-from stacks.engine.pulumi.retention import RetainedObjects, clear_flags
+from stacks.engine.pulumi.retention import (
+    RetainedObjects,
+    clear_flags,
+    standing_records,
+)
 from stacks.engine.pulumi.session import PulumiSession
 from stacks.engine.pulumi.status import (
     FACTS_OUTPUT,
@@ -514,6 +518,7 @@ class PulumiEngine:
 
         started_at = start_time(pulumi_stack, self._now())
         resource_graph = parse_graph(plan.graph)
+        place = (resource_graph.provider, resource_graph.region)
         return Program(
             resource_graph,
             self._text_filler(plan, resource_graph, started_at),
@@ -526,10 +531,13 @@ class PulumiEngine:
                 ).decode(),
             },
             import_ids,
-            is_move=is_move(
-                pulumi_stack.deployment,
-                (resource_graph.provider, resource_graph.region),
-            ),
+            standing={
+                name: record.inputs
+                for name, record in standing_records(
+                    pulumi_stack.deployment, place
+                ).items()
+            },
+            is_move=is_move(pulumi_stack.deployment, place),
             gate=gate,
         )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 
 from planner.facts.cloud import clouds
+from providers.resource_type import exclusive_inputs
 from stacks.engine.fill import TEXT_OUTPUTS, output_at
 from stacks.engine.pulumi.retention import retained_names
 from stacks.graph import creation_order
@@ -41,6 +42,7 @@ class Program:
         exports: Properties,
         import_ids: Mapping[str, str],
         *,
+        standing: Mapping[str, Properties] | None = None,
         is_move: bool = False,
         gate: Gate | None = None,
     ) -> None:
@@ -49,6 +51,8 @@ class Program:
         self.answers: dict[str, pulumi.Output[None]] = {}
         self.clients_know: pulumi.Output[None] | None = None
         self.is_move = is_move
+        # Inputs of what stands in the same place, by the names of resources.
+        self.standing = standing or {}
         self.import_ids = import_ids
         self.retained_names = retained_names(resource_graph)
         self.fill_text = fill_text
@@ -121,13 +125,29 @@ class Program:
             import_=self.import_ids.get(resource.name),
             retain_on_delete=resource.name in self.retained_names,
             replace_on_changes=graph_options.get("replace_on_changes"),
-            # Names are those of a region: in another one, nothing is in the way.
-            delete_before_replace=False
-            if self.is_move
-            else graph_options.get("delete_before_replace"),
+            delete_before_replace=self._goes_first(resource),
             custom_timeouts=pulumi.CustomTimeouts(delete=delete_timeout)
             if delete_timeout
             else None,
+        )
+
+    def _goes_first(self, resource: Resource) -> bool:
+        """Whether an old object has to go before a new one can be made: it has its name.
+
+        Names are those of a region: in another one, nothing is in the way. What a name refers to
+        counts as the same.
+        """
+        if self.is_move or not resource.options.get("delete_before_replace"):
+            return False
+        held = exclusive_inputs(
+            resource.type, self.standing.get(resource.name, {})
+        )
+        return any(
+            not isinstance(value, str)
+            or self.fill_text(value) == held.get(property_name)
+            for property_name, value in exclusive_inputs(
+                resource.type, resource.inputs
+            ).items()
         )
 
     def _resolve(self, input_value: Any) -> Any:

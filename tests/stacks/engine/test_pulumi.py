@@ -25,7 +25,7 @@ from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.store import FolderStore
 from tests.conftest import chat, present
 from tests.reliability.faults import fleet_keys
-from tests.stacks.engine.test_handover import service
+from tests.stacks.engine.test_handover import generation, service
 from tests.stacks.engine.test_keep import buckets_among, renamed
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -561,3 +561,31 @@ def test_a_size_that_a_schedule_has_set_is_no_drift_to_the_real_engine(
     [drifted] = engine.drift("chat")
     assert (drifted.kind, drifted.name) == ("changed", "serve-nodes")
     assert drifted.details == ("healthCheckGracePeriod",)
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_blue_green_keeps_the_old_fleet_until_the_new_one_answers(
+    here, catalog, cloud
+) -> None:
+    engine = engine_in(here)
+    home, away = (
+        plan_of(catalog, generation(cloud, idle)) for idle in ("30m", "40m")
+    )
+    engine.apply(home, quiet)
+    # Nobody is asked: there is no outage.
+    [group] = [
+        step for step in engine.preview(away) if step.name == "serve-nodes"
+    ]
+    assert (group.action, group.deletes_first) == ("replace", False)
+    events: list[ProgressEvent] = []
+    engine.apply(away, events.append)
+    phases = [
+        event.phase for event in events if event.step.name == "serve-nodes"
+    ]
+    assert "awaits" in phases
+    names = [
+        stored["outputs"]["name"]
+        for stored in objects(engine).values()
+        if stored["name"] == "serve-nodes"
+    ]
+    assert len(names) == 1
