@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan, PlanInputs
     from planner.solve.settings import Memory, SolveSettings
     from planner.solve.solution import Solution
-    from planner.spec.model import Spec
+    from planner.spec.model import NetworkRule, Spec
     from providers.base import PriceSource
     from providers.simulated.world import World
     from stacks.engine.protocol import StackEngine
@@ -326,7 +326,9 @@ def find_plan(
         stack_name = options.stack or spec_file.spec.name
         engine = open_engine(options)
         stack_status = engine.stack_status(stack_name)
-        own_range = _own_range(engine, spec_file.spec, stack_status)
+        own_range = _own_range(
+            engine, stack_name, spec_file.spec.network, stack_status
+        )
     found_plan = derive_plan(
         spec_file,
         catalog,
@@ -343,19 +345,22 @@ def find_plan(
 
 
 def _own_range(
-    engine: StackEngine, spec: Spec, stack_status: StackStatus | None
+    engine: StackEngine,
+    stack_name: str,
+    network: NetworkRule | None,
+    stack_status: StackStatus | None,
 ) -> str:
     """Return the addresses of a stack's own network: those that it has, or that nobody has."""
     from planner.spec.model import OWN_RANGE
     from planner.spec.network import chosen_range, leaves_range_open
 
-    if not leaves_range_open(spec.network):
+    if not leaves_range_open(network):
         return OWN_RANGE
     facts = stack_status.facts if stack_status is not None else None
     # In a network that somebody else has made, it had no addresses of its own.
     if facts is not None and not (facts.spec.get("network") or {}).get("id"):
         return facts.network_range
-    return chosen_range(spec.network, taken_ranges(engine, spec.name))
+    return chosen_range(network, taken_ranges(engine, stack_name))
 
 
 def taken_ranges(engine: StackEngine, stack_name: str) -> list[str]:

@@ -200,6 +200,12 @@ def test_stacks_of_one_backend_have_addresses_of_their_own(
         assert tonnage("apply", f"{name}.yaml", "--simulate", "--yes")[0] == 0
     assert range_of(here, "chat") == "10.42.0.0/16"
     assert range_of(here, "talk") == "10.45.0.0/16"
+    # A stack with another name than its spec is another one.
+    applied = tonnage(
+        "apply", "chat.yaml", "--stack", "more", "--simulate", "--yes"
+    )
+    assert applied[0] == 0, applied[2]
+    assert range_of(here, "more") == "10.46.0.0/16"
     # What stands keeps its addresses when others go, and when it changes.
     assert (
         tonnage(
