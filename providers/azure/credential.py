@@ -58,10 +58,11 @@ class AzureIdentity(Struct, frozen=True):
         """
         try:
             from azure.core.exceptions import AzureError
+
+            credential = open_credential(self.environment)
         except ImportError as error:
             raise _nobody(str(error)) from error
         try:
-            credential = open_credential(self.environment)
             token: str = credential.get_token(MANAGEMENT_SCOPE).token
         except AzureError as error:
             raise _nobody(str(error).splitlines()[0]) from error

@@ -34,9 +34,6 @@ NO_LOGIN_KEY: Final = (
 )
 # Where the agent of a machine says how it is, to the extension of Azure beside it.
 HEALTH_PORT: Final = 8005
-LONGEST_START_S: Final = 14_400
-# The least share of a scale set that Azure takes; it is one machine at least.
-BATCH_PERCENT: Final = 5
 # Of the balancer, when it is public.
 PUBLIC_ADDRESS: Final = "balancer-address"
 # Provider updates these in place although Azure refuses, so the replacement is asked for.
@@ -151,12 +148,16 @@ def _upgrade_policy(fleet: FleetSpec) -> Properties:
         "mode": "Rolling",
         "rollingUpgradePolicy": {
             "maxSurge": True,
-            "maxBatchInstancePercent": BATCH_PERCENT,
+            "maxBatchInstancePercent": _limit("azure_roll_percent"),
             "maxUnhealthyInstancePercent": 100,
             "maxUnhealthyUpgradedInstancePercent": 0,
             "pauseTimeBetweenBatches": "PT0S",
         },
     }
+
+
+def _limit(name: str) -> int:
+    return int(lookup_table("limits.csv", "limit", "value")[name])
 
 
 def _health_extension(fleet: FleetSpec) -> Properties:
@@ -177,7 +178,9 @@ def _health_extension(fleet: FleetSpec) -> Properties:
             "port": HEALTH_PORT,
             "requestPath": "/",
             # Until then a machine that loads a model is neither well nor sick.
-            "gracePeriod": min(LONGEST_START_S, fleet.start_limit_s),
+            "gracePeriod": min(
+                _limit("azure_health_grace_s"), fleet.start_limit_s
+            ),
         },
     }
     return {"extensionProfile": {"extensions": [extension]}}

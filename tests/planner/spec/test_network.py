@@ -189,14 +189,21 @@ def range_of(here: Path, name: str) -> str:
     return str(vpc.inputs["cidrBlock"])
 
 
+def two_specs(here: Path) -> tuple[str, str]:
+    """Write the specs of two stacks, and return their names."""
+    text = chat(extra="where: {clouds: [aws]}")
+    names = ("chat", "talk")
+    for name in names:
+        (here / f"{name}.yaml").write_text(
+            text.replace("name: chat\n", f"name: {name}\n")
+        )
+    return names
+
+
 def test_stacks_of_one_backend_have_addresses_of_their_own(
     tonnage: Command, here: Path
 ) -> None:
-    for name in ("chat", "talk"):
-        text = chat(extra="where: {clouds: [aws]}").replace(
-            "name: chat\n", f"name: {name}\n"
-        )
-        (here / f"{name}.yaml").write_text(text)
+    for name in two_specs(here):
         assert tonnage("apply", f"{name}.yaml", "--simulate", "--yes")[0] == 0
     assert range_of(here, "chat") == "10.42.0.0/16"
     assert range_of(here, "talk") == "10.45.0.0/16"
@@ -227,11 +234,7 @@ def test_stacks_of_one_backend_have_addresses_of_their_own(
 def test_a_plan_that_knows_no_other_stack_is_told_of_their_addresses(
     tonnage: Command, here: Path
 ) -> None:
-    for name in ("chat", "talk"):
-        text = chat(extra="where: {clouds: [aws]}").replace(
-            "name: chat\n", f"name: {name}\n"
-        )
-        (here / f"{name}.yaml").write_text(text)
+    for name in two_specs(here):
         assert tonnage("plan", f"{name}.yaml", "-o", f"{name}.json")[0] == 0
     code, _, err = tonnage("apply", "chat.json", "--simulate", "--yes")
     assert code == 0, err
