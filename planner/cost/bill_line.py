@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cost.private_endpoint import endpoint_services
 from planner.facts import table
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.cost.private_endpoint import EndpointNeed
     from planner.cost.service_price import PriceBook, ServicePrice
 
 CENT: Final = Decimal("0.01")
@@ -34,6 +36,7 @@ STANDING_KINDS: Final = frozenset(
         "load_balancer",
         "nat",
         "object_storage",
+        "private_endpoint",
         "public_ip",
         "scheduler_job",
         "workflow_action",
@@ -50,6 +53,8 @@ ROLE_LABELS: Final = {
     "nat": ("NAT gateway", "hour"),
     "nat_data": ("NAT data", "GB"),
     "object_storage": ("object storage", "GB-month"),
+    "private_endpoint": ("private endpoints", "hour"),
+    "private_endpoint_data": ("private endpoint data", "GB"),
     "public_ip": ("public address", "hour"),
 }
 
@@ -96,6 +101,8 @@ class Usage(Struct, frozen=True, kw_only=True):
     `nat_gateways`  how many there are, each with an address
     `public_addresses`  of a balancer that faces the internet, which answers then leave for
     `has_own_network`  whether the way out is its own; that of a given network is its owner's
+    `endpoint_needs`  what machines reach by private endpoints, empty without them
+    `zones`  how many zones the machines are spread over, each with an interface of an endpoint
     """
 
     provider: str
@@ -113,6 +120,8 @@ class Usage(Struct, frozen=True, kw_only=True):
     has_own_network: bool = True
     nat_gateways: int = 1
     public_addresses: int = 0
+    endpoint_needs: frozenset[EndpointNeed] = frozenset()
+    zones: int = 1
 
 
 @cache
@@ -208,6 +217,7 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         bill_lines += egress_lines(usage.provider, usage.sent_gb, price_book)
     # Logs grow with node-hours, an assumption of data/usage.csv.
     logged_gb = usage.node_hours * usage_value("log_gb_per_node_hour")
+    bill_lines += _endpoint_lines(usage, price_book, logged_gb)
     if usage.stored_gb_months:
         bill_lines.append(
             _role_line(
@@ -337,6 +347,29 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
             if has_bastion
             else []
         ),
+    ]
+
+
+def _endpoint_lines(
+    usage: Usage, price_book: PriceBook, logged_gb: Decimal
+) -> list[BillLine]:
+    """Return the lines of private endpoints: of each one in each zone, and of what passes them.
+
+    Logs are nearly all of that: images come from the internet, and a bucket has a way of its own.
+    """
+    services = endpoint_services(
+        usage.provider, "interface", usage.endpoint_needs
+    )
+    if not services:
+        return []
+    return [
+        _role_line(
+            usage,
+            price_book,
+            "private_endpoint",
+            len(services) * usage.zones * usage.network_hours,
+        ),
+        _role_line(usage, price_book, "private_endpoint_data", logged_gb),
     ]
 
 

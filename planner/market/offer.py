@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.facts.accelerator import Accelerator, accelerators
+from planner.facts.cloud import clouds
 from planner.perf.common.layout import Node
 
 if TYPE_CHECKING:
@@ -160,6 +161,11 @@ class Offer(Struct, frozen=True, kw_only=True):
     def provider(self) -> str:
         """The cloud that sells the instance type."""
         return self.instance.provider
+
+    def zone_count(self, *, together: bool) -> int:
+        """Return how many zones its machines are spread over: one when they work together."""
+        most = clouds()[self.provider].spread_zones
+        return 1 if together else min(len(self.zones), most)
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -203,6 +203,7 @@ class NetworkRule(Struct, frozen=True, kw_only=True):
     subnets     of that network, each as NAME@PLACE
     range       addresses of the nodes
     peer_cidrs  ranges of addresses in networks that are joined to it
+    private_endpoints  whether machines reach services of their cloud by endpoints in it
     """
 
     place: Place | None = None
@@ -210,6 +211,7 @@ class NetworkRule(Struct, frozen=True, kw_only=True):
     subnets: tuple[str, ...] = ()
     range: str | None = None
     peer_cidrs: tuple[str, ...] = ()
+    private_endpoints: bool = False
 
 
 class EncryptionRule(Struct, frozen=True, kw_only=True):

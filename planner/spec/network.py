@@ -13,11 +13,19 @@ from msgspec.structs import replace
 from planner.errors import Problem
 from planner.facts.cloud import clouds
 from planner.facts.rule import rules_of
-from planner.spec.model import OWN_RANGE, Inference, NetworkRule
+from planner.spec.certificate import machine_certificate
+from planner.spec.model import (
+    OWN_RANGE,
+    Batch,
+    Inference,
+    NetworkRule,
+    Workspace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from planner.cost.private_endpoint import EndpointNeed
     from planner.spec.model import Spec
 
 # What a network of its own has, as the pattern of its range says too.
@@ -69,6 +77,29 @@ def given_network(network: NetworkRule | None) -> GivenNetwork | None:
 def network_range(network: NetworkRule | None) -> str:
     """Return the addresses that the nodes of a spec are in."""
     return (network.range if network else None) or OWN_RANGE
+
+
+def endpoint_needs(
+    spec: Spec, *, has_files: bool = False
+) -> frozenset[EndpointNeed]:
+    """Return what machines ask their cloud for by private endpoints.
+
+    Nothing where the spec asks for no such endpoints. `has_files` says that a file system stands
+    beside them.
+    """
+    if spec.network is None or not spec.network.private_endpoints:
+        return frozenset()
+    needs: set[EndpointNeed] = {"always"}
+    if isinstance(spec, Workspace):
+        needs.add("disks")
+    if has_files:
+        needs.add("files")
+    token = spec.model.token if isinstance(spec, Inference | Batch) else None
+    endpoint = spec.endpoint if isinstance(spec, Inference) else None
+    api_key = endpoint.api_key if endpoint is not None else None
+    if token or api_key or machine_certificate(spec):
+        needs.add("secrets")
+    return frozenset(needs)
 
 
 def leaves_range_open(network: NetworkRule | None) -> bool:

@@ -47,7 +47,8 @@ class MeteredType(Struct, frozen=True):
     kind      kind of the line of a bill
     role      role of its price; {tier} stands for the number in the property `tier`
     tier      property that the price depends on; empty for one price
-    quantity  property that says how much there is of it; empty for one of it
+    quantity  property that says how much there is of it, or that lists what counts as one each;
+              empty for one of it
     factor    units of the price in a unit of that property
     """
 
@@ -123,9 +124,12 @@ def object_rates(
     if price is None:
         return []
     amount = sum(
-        int(value) * metered.factor
+        _count(value) * metered.factor
         for value in _values(inputs, metered.quantity)
     )
+    # A gateway endpoint has no interface, and costs nothing.
+    if metered.quantity and not amount:
+        return []
     return [
         Rate(
             kind=metered.kind,
@@ -136,6 +140,12 @@ def object_rates(
 
 def _values(inputs: Properties, path: str) -> list[Any]:
     return list(values_at(inputs, path)) if path else []
+
+
+def _count(value: Any) -> int:
+    """Return a number as it is, and what is named, such as a subnet, as one."""
+    text = str(value)
+    return int(text) if text.isdecimal() else 1
 
 
 def _price(catalog: Catalog, provider: str, role: str) -> ServicePrice | None:

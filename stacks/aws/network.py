@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.private_endpoint import endpoint_services
 from planner.facts.cloud import clouds
 from stacks.graph import Resource, ref
 from stacks.spec.stack import SERVING_PORT, range_word
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 INGRESS_TYPE: Final = (
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 )
+ENDPOINT_TYPE: Final = "aws:ec2/vpcEndpoint:VpcEndpoint"
 EGRESS_TYPE: Final = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 # Ends of ranges in the network of the stack; each zone of nodes has a /20 after this one.
 PUBLIC_END: Final = "0.0/24"
@@ -59,14 +61,15 @@ def _subnet_name(zone_name: str) -> str:
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The network, from the VPC to the rules; in one that there is already, the rules alone."""
+    """The network, from the VPC to the rules; in one that there is already, no more than these."""
     if stack.given_network is not None:
-        return _security_rules(stack)
+        return [*_security_rules(stack), *_private_endpoints(stack)]
     return [
         *_public_resources(stack),
         *_private_resources(stack),
         *_node_subnets(stack),
         *_security_rules(stack),
+        *_private_endpoints(stack),
     ]
 
 
@@ -195,7 +198,7 @@ def _private_resources(stack: StackSpec) -> list[Resource]:
         *(resource for end in ends for resource in _nat(stack, end)),
         _tagged_resource(
             stack,
-            "aws:ec2/vpcEndpoint:VpcEndpoint",
+            ENDPOINT_TYPE,
             "s3-endpoint",
             {
                 "vpcId": ref("vpc"),
@@ -277,6 +280,8 @@ def _node_subnets(stack: StackSpec) -> list[Resource]:
 def prerequisites(stack: StackSpec, fleet: FleetSpec) -> tuple[str, ...]:
     """What must exist before a node of a fleet can boot: routes, endpoint and rules."""
     rules = ["nodes-in", "nodes-out", "nodes-out-all"]
+    # In a given network they may be the only way to these services.
+    rules += map(_endpoint_name, _endpoint_services(stack))
     if fleet.is_serving:
         rules.append("nodes-from-clients")
     if stack.given_network is not None:
@@ -299,6 +304,38 @@ def _client_cidrs(stack: StackSpec) -> dict[str, str]:
         "nodes-from-clients": stack.network_range,
         **{f"nodes-from-{range_word(cidr)}": cidr for cidr in stack.peer_cidrs},
     }
+
+
+def _endpoint_services(stack: StackSpec) -> tuple[str, ...]:
+    """The services that machines reach by endpoints of the stack."""
+    return endpoint_services("aws", "interface", stack.endpoint_needs)
+
+
+def _endpoint_name(service: str) -> str:
+    return f"{service}-endpoint"
+
+
+def _private_endpoints(stack: StackSpec) -> list[Resource]:
+    """An endpoint of each service, with an interface in each zone of the nodes.
+
+    Its private name is the one that everybody calls, and the group of the nodes lets them in.
+    """
+    return [
+        _tagged_resource(
+            stack,
+            ENDPOINT_TYPE,
+            _endpoint_name(service),
+            {
+                "vpcId": vpc(stack),
+                "serviceName": f"com.amazonaws.{stack.region}.{service}",
+                "vpcEndpointType": "Interface",
+                "subnetIds": subnets(stack, stack.fleets),
+                "securityGroupIds": [ref("nodes-group")],
+                "privateDnsEnabled": True,
+            },
+        )
+        for service in _endpoint_services(stack)
+    ]
 
 
 def _security_rules(stack: StackSpec) -> list[Resource]:

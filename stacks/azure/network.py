@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.private_endpoint import endpoint_services
 from stacks.azure import files
 from stacks.azure.identity import SUBNET_POLICIES, common_inputs
 from stacks.graph import Resource, ref
@@ -86,7 +87,15 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "defaultOutboundAccess": False,
                 "natGateway": {"id": ref(nat_name(stack))},
                 "networkSecurityGroup": {"id": ref("rules")},
-                "serviceEndpoints": [{"service": "Microsoft.Storage"}],
+                "serviceEndpoints": [
+                    {"service": service}
+                    for service in (
+                        "Microsoft.Storage",
+                        *endpoint_services(
+                            "azure", "subnet", stack.endpoint_needs
+                        ),
+                    )
+                ],
                 **SUBNET_POLICIES,
             },
         ),

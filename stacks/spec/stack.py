@@ -15,7 +15,11 @@ from planner.facts.receiver import read_receiver
 from planner.spec.certificate import certificate_of, machine_certificate
 from planner.spec.encryption import StoreKey, customer_key, store_key
 from planner.spec.model import OWN_RANGE, Batch, Inference, Training
-from planner.spec.network import given_network, network_range
+from planner.spec.network import (
+    endpoint_needs,
+    given_network,
+    network_range,
+)
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from stacks.spec.fleet import derive_fleet
@@ -24,6 +28,7 @@ from stacks.spec.upload import bucket_place, hub_weights, secret_name
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
+    from planner.cost.private_endpoint import EndpointNeed
     from planner.facts.receiver import Receiver
     from planner.perf.serving.load import Routing
     from planner.solve.solution import Solution, TrainingRun
@@ -92,6 +97,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     internet who has the key, and through private links the networks of `linked_accounts`.
     `given_network` is one that there is already: the nodes are in subnets of it, whose addresses
     are `network_range`. `survives_zone` says that nothing of the stack may be in one zone alone.
+    Machines reach services of their cloud by private endpoints as far as `endpoint_needs` says.
 
     Data at rest are encrypted with `customer_key`, empty where the keys of the cloud do; on Azure
     it is of disks, and `store_key` of the storage account.
@@ -129,6 +135,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     customer_key: str = ""
     store_key: StoreKey | None = None
     survives_zone: bool = False
+    endpoint_needs: frozenset[EndpointNeed] = frozenset()
     generation: str = ""
 
     @property
@@ -402,6 +409,13 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             isinstance(spec, Inference)
             and spec.sla is not None
             and spec.sla.survives == "zone"
+        ),
+        endpoint_needs=endpoint_needs(
+            spec,
+            has_files=(
+                training_run is not None
+                and training_run.storage.file_system is not None
+            ),
         ),
         peer_cidrs=(
             tuple(dict.fromkeys(spec.network.peer_cidrs))

@@ -145,20 +145,19 @@ def _weights_gb(
 
 def _nat_gateways(requirement: ServingRequirement, offer: Offer) -> int:
     """Return how many NAT gateways there are: one, or one in each zone where a zone may fail."""
-    facts = clouds()[offer.provider]
-    if requirement.survives != "zone" or facts.way_out != "zone":
+    way_out = clouds()[offer.provider].way_out
+    if requirement.survives != "zone" or way_out != "zone":
         return 1
-    return min(len(offer.zones), facts.spread_zones)
+    return offer.zone_count(together=False)
 
 
 def _public_addresses(requirement: ServingRequirement, offer: Offer) -> int:
     """Return how many addresses of a balancer face the internet: one, or one in each zone."""
     if not requirement.is_public:
         return 0
-    facts = clouds()[offer.provider]
-    if facts.way_out != "zone":
+    if clouds()[offer.provider].way_out != "zone":
         return 1
-    return min(len(offer.zones), facts.spread_zones)
+    return offer.zone_count(together=False)
 
 
 def _monthly_requests(
@@ -231,6 +230,8 @@ def serving_bill(
         has_own_network=requirement.has_own_network,
         nat_gateways=_nat_gateways(requirement, offer),
         public_addresses=_public_addresses(requirement, offer),
+        endpoint_needs=requirement.endpoint_needs,
+        zones=offer.zone_count(together=sizing.nodes_per_group > 1),
         network_hours=life_hours(life),
     )
     return sum_bill(

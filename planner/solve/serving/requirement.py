@@ -29,13 +29,14 @@ from planner.spec.model import (
     TokenLengths,
     Traffic,
 )
-from planner.spec.network import given_network
+from planner.spec.network import endpoint_needs, given_network
 from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.cost.lifetime import Period
+    from planner.cost.private_endpoint import EndpointNeed
     from planner.facts.llm import Llm
     from planner.perf.serving.margin import LimitedMetric
     from planner.perf.serving.trace import Trace
@@ -67,6 +68,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `weights`  where they are: in the bucket of the stack, on a hub, or in a bucket of the account
     `has_own_network`  whether the network is that of the stack
     `is_public`  whether answers leave for the internet
+    `endpoint_needs`  what machines reach by private endpoints, empty without them
     `elastic`  how far machines follow the load, None when they follow the hours alone
     """
 
@@ -89,6 +91,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     weights: Literal["bucket", "hub", "account"] = "bucket"
     has_own_network: bool = True
     is_public: bool = False
+    endpoint_needs: frozenset[EndpointNeed] = frozenset()
     elastic: ElasticRule | None = None
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
@@ -235,6 +238,7 @@ def serving_requirement(
         trace=recorded_trace,
         shutdown=spec.shutdown,
         has_own_network=given_network(spec.network) is None,
+        endpoint_needs=endpoint_needs(spec),
         is_public=spec.endpoint is not None and spec.endpoint.public,
         elastic=spec.elastic,
         **shared_fields,  # type: ignore[arg-type]
@@ -409,6 +413,7 @@ def _batch_requirement(
         runs_per_month=DAYS_PER_MONTH if daily_requests else Decimal(1),
         shutdown=spec.shutdown,
         has_own_network=given_network(spec.network) is None,
+        endpoint_needs=endpoint_needs(spec),
         **shared_fields,  # type: ignore[arg-type]
     )
 

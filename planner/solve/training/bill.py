@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
     from planner.cost.file_system import FileSystem
+    from planner.cost.private_endpoint import EndpointNeed
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.perf.training.layout_search import TimedLayout
@@ -86,6 +87,11 @@ def training_bill(
         received_gb=Decimal(0),
         serves_traffic=False,
         has_own_network=cluster.requirement.has_own_network,
+        endpoint_needs=_endpoint_needs(cluster),
+        # What works together, or at a file system, is in one zone.
+        zones=cluster.offer.zone_count(
+            together=cluster.nodes > 1 or cluster.file_system is not None
+        ),
         network_hours=Decimal(duration_s / SECONDS_PER_HOUR),
     )
     cost_lines = [
@@ -102,6 +108,14 @@ def training_bill(
         cluster.requirement, cluster.offer.provider, price_book
     )
     return sum_bill(cost_lines, cluster.offer.usd_hour * total_nodes, "run")
+
+
+def _endpoint_needs(cluster: BilledCluster) -> frozenset[EndpointNeed]:
+    """Return what the machines reach by private endpoints; a file system too, if there is one."""
+    needs = cluster.requirement.endpoint_needs
+    if needs and cluster.file_system is not None:
+        return needs | {"files"}
+    return needs
 
 
 def data_disk_gb(cluster: BilledCluster) -> Decimal:

@@ -18,7 +18,7 @@ from planner.perf.training.model_states import frozen_bytes
 from planner.solve.cause import because
 from planner.solve.serving.requirement import resolve_model
 from planner.solve.warning import assumed_architecture
-from planner.spec.network import given_network
+from planner.spec.network import endpoint_needs, given_network
 from planner.spec.training_blocks import round_batch
 from planner.units import SECONDS_PER_DAY
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
+    from planner.cost.private_endpoint import EndpointNeed
     from planner.errors import Place
     from planner.facts.llm import Llm
     from planner.market.offer import Instance
@@ -72,6 +73,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     spot_by_name           whether the spec asks for spot, and not only allows it
     confidence             probability with which the deadline holds
     has_own_network        whether the network is that of the stack
+    endpoint_needs         what machines reach by private endpoints, beside a file system
     assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
     block_s                time of a capacity block in which machines work, seconds
@@ -102,6 +104,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     assumptions: tuple[Cause, ...]
     place: Place | None
     has_own_network: bool = True
+    endpoint_needs: frozenset[EndpointNeed] = frozenset()
     block_s: float | None = None
     flex_s: float | None = None
 
@@ -222,6 +225,7 @@ def training_requirement(
         deadline_s=_optional_seconds(train_section.deadline),
         shutdown=spec.shutdown,
         has_own_network=given_network(spec.network) is None,
+        endpoint_needs=endpoint_needs(spec),
         budget_usd=train_section.budget,
         prefers_time=train_section.prefer == "time",
         monthly_budget_usd=spec.buy.budget,

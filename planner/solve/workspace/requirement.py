@@ -36,7 +36,7 @@ from planner.perf.training.model_states import frozen_bytes
 from planner.solve.capacity import PoolNodes
 from planner.solve.cause import because
 from planner.solve.cloud_rule import exceeded_limit
-from planner.spec.network import given_network
+from planner.spec.network import endpoint_needs, given_network
 from planner.units import BYTES_PER_GIB, HOURS_PER_WEEK
 
 if TYPE_CHECKING:
@@ -216,6 +216,8 @@ def workspace_bill(
         cache_gb=Decimal(0),
         has_people=True,
         has_own_network=given_network(spec.network) is None,
+        # The disks that are kept are in one zone.
+        endpoint_needs=endpoint_needs(spec),
         scheduled_starts=spec.users
         * weekly_starts(scheduled_week(spec).hourly_nodes(1, 1))
         * life_hours(life)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from providers.catalog.metering import object_rates
 from providers.simulated import world
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import chat, present, solve, spec_of
+from stacks.graph import ref
+from tests.conftest import ROOT, chat, present, solve, spec_of
 from tests.stacks.engine.test_simulated import objects, plan_of, quiet
 from tests.stacks.told import inputs_of
 
@@ -79,3 +82,114 @@ def test_both_stand_in_the_simulated_cloud(
     engine.apply(plan, quiet)
     assert len(objects(engine)) == len(plan.graph.resources)
     assert engine.apply(plan, quiet).steps == ()
+
+
+ENDPOINTS = "network: {private_endpoints: true}\n"
+SECRET = 'endpoint: {api_key: "secret://chat-key"}\n'
+GIVEN = (
+    "network: {private_endpoints: true, id: vpc-0a1b2c3d4e5f60718, "
+    "subnets: [subnet-0a1b2c3d4e5f60711@us-east-1a, "
+    "subnet-0a1b2c3d4e5f60712@us-east-1b], range: 10.20.0.0/20}\n"
+)
+DESK = """\
+apiVersion: tonnage/v1
+kind: Workspace
+name: desk
+fits: {model: llama-3.1-8b, for: inference}
+network: {private_endpoints: true}
+"""
+# Of Session Manager, whose agent no program of tonnage is.
+SESSIONS = {"ssm", "ssmmessages"}
+
+
+def endpoints(graph: Any) -> dict[str, Any]:
+    """The endpoints with interfaces, by what they lead to."""
+    return {
+        inputs["serviceName"].rpartition(".")[2]: inputs
+        for inputs in inputs_of(graph, "VpcEndpoint").values()
+        if inputs["vpcEndpointType"] == "Interface"
+    }
+
+
+def graph_of(catalog: Any, text: str) -> Any:
+    spec = spec_of(text)
+    return build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+
+
+def called_services() -> set[str]:
+    """The services that the program of the machines calls, as it stands."""
+    source = (ROOT / "stacks/aws/node.py").read_text()
+    return set(re.findall(r'_(?:query|signed)\(\s*"([a-z0-9]+)"', source))
+
+
+def test_nobody_asks_for_endpoints_who_has_not_said_so(catalog) -> None:
+    assert not endpoints(graph_of(catalog, chat(extra=WHERE)))
+
+
+def test_every_service_that_machines_call_has_an_endpoint(catalog) -> None:
+    """Over all kinds of stacks; the bucket has a gateway, which costs nothing."""
+    parallel = (ROOT / "tests/cases/aws/training/spec.yaml").read_text()
+    made = set()
+    for text in (
+        chat(extra=f"{WHERE}\n{ENDPOINTS}{SECRET}"),
+        f"{DESK}{WHERE}\n",
+        f"{parallel}\n{ENDPOINTS}",
+    ):
+        made |= endpoints(graph_of(catalog, text)).keys()
+    assert "fsx" in called_services()
+    assert made - SESSIONS == called_services() - {"s3"}
+
+
+@pytest.mark.parametrize("network", [ENDPOINTS, GIVEN])
+def test_an_endpoint_is_in_each_zone_of_its_machines(
+    catalog, network: str
+) -> None:
+    """And the bill has an hour of each of them in each zone."""
+    text = chat(extra=f"{WHERE}\n{network}{SECRET}")
+    graph = graph_of(catalog, text)
+    [group] = inputs_of(graph, "Group").values()
+    found = endpoints(graph)
+    assert "secretsmanager" in found
+    assert all(
+        one["subnetIds"] == group["vpcZoneIdentifiers"]
+        and one["securityGroupIds"] == [ref("nodes-group")]
+        and one["privateDnsEnabled"]
+        for one in found.values()
+    )
+    lines = present(solve(catalog, text, keep=0).bill).lines
+    [line] = [line for line in lines if line.kind == "private_endpoint"]
+    zones = len(group["vpcZoneIdentifiers"])
+    assert zones > 1
+    assert line.quantity == len(found) * zones * Decimal(730)
+    # What is there without the stack is metered by the same price.
+    rates = [
+        rate.usd_hour
+        for resource in graph.resources
+        if resource.type == "aws:ec2/vpcEndpoint:VpcEndpoint"
+        for rate in object_rates(resource.type, resource.inputs, catalog)
+    ]
+    assert sum(rates) * 730 == line.usd
+
+
+def test_machines_of_a_given_network_wait_for_their_endpoints(catalog) -> None:
+    """They may have no other way to these services."""
+    graph = graph_of(catalog, chat(extra=f"{WHERE}\n{GIVEN}"))
+    [nodes] = [one for one in graph.resources if one.name == "serve-nodes"]
+    assert {f"{name}-endpoint" for name in endpoints(graph)} <= set(
+        nodes.depends_on
+    )
+
+
+def test_endpoints_come_and_go_in_the_simulated_cloud(
+    catalog, here: Path
+) -> None:
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    without = plan_of(catalog, chat(extra=WHERE))
+    engine.apply(without, quiet)
+    before = len(objects(engine))
+    asked = plan_of(catalog, chat(extra=f"{WHERE}\n{ENDPOINTS}"))
+    changed = engine.apply(asked, quiet).steps
+    assert len(objects(engine)) == before + len(changed)
+    assert all("endpoint" in step.name for step in changed)
+    engine.apply(without, quiet)
+    assert len(objects(engine)) == before

@@ -1,0 +1,47 @@
+"""Private endpoints: how machines reach services of their cloud without the internet.
+
+An endpoint with interfaces is paid for by the hour in each zone, and by the gigabyte. One of a
+subnet costs nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from planner.facts import table
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+EndpointForm: TypeAlias = Literal["interface", "subnet"]
+EndpointNeed: TypeAlias = Literal["always", "disks", "files", "secrets"]
+FORMS: Final = ("interface", "subnet")
+NEEDS: Final = ("always", "disks", "files", "secrets")
+
+
+def endpoint_services(
+    cloud: str, form: EndpointForm, needs: AbstractSet[EndpointNeed]
+) -> tuple[str, ...]:
+    """Return the services of data/endpoints.csv that machines with some needs reach privately.
+
+    Without a need there are none: a spec that asks for no private endpoints has no need.
+    """
+    return tuple(
+        row["service"]
+        for row in _endpoint_rows()
+        if (row["cloud"], row["form"]) == (cloud, form) and row["need"] in needs
+    )
+
+
+@cache
+def _endpoint_rows() -> tuple[table.TableRow, ...]:
+    columns: table.Columns = {
+        "cloud": table.nonempty_text,
+        "service": table.nonempty_text,
+        "form": table.one_of(*FORMS),
+        "need": table.one_of(*NEEDS),
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return tuple(table.load_rows("planner.cost", "endpoints.csv", columns))
