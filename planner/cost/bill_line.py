@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from planner.cost.private_endpoint import endpoint_services
+from planner.cost.private_endpoint import (
+    ENDPOINT_DATA,
+    ENDPOINT_KIND,
+    LOGS,
+    endpoint_services,
+)
 from planner.facts import table
 from planner.units import HOURS_PER_MONTH
 
@@ -36,7 +41,7 @@ STANDING_KINDS: Final = frozenset(
         "load_balancer",
         "nat",
         "object_storage",
-        "private_endpoint",
+        ENDPOINT_KIND,
         "public_ip",
         "scheduler_job",
         "workflow_action",
@@ -53,8 +58,8 @@ ROLE_LABELS: Final = {
     "nat": ("NAT gateway", "hour"),
     "nat_data": ("NAT data", "GB"),
     "object_storage": ("object storage", "GB-month"),
-    "private_endpoint": ("private endpoints", "hour"),
-    "private_endpoint_data": ("private endpoint data", "GB"),
+    ENDPOINT_KIND: ("private endpoints", "hour"),
+    ENDPOINT_DATA: ("private endpoint data", "GB"),
     "public_ip": ("public address", "hour"),
 }
 
@@ -208,16 +213,17 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
                 usage.kept_gb * usage.network_hours / HOURS_PER_MONTH,
             )
         )
+    # Logs grow with node-hours, an assumption of data/usage.csv.
+    logged_gb = usage.node_hours * usage_value("log_gb_per_node_hour")
+    needs = _endpoint_needs(usage, price_book, logged_gb)
     if usage.has_own_network:
-        bill_lines += _network_lines(usage, price_book)
+        bill_lines += _network_lines(usage, price_book, needs, logged_gb)
     if usage.serves_traffic:
         bill_lines += _balancer_lines(usage, price_book)
     # Answers of a private endpoint do not leave the cloud.
     if usage.public_addresses:
         bill_lines += egress_lines(usage.provider, usage.sent_gb, price_book)
-    # Logs grow with node-hours, an assumption of data/usage.csv.
-    logged_gb = usage.node_hours * usage_value("log_gb_per_node_hour")
-    bill_lines += _endpoint_lines(usage, price_book, logged_gb)
+    bill_lines += _endpoint_lines(usage, price_book, needs, logged_gb)
     if usage.stored_gb_months:
         bill_lines.append(
             _role_line(
@@ -295,12 +301,19 @@ def _disk_space_line(
     )
 
 
-def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
+def _network_lines(
+    usage: Usage,
+    price_book: PriceBook,
+    needs: frozenset[EndpointNeed],
+    logged_gb: Decimal,
+) -> list[BillLine]:
     """Return the lines of the NAT gateway and its traffic, of public addresses, and of the way in.
 
     The gateway is paid by the hour or by the node-hour. Object storage has a private
-    endpoint, so only container images and weights from elsewhere pass the NAT.
+    endpoint, so container images and weights from elsewhere pass the NAT, and logs without an
+    endpoint of theirs.
     """
+    passes_logs = not _way_of_logs(usage.provider, needs)
     node_starts = (
         # Starts a month of an always-on node * mean running nodes.
         usage_value("node_starts_per_month")
@@ -327,7 +340,8 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         price_book,
         "nat_data",
         # Each node start pulls the container image once, and weights from a hub.
-        (usage_value("container_image_gb") + usage.fetched_gb) * node_starts,
+        (usage_value("container_image_gb") + usage.fetched_gb) * node_starts
+        + (logged_gb if passes_logs else 0),
     )
     # On other clouds the way in costs nothing.
     has_bastion = usage.has_people and price_book.find(
@@ -350,26 +364,59 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     ]
 
 
-def _endpoint_lines(
+def _way_of_logs(
+    provider: str, needs: frozenset[EndpointNeed]
+) -> tuple[str, ...]:
+    """Return what brings logs past the NAT: an endpoint, or what each network has."""
+    return (
+        *endpoint_services(provider, "interface", needs & LOGS),
+        *endpoint_services(provider, "network", LOGS),
+    )
+
+
+def _endpoint_needs(
     usage: Usage, price_book: PriceBook, logged_gb: Decimal
+) -> frozenset[EndpointNeed]:
+    """Return what machines reach by private endpoints: what is asked for, or what pays.
+
+    That of logs pays when GB * (GB through a NAT - GB through it) > hours * zones * USD an hour.
+    In a network of others there is no NAT that the bill knows of.
+    """
+    if usage.endpoint_needs or not usage.has_own_network:
+        return usage.endpoint_needs
+    prices = [
+        price_book.find(usage.provider, role)
+        for role in ("nat_data", ENDPOINT_DATA, ENDPOINT_KIND)
+    ]
+    if not all(prices):
+        return frozenset()
+    nat_usd, data_usd, hour_usd = (price.usd for price, *_ in prices)
+    saved_usd = logged_gb * (nat_usd - data_usd)
+    pays = saved_usd > usage.network_hours * usage.zones * hour_usd
+    return LOGS if pays else frozenset()
+
+
+def _endpoint_lines(
+    usage: Usage,
+    price_book: PriceBook,
+    needs: frozenset[EndpointNeed],
+    logged_gb: Decimal,
 ) -> list[BillLine]:
     """Return the lines of private endpoints: of each one in each zone, and of what passes them.
 
     Logs are nearly all of that: images come from the internet, and a bucket has a way of its own.
     """
-    services = endpoint_services(
-        usage.provider, "interface", usage.endpoint_needs
-    )
+    services = endpoint_services(usage.provider, "interface", needs)
     if not services:
         return []
     return [
         _role_line(
             usage,
             price_book,
-            "private_endpoint",
+            ENDPOINT_KIND,
             len(services) * usage.zones * usage.network_hours,
         ),
-        _role_line(usage, price_book, "private_endpoint_data", logged_gb),
+        _role_line(usage, price_book, ENDPOINT_DATA, logged_gb),
     ]
 
 

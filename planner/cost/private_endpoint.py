@@ -1,23 +1,27 @@
 """Private endpoints: how machines reach services of their cloud without the internet.
 
 An endpoint with interfaces is paid for by the hour in each zone, and by the gigabyte. One of a
-subnet costs nothing.
+subnet costs nothing, and what a whole network has is there without being asked for.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from planner.facts import table
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-EndpointForm: TypeAlias = Literal["interface", "subnet"]
-EndpointNeed: TypeAlias = Literal["always", "disks", "files", "secrets"]
-FORMS: Final = ("interface", "subnet")
-NEEDS: Final = ("always", "disks", "files", "secrets")
+EndpointForm: TypeAlias = Literal["interface", "network", "subnet"]
+EndpointNeed: TypeAlias = Literal["always", "disks", "files", "logs", "secrets"]
+FORMS: Final = get_args(EndpointForm)
+NEEDS: Final = get_args(EndpointNeed)
+# What machines tell, which is nearly all that they send to services of their cloud.
+LOGS: Final[frozenset[EndpointNeed]] = frozenset({"logs"})
+ENDPOINT_KIND: Final = "private_endpoint"
+ENDPOINT_DATA: Final = "private_endpoint_data"
 
 
 def endpoint_services(
@@ -25,7 +29,7 @@ def endpoint_services(
 ) -> tuple[str, ...]:
     """Return the services of data/endpoints.csv that machines with some needs reach privately.
 
-    Without a need there are none: a spec that asks for no private endpoints has no need.
+    Without a need there are none.
     """
     return tuple(
         row["service"]

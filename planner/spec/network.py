@@ -89,7 +89,7 @@ def endpoint_needs(
     """
     if spec.network is None or not spec.network.private_endpoints:
         return frozenset()
-    needs: set[EndpointNeed] = {"always"}
+    needs: set[EndpointNeed] = {"always", "logs"}
     if isinstance(spec, Workspace):
         needs.add("disks")
     if has_files:

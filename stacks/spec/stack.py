@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cost.lifetime import release_time
+from planner.cost.private_endpoint import ENDPOINT_KIND, LOGS
 from planner.facts.cloud import cloud_of_address
 from planner.facts.receiver import read_receiver
 from planner.spec.certificate import certificate_of, machine_certificate
@@ -339,6 +340,16 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         return f"{self.name[:11].rstrip('-')}-{self.digest}"
 
 
+def _endpoint_needs(spec: Spec, solution: Solution) -> frozenset[EndpointNeed]:
+    """Return what is reached by private endpoints: what the spec asks for, or what is cheaper."""
+    run = solution.training_run
+    has_files = run is not None and run.storage.file_system is not None
+    needs = endpoint_needs(spec, has_files=has_files)
+    lines = solution.bill.lines if solution.bill else ()
+    pays = any(line.kind == ENDPOINT_KIND for line in lines)
+    return needs or (LOGS if pays else frozenset())
+
+
 def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     """Reduce a solution to what is built, under the name of the stack.
 
@@ -410,13 +421,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             and spec.sla is not None
             and spec.sla.survives == "zone"
         ),
-        endpoint_needs=endpoint_needs(
-            spec,
-            has_files=(
-                training_run is not None
-                and training_run.storage.file_system is not None
-            ),
-        ),
+        endpoint_needs=_endpoint_needs(spec, solution),
         peer_cidrs=(
             tuple(dict.fromkeys(spec.network.peer_cidrs))
             if spec.network

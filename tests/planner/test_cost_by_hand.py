@@ -81,13 +81,16 @@ HALF_A_MONTH = {
 
 
 def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
-    """Half a month of one machine: 128 GB of disk, 12 GB for each of 4 starts, 13.5 MB an hour."""
+    """Half a month of one machine: 128 GB of disk, 12 GB for each of 4 starts, 13.5 MB an hour.
+
+    Logs pass the NAT too.
+    """
     lines = service_lines(use("aws", **HALF_A_MONTH), PriceBook({}))
     assert [(x.name, x.unit, x.quantity) for x in lines] == [
         ("boot disks", "GB-month", 64),
         ("model and data disks", "GB-month", 50),
         ("NAT gateway", "hour", 100),
-        ("NAT data", "GB", 24),
+        ("NAT data", "GB", Decimal("28.9275")),
         ("public address", "hour", 100),
         ("load balancer", "hour", 100),
         ("load balancer data", "GB", 320),
@@ -380,7 +383,8 @@ def test_weights_from_a_hub_pass_the_gateway_at_each_start() -> None:
         use("aws", **HALF_A_MONTH, fetched_gb=Decimal(100)), PriceBook({})
     )
     [nat_data] = [line for line in lines if line.name == "NAT data"]
-    assert nat_data.quantity == 2 * (100 + 12)
+    # And the logs of the machine.
+    assert nat_data.quantity == 2 * (100 + 12) + Decimal("4.9275")
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_nobody_asks_for_endpoints_who_has_not_said_so(catalog) -> None:
 def test_every_service_that_machines_call_has_an_endpoint(catalog) -> None:
     """Over all kinds of stacks; the bucket has a gateway, which costs nothing."""
     parallel = (ROOT / "tests/cases/aws/training/spec.yaml").read_text()
-    made = set()
+    made: set[str] = set()
     for text in (
         chat(extra=f"{WHERE}\n{ENDPOINTS}{SECRET}"),
         f"{DESK}{WHERE}\n",
@@ -193,3 +193,21 @@ def test_endpoints_come_and_go_in_the_simulated_cloud(
     assert all("endpoint" in step.name for step in changed)
     engine.apply(without, quiet)
     assert len(objects(engine)) == before
+
+
+def test_logs_of_many_machines_have_an_endpoint_unasked(catalog) -> None:
+    """It costs less than the NAT takes for them; of a few machines it costs more."""
+    for rps, is_cheaper in ((2, False), (1500, True)):
+        text = chat(traffic=f"peak_rps: {rps}", extra=WHERE)
+        bill = present(solve(catalog, text, keep=0).bill)
+        graph = graph_of(catalog, text)
+        assert set(endpoints(graph)) == ({"logs"} if is_cheaper else set())
+        lines = {line.kind: line for line in bill.lines}
+        [zones] = {
+            len(one["vpcZoneIdentifiers"])
+            for one in inputs_of(graph, "Group").values()
+        }
+        logged_gb = lines["logs"].quantity
+        # A NAT takes 4.5 cents for each gigabyte, an endpoint one, and one for each hour.
+        saved = logged_gb * Decimal("0.035") - zones * Decimal("7.3")
+        assert (saved > 0) is is_cheaper
