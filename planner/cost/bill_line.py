@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from planner.cost.private_endpoint import (
-    ENDPOINT_DATA,
-    ENDPOINT_KIND,
+from planner.facts import table
+from planner.facts.private_endpoint import (
     LOGS,
     endpoint_services,
 )
-from planner.facts import table
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.cost.private_endpoint import EndpointNeed
     from planner.cost.service_price import PriceBook, ServicePrice
+    from planner.facts.private_endpoint import EndpointNeed
 
 CENT: Final = Decimal("0.01")
 QUANTITY_STEP: Final = Decimal("0.0001")
 KEPT_DISK: Final = "kept_disk"
+ENDPOINT_KIND: Final = "private_endpoint"
+ENDPOINT_DATA: Final = "private_endpoint_data"
 # What stays when all machines of a stack are stopped.
 STANDING_KINDS: Final = frozenset(
     {

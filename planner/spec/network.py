@@ -25,7 +25,7 @@ from planner.spec.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from planner.cost.private_endpoint import EndpointNeed
+    from planner.facts.private_endpoint import EndpointNeed
     from planner.spec.model import Spec
 
 # What a network of its own has, as the pattern of its range says too.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.private_endpoint import endpoint_services
 from planner.facts.cloud import clouds
+from planner.facts.private_endpoint import endpoint_services
 from stacks.graph import Resource, ref
 from stacks.spec.stack import SERVING_PORT, range_word
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.private_endpoint import endpoint_services
+from planner.facts.private_endpoint import endpoint_services
 from stacks.azure import files
 from stacks.azure.identity import SUBNET_POLICIES, common_inputs
 from stacks.graph import Resource, ref

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.cost.bill_line import ENDPOINT_KIND
 from planner.cost.lifetime import release_time
-from planner.cost.private_endpoint import ENDPOINT_KIND, LOGS
 from planner.facts.cloud import cloud_of_address
+from planner.facts.private_endpoint import LOGS
 from planner.facts.receiver import read_receiver
 from planner.spec.certificate import certificate_of, machine_certificate
 from planner.spec.encryption import StoreKey, customer_key, store_key
@@ -29,7 +30,7 @@ from stacks.spec.upload import bucket_place, hub_weights, secret_name
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
-    from planner.cost.private_endpoint import EndpointNeed
+    from planner.facts.private_endpoint import EndpointNeed
     from planner.facts.receiver import Receiver
     from planner.perf.serving.load import Routing
     from planner.solve.solution import Solution, TrainingRun

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.cost.lifetime import Period
-    from planner.cost.private_endpoint import EndpointNeed
     from planner.facts.llm import Llm
+    from planner.facts.private_endpoint import EndpointNeed
     from planner.perf.serving.margin import LimitedMetric
     from planner.perf.serving.trace import Trace
     from planner.solve.cause import Cause

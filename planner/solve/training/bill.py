@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
     from planner.cost.file_system import FileSystem
-    from planner.cost.private_endpoint import EndpointNeed
     from planner.cost.service_price import PriceBook
+    from planner.facts.private_endpoint import EndpointNeed
     from planner.market.offer import Offer
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.training.requirement import TrainingRequirement

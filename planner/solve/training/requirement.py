@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
-    from planner.cost.private_endpoint import EndpointNeed
     from planner.errors import Place
     from planner.facts.llm import Llm
+    from planner.facts.private_endpoint import EndpointNeed
     from planner.market.offer import Instance
     from planner.perf.training.job import Reference
     from planner.solve.cause import Cause

@@ -20,8 +20,6 @@ FORMS: Final = get_args(EndpointForm)
 NEEDS: Final = get_args(EndpointNeed)
 # What machines tell, which is nearly all that they send to services of their cloud.
 LOGS: Final[frozenset[EndpointNeed]] = frozenset({"logs"})
-ENDPOINT_KIND: Final = "private_endpoint"
-ENDPOINT_DATA: Final = "private_endpoint_data"
 
 
 def endpoint_services(
@@ -48,4 +46,4 @@ def _endpoint_rows() -> tuple[table.TableRow, ...]:
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    return tuple(table.load_rows("planner.cost", "endpoints.csv", columns))
+    return tuple(table.load_rows("planner.facts", "endpoints.csv", columns))
