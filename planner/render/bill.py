@@ -17,13 +17,16 @@ from planner.render.page import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from planner.plan.types import CostLine, Plan
 
 MACHINE_KIND: Final = "accelerators"
 # Lines below this share of the total are in one row of the default page.
 SMALL_SHARE_PERCENT: Final = 1
+# So many of them have their names there, the dearest; of a few more than these each one has.
+NAMED_LINES: Final = 8
+MOST_NAMED_LINES: Final = 10
 RELEASE_PHRASES: Final = {
     "done": "the job ends it when it is done",
     "idle": "the idle limit ends it",
@@ -100,7 +103,7 @@ def _line_row(cost_line: CostLine, today: str) -> tuple[str, ...]:
     )
 
 
-def _group_row(cost_lines: Iterable[CostLine], today: str) -> tuple[str, ...]:
+def _group_row(cost_lines: Sequence[CostLine], today: str) -> tuple[str, ...]:
     """Return the row of small lines: their names, their sum, the oldest price."""
     known_ages = [
         age
@@ -110,15 +113,26 @@ def _group_row(cost_lines: Iterable[CostLine], today: str) -> tuple[str, ...]:
     group_usd = sum(
         (line.usd for line in cost_lines if line.usd is not None), Decimal(0)
     )
-    names = ", ".join(line.name for line in cost_lines)
     age_text = figures.age(max(known_ages, default=None))
     return (
-        names,
+        _group_names(cost_lines),
         "",
         "",
         figures.dollars(group_usd, cents=True),
         f"up to {age_text}" if known_ages else age_text,
     )
+
+
+def _group_names(cost_lines: Sequence[CostLine]) -> str:
+    """Return the names of small lines in the order of the bill; of many, those of the dearest."""
+    if len(cost_lines) <= MOST_NAMED_LINES:
+        return ", ".join(line.name for line in cost_lines)
+    by_usd = sorted(
+        cost_lines, key=lambda line: line.usd or Decimal(0), reverse=True
+    )
+    dearest = by_usd[:NAMED_LINES]
+    names = ", ".join(line.name for line in cost_lines if line in dearest)
+    return f"{names} and {len(cost_lines) - NAMED_LINES} more"
 
 
 def _life_blocks(plan: Plan) -> list[Block]:

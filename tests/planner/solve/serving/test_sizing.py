@@ -396,6 +396,7 @@ def billed(mode: str, **words: object) -> Any:
         "runs_daily": False,
         "weights": "bucket",
         "has_own_network": True,
+        "endpoint_needs": frozenset(),
         "is_public": False,
         "survives": None,
         "shutdown": ShutdownRule(idle=Decimal(3600)),
