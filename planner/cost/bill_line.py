@@ -404,7 +404,8 @@ def _endpoint_lines(
 ) -> list[BillLine]:
     """Return the lines of private endpoints: of each one in each zone, and of what passes them.
 
-    Logs are nearly all of that: images come from the internet, and a bucket has a way of its own.
+    That is logs. Images come from the internet, a bucket has a way of its own, and nobody has
+    measured what metrics and other calls add.
     """
     services = endpoint_services(usage.provider, "interface", needs)
     if not services:

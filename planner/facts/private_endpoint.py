@@ -18,7 +18,7 @@ EndpointForm: TypeAlias = Literal["interface", "network", "subnet"]
 EndpointNeed: TypeAlias = Literal["always", "disks", "files", "logs", "secrets"]
 FORMS: Final = get_args(EndpointForm)
 NEEDS: Final = get_args(EndpointNeed)
-# What machines tell, which is nearly all that they send to services of their cloud.
+# What machines tell: of all that they send to services of their cloud, a bill counts this.
 LOGS: Final[frozenset[EndpointNeed]] = frozenset({"logs"})
 
 

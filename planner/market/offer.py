@@ -164,8 +164,11 @@ class Offer(Struct, frozen=True, kw_only=True):
 
     def zone_count(self, *, together: bool) -> int:
         """Return how many zones its machines are spread over: one when they work together."""
+        if together:
+            return 1
         most = clouds()[self.provider].spread_zones
-        return 1 if together else min(len(self.zones), most)
+        # Some regions name no zones, and are one.
+        return max(1, min(len(self.zones), most))
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MACHINE_KIND: Final = "accelerators"
 # Lines below this share of the total are in one row of the default page.
 SMALL_SHARE_PERCENT: Final = 1
-# So many of them have their names there, the dearest; of a few more than these each one has.
+# Each of them has its name there; of more than ten, the eight dearest do.
 NAMED_LINES: Final = 8
 MOST_NAMED_LINES: Final = 10
 RELEASE_PHRASES: Final = {

@@ -144,8 +144,8 @@ def _values(inputs: Properties, path: str) -> list[Any]:
 
 def _count(value: Any) -> int:
     """Return a number as it is, and what is named, such as a subnet, as one."""
-    text = str(value)
-    return int(text) if text.isdecimal() else 1
+    is_number = isinstance(value, int | float) or str(value).isdecimal()
+    return int(value) if is_number else 1
 
 
 def _price(catalog: Catalog, provider: str, role: str) -> ServicePrice | None:

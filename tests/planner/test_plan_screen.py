@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from planner.market.price_age import age_days
 from planner.render import markdown, text
+from planner.render.bill import MOST_NAMED_LINES, NAMED_LINES
 from planner.render.page import LINE_WIDTH, PageTable
 from planner.render.plan import fleet_page, plan_page, reasons_page
 from providers.catalog.load import load_catalog
@@ -55,6 +56,26 @@ def test_the_default_page_fits_a_screen(path) -> None:
     lines = text.render(page_of(path)).splitlines()
     assert len(lines) <= MAX_LINES
     assert max(map(len, lines)) <= LINE_WIDTH
+
+
+def test_of_many_small_lines_the_dearest_are_named() -> None:
+    """A hundredth of the total is small; all of them are on the full page."""
+    [path] = [one for one in BLUEPRINTS if one.stem == "pretrain-405b"]
+    cost = plan_at(path).cost
+    small = [
+        line for line in cost.lines if present(line.usd) < cost.total / 100
+    ]
+    assert len(small) > MOST_NAMED_LINES
+    [shown] = [
+        row[0]
+        for block in page_of(path)
+        if isinstance(block, PageTable)
+        for row in block.rows
+        if row[0].endswith(f" and {len(small) - NAMED_LINES} more")
+    ]
+    ranked = sorted(small, key=lambda line: present(line.usd), reverse=True)
+    named = [line.name in shown for line in ranked]
+    assert named == [True] * NAMED_LINES + [False] * (len(small) - NAMED_LINES)
 
 
 def test_an_infeasible_plan_fits_a_screen_too(tonnage, here) -> None:

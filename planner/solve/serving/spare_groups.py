@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 
 from planner.cost.weekly_load import SpareGroups, needed_groups
-from planner.facts.cloud import clouds
 from planner.perf.common.constant import constant
 from planner.units import HOURS_PER_DAY
 
@@ -47,8 +46,7 @@ def counted_zones(requirement: ServingRequirement, offer: Offer) -> int:
     """Return the zones that nodes of an offer are spread over, 1 where that does not matter."""
     if requirement.survives != "zone" or offer.instance.fabric == "infiniband":
         return 1
-    spread = clouds()[offer.provider].spread_zones
-    return max(1, min(len(offer.zones), spread))
+    return offer.zone_count(together=False)
 
 
 @cache
