@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from planner.market.offer import RESERVED_PURCHASE
 from planner.market.offer_key import (
     OfferKey,  # noqa: TC001 - msgspec reads the annotations
 )
@@ -34,6 +35,8 @@ class NodeGroup(Struct, frozen=True):
     boot_gb     boot disk of each node, GB
     data_gb     other disks of each node that go with it, GB
     zones       where they may be; empty where nobody says
+    is_kept     whether nothing runs: it is a reservation, which is paid for as its machines are
+    stand_ins   machine types that come where there is none of the first, in their order
     """
 
     offer_key: OfferKey
@@ -41,6 +44,13 @@ class NodeGroup(Struct, frozen=True):
     boot_gb: int = 0
     data_gb: int = 0
     zones: tuple[str, ...] = ()
+    is_kept: bool = False
+    stand_ins: tuple[str, ...] = ()
+
+    @property
+    def is_in_reservation(self) -> bool:
+        """Whether its nodes count against no limit, because a reservation of them does."""
+        return self.offer_key[3] == RESERVED_PURCHASE
 
 
 class NodeLimit(Struct, frozen=True):
@@ -150,6 +160,8 @@ class Provider(Protocol):
         region: str,
     ) -> NodeGroup | None:
         """Return the nodes that a resource asks for; nothing for a resource that has none.
+
+        Machines that come from a reservation among the objects have its purchase option.
 
         `inputs` are those of the resource with references filled. `objects` are all objects of
         the account by id, each with its `inputs`: a group may name a template among them.

@@ -391,13 +391,13 @@ def _most_usd(option_values: OptionValues) -> Decimal | None:
 
 
 def _refuse_high_cost(plan: Plan, most_usd: Decimal | None) -> None:
-    """Raise PolicyError for a plan that costs more an hour than a caller allows."""
-    if most_usd is not None and plan.cost.usd_hour > most_usd:
-        cost_text = figures.dollars(plan.cost.usd_hour, cents=True)
+    """Raise PolicyError for a plan that may cost more an hour than a caller allows."""
+    if most_usd is not None and plan.most_usd_hour > most_usd:
+        cost_text = figures.dollars(plan.most_usd_hour, cents=True)
         raise PolicyError(
             Problem(
                 code="max-cost",
-                message=f"{plan.stack.name} costs {cost_text} an hour, "
+                message=f"{plan.stack.name} costs up to {cost_text} an hour, "
                 f"and --max-cost-per-hour is {most_usd:g}",
                 next_step="ask for less, or raise the limit",
             )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CENT: Final = Decimal("0.01")
 QUANTITY_STEP: Final = Decimal("0.0001")
+# Kind of the line of machines.
+MACHINE_KIND: Final = "accelerators"
 KEPT_DISK: Final = "kept_disk"
 ENDPOINT_KIND: Final = "private_endpoint"
 ENDPOINT_DATA: Final = "private_endpoint_data"

@@ -31,11 +31,14 @@ from planner.suggest import closest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-Phase: TypeAlias = Literal["machine", "network", "fleet", "graph", "security"]
+Phase: TypeAlias = Literal[
+    "machine", "reservation", "network", "fleet", "graph", "security"
+]
 Severity: TypeAlias = Literal["refuse", "high", "medium", "low"]
 # What is asked when, and what a rule of it then does.
 PHASES: Final[dict[Phase, str]] = {
     "machine": "a plan takes another machine type",
+    "reservation": "a plan with buy.reserve takes another machine type",
     "network": "check and plan refuse the spec",
     "fleet": "a plan takes another fleet",
     "graph": "nothing that is built breaks it",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Machines that come all at once, when their cloud has them, and stay for some days.
 FLEX_PURCHASE: Final = "flex_start"
+# Machines on demand in a reservation that the stack makes for them.
+RESERVED_PURCHASE: Final = "capacity_reservation"
 ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 
@@ -163,8 +165,11 @@ class Offer(Struct, frozen=True, kw_only=True):
         return self.instance.provider
 
     def zone_count(self, *, together: bool) -> int:
-        """Return how many zones its machines are spread over: one when they work together."""
-        if together:
+        """Return how many zones its machines are spread over.
+
+        It is one when they work together, and when they are reserved for the stack.
+        """
+        if together or self.purchase == RESERVED_PURCHASE:
             return 1
         most = clouds()[self.provider].spread_zones
         # Some regions name no zones, and are one.

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
-from planner.market.offer import FLEX_PURCHASE
+from planner.facts.rule import rules_of
+from planner.market.offer import FLEX_PURCHASE, RESERVED_PURCHASE
 from planner.spec.certificate import certificate_of
 from planner.spec.encryption import customer_key
 from planner.spec.network import given_network
@@ -42,6 +43,19 @@ class OfferRule(Struct, frozen=True):
     key: str
     offer_part: Literal["instance", "region", "purchase"]
     allows: Callable[[Any], bool]
+
+
+# What a cloud reserves when it is asked to, for as long as it is asked to.
+RESERVABLE: Final = OfferRule(
+    "buy.reserve",
+    "instance",
+    lambda instance: (
+        not any(
+            rule.is_broken(asdict(instance))
+            for rule in rules_of("reservation", instance.provider)
+        )
+    ),
+)
 
 
 def spec_rules(
@@ -97,6 +111,7 @@ def spec_rules(
         *_place_rules("endpoint.certificate", certificate_of(spec)),
         *_place_rules("encryption.key", customer_key(spec)),
         *_reservation_rules(reservations_of(spec.buy.reservations or ())),
+        *([RESERVABLE] if spec.buy.reserve else []),
         OfferRule(
             "buy", "purchase", lambda purchase: purchase in purchase_options
         ),
@@ -146,6 +161,8 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
         return (BLOCK_PURCHASE,)
     if spec.buy.flex_start:
         return (FLEX_PURCHASE,)
+    if spec.buy.reserve:
+        return (RESERVED_PURCHASE,)
     if spec.buy.spot == "only":
         return ("spot",)
     purchase_options = [

@@ -5,14 +5,20 @@ from __future__ import annotations
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.bill_line import CENT, QUANTITY_STEP, BillLine
+from planner.cost.bill_line import (
+    CENT,
+    MACHINE_KIND,
+    QUANTITY_STEP,
+    BillLine,
+)
+from planner.market.offer import RESERVED_PURCHASE
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.spec.block import CapacityBlock
 
-# A commitment is paid for in every hour of its term, whether the machine runs or not.
-COMMITTED_PURCHASES: Final = ("reserved_1y", "reserved_3y")
+# These are paid for in every hour, whether the machine runs or not.
+COMMITTED_PURCHASES: Final = ("reserved_1y", "reserved_3y", RESERVED_PURCHASE)
 
 
 def machine_line(
@@ -30,7 +36,7 @@ def machine_line(
     quantity = node_hours.quantize(QUANTITY_STEP, ROUND_HALF_UP)
     return BillLine(
         name=f"{nodes} x {instance.instance_type} {offer.purchase}",
-        kind="accelerators",
+        kind=MACHINE_KIND,
         pool=pool,
         unit="node-hour",
         quantity=quantity,
@@ -45,7 +51,7 @@ def _block_line(offer: Offer, block: CapacityBlock, pool: str) -> BillLine:
     """Return the line of all machines of a block, for all of its time."""
     return BillLine(
         name=f"{block.machines} x {block.type} capacity block",
-        kind="accelerators",
+        kind=MACHINE_KIND,
         pool=pool,
         unit="block",
         quantity=Decimal(1),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from planner.market.offer import RESERVED_PURCHASE
 from planner.plan.part import DocumentPart, Number, Role
 
 if TYPE_CHECKING:
@@ -40,6 +41,24 @@ class Purchase(DocumentPart, frozen=True, kw_only=True):
     reservation: Annotated[
         str | None, Meta(description="id of a reservation that is owned")
     ] = None
+
+    @property
+    def running_usd_hour(self) -> Decimal:
+        """USD an hour that a node costs only while it runs: none, where the stack reserves it."""
+        reserved = self.purchase == RESERVED_PURCHASE
+        return Decimal(0) if reserved else self.usd_per_hour
+
+    @property
+    def standing_usd_hour(self) -> Decimal:
+        """USD an hour that all nodes cost whether they run or not."""
+        return self.nodes * (self.usd_per_hour - self.running_usd_hour)
+
+
+class StandIn(DocumentPart, frozen=True, kw_only=True):
+    """A machine type that a group starts while its cloud has none of its own."""
+
+    instance_type: Annotated[str, Meta(description="machine type of the cloud")]
+    usd_per_hour: Annotated[Decimal, Meta(description="of one node")]
 
 
 class Elastic(DocumentPart, frozen=True, kw_only=True):
@@ -122,6 +141,21 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
         Elastic | None,
         Meta(description="how far the nodes follow the load; none: the hours"),
     ] = None
+    stand_ins: Annotated[
+        tuple[StandIn, ...],
+        Meta(
+            description="what is started where there is none of the type, the first first"
+        ),
+    ] = ()
+
+    @property
+    def stand_in_usd_hour(self) -> Decimal:
+        """USD an hour by which all nodes are dearer when each is of the dearest other type."""
+        dearest = max(
+            (other.usd_per_hour for other in self.stand_ins),
+            default=self.usd_per_hour,
+        )
+        return self.nodes * max(Decimal(0), dearest - self.usd_per_hour)
 
     @property
     def purchase_text(self) -> str:

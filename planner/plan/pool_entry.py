@@ -49,6 +49,13 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
         ),
         usd_per_hour=plain_money(pool.usd_hour),
         elastic=_elastic(pool),
+        stand_ins=tuple(
+            types.StandIn(
+                instance_type=other.instance_type,
+                usd_per_hour=plain_money(other.usd_hour),
+            )
+            for other in pool.stand_ins
+        ),
     )
 
 

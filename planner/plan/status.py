@@ -20,6 +20,7 @@ from planner.plan.types import (
     WorkloadRef,
 )
 from planner.spec.model import OWN_RANGE
+from planner.units import HOURS_PER_MONTH
 
 # What is done with a stack; one that stands is "applied".
 Operation: TypeAlias = Literal["applying", "applied", "destroying", "destroyed"]
@@ -70,14 +71,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
             total=plan.cost.total,
             usd_hour=plan.cost.usd_hour,
             standing_usd_month=(
-                sum(
-                    (
-                        line.usd or Decimal(0)
-                        for line in plan.cost.lines
-                        if line.kind in STANDING_KINDS
-                    ),
-                    Decimal(0),
-                )
+                _standing_usd_month(plan)
                 if plan.cost.period == "month"
                 else None
             ),
@@ -92,6 +86,27 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
             and (before.provider, before.region) == (self.provider, self.region)
             and before.workload != self.workload
         )
+
+
+def _standing_usd_month(plan: Plan) -> Decimal:
+    """Return what is paid for also while no machine runs, a month: lines, and reservations."""
+    reserved_usd_hour = sum(
+        (
+            part.standing_usd_hour
+            for pool in plan.solution.pools
+            for part in pool.purchases
+        ),
+        Decimal(0),
+    )
+    lines_usd = sum(
+        (
+            line.usd or Decimal(0)
+            for line in plan.cost.lines
+            if line.kind in STANDING_KINDS
+        ),
+        Decimal(0),
+    )
+    return lines_usd + reserved_usd_hour * HOURS_PER_MONTH
 
 
 class ResourceRef(DocumentPart, frozen=True, kw_only=True):

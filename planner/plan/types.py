@@ -6,7 +6,7 @@ generated from them. Decimals are written as text, so that money stays exact.
 
 from __future__ import annotations
 
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -385,6 +385,14 @@ class Plan(DocumentPart, frozen=True, kw_only=True):
     def is_feasible(self) -> bool:
         """Whether there is anything to build."""
         return bool(self.solution.pools)
+
+    @property
+    def most_usd_hour(self) -> Decimal:
+        """USD an hour at most: every machine is the dearest that its group may start."""
+        return self.cost.usd_hour + sum(
+            (pool.stand_in_usd_hour for pool in self.solution.pools),
+            Decimal(0),
+        )
 
     def on_rung(self, rung: int) -> Plan:
         """Return the plan as apply carries it out on a rung: 1 is its first fallback.

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
+from planner.cost.bill_line import MACHINE_KIND
 from planner.market.price_age import age_days
 from planner.render import period
 from planner.render.page import (
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from planner.plan.types import CostLine, Plan
 
-MACHINE_KIND: Final = "accelerators"
 # Lines below this share of the total are in one row of the default page.
 SMALL_SHARE_PERCENT: Final = 1
 # Each of them has its name there; of more than ten, the eight dearest do.

@@ -9,7 +9,7 @@ from planner.render import period
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
 
 if TYPE_CHECKING:
-    from planner.plan.types import Fallback, Plan, Prediction
+    from planner.plan.types import Fallback, Plan, Pool, Prediction
     from planner.solve.solution import FallbackKind
 
 # Rows of the default page; the rest is on the full one.
@@ -31,9 +31,14 @@ SHOWN_METRICS: Final = {
 
 
 def fallback_blocks(plan: Plan, *, full: bool) -> list[Block]:
-    """Return the fleets that apply may buy instead, in the order in which it tries them."""
+    """Return what groups may start instead, and the fleets that apply may buy, in their order."""
+    stand_ins = [
+        Paragraph(_stand_in_text(pool))
+        for pool in plan.solution.pools
+        if pool.stand_ins
+    ]
     if not plan.fallbacks:
-        return []
+        return [Paragraph(""), *stand_ins] if stand_ins else []
     shown = plan.fallbacks if full else plan.fallbacks[:DEFAULT_ROWS]
     rows = [_row(fallback) for fallback in shown]
     hidden_count = len(plan.fallbacks) - len(shown)
@@ -51,7 +56,20 @@ def fallback_blocks(plan: Plan, *, full: bool) -> list[Block]:
             tuple(rows),
             width=LINE_WIDTH,
         ),
+        *stand_ins,
     ]
+
+
+def _stand_in_text(pool: Pool) -> str:
+    """Return which machine types a group starts, and by how much one of them is dearer."""
+    others = " or ".join(
+        f"{other.instance_type} "
+        f"(+{other.usd_per_hour / pool.usd_per_hour - 1:.0%} an hour)"
+        for other in pool.stand_ins
+    )
+    return (
+        f"  while there is no {pool.instance_type}, its group starts {others}"
+    )
 
 
 def _row(fallback: Fallback) -> tuple[str, str, str, str]:

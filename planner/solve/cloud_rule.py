@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.facts.cloud_limit import cloud_limit
+from planner.market.offer import RESERVED_PURCHASE
 from planner.solve.capacity import (
     CapacityChange,
     capacity_changes,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from planner.spec.model import ShutdownRule
 
 GROUP_LIMIT: Final = "group_nodes"
+RESERVED_LIMIT: Final = "reserved_group_nodes"
 PROFILE_LIMIT: Final = "capacity_profiles"
 
 
@@ -99,6 +101,10 @@ def exceeded_limit(
     )
     if max_nodes is not None and pool.nodes > max_nodes:
         return ExceededLimit(GROUP_LIMIT, pool.nodes, max_nodes)
+    if offer.purchase == RESERVED_PURCHASE:
+        together = cloud_limit(offer.provider, RESERVED_LIMIT)
+        if together is not None and pool.nodes_per_group > together:
+            return ExceededLimit(GROUP_LIMIT, pool.nodes_per_group, together)
     max_profiles = cloud_limit(offer.provider, PROFILE_LIMIT)
     if max_profiles is None:
         return None

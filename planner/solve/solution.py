@@ -47,6 +47,13 @@ class PoolPurchase(Struct, frozen=True):
     reservation: str = ""
 
 
+class StandInType(Struct, frozen=True):
+    """A machine type that a group starts while there is none of its own, USD an hour of one."""
+
+    instance_type: str
+    usd_hour: Decimal
+
+
 class ElasticRange(Struct, frozen=True, kw_only=True):
     """How far the machines of a pool follow what is asked of them.
 
@@ -74,6 +81,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
     `startup_s` is the time from the request of a node until its replica serves, else 0. `elastic`
     says how far its nodes follow the load, None when they follow the hours of the week alone.
+    `stand_ins` are started where a cloud has none of the type, the first first.
     """
 
     name: str
@@ -93,6 +101,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     token_budget: int = 0
     startup_s: float = 0.0
     elastic: ElasticRange | None = None
+    stand_ins: tuple[StandInType, ...] = ()
 
     @property
     def nodes(self) -> int:

@@ -166,6 +166,7 @@ def _check_spec(spec: Spec) -> Spec:
     problems.extend(_purchase_problems(spec.buy))
     problems.extend(_block_problems(spec))
     problems.extend(_flex_problems(spec))
+    problems.extend(_reserve_problems(spec))
     problems.extend(_receiver_problems(spec))
     problems.extend(network_problems(spec))
     problems.extend(encryption_problems(spec))
@@ -286,6 +287,57 @@ def _flex_problems(spec: Spec) -> list[Problem]:
         ),
     )
     return _first_broken("flex-start", buy.place, rules)
+
+
+def _reserve_problems(spec: Spec) -> list[Problem]:
+    """What is reserved is paid for until somebody gives it back, so what ends reserves nothing."""
+    buy, shutdown = spec.buy, spec.shutdown
+    if not buy.reserve:
+        return []
+    rules = (
+        (
+            not isinstance(spec, Inference),
+            "buy.reserve is for a service: what else there is ends, and a reservation does not",
+            "remove it, or name a reservation in buy.reservations",
+        ),
+        (
+            bool(buy.reservations)
+            or buy.spot == "only"
+            or buy.commit != ("none",),
+            "buy.reserve excludes buy.reservations, buy.commit and buy.spot: only",
+            "its machines are bought in one way: remove the others",
+        ),
+        (
+            shutdown.ttl is not None or shutdown.idle is not None,
+            "buy.reserve excludes shutdown.ttl and shutdown.idle: a reservation does not end",
+            "remove one of both",
+        ),
+        *_reserved_service_rules(spec),
+    )
+    return _first_broken("reserve", buy.place, rules)
+
+
+def _reserved_service_rules(spec: Spec) -> tuple[SpecCheck, ...]:
+    """A reservation is in one zone, of one size, and holds no machine more."""
+    if not isinstance(spec, Inference):
+        return ()
+    return (
+        (
+            spec.elastic is not None,
+            "buy.reserve and elastic exclude each other",
+            "remove one of both: what is reserved is paid for anyway",
+        ),
+        (
+            spec.sla is not None and spec.sla.survives == "zone",
+            "buy.reserve and survives: zone exclude each other",
+            "remove one of both: a reservation is in one zone",
+        ),
+        (
+            spec.update != "recreate",
+            "buy.reserve wants update: recreate: no machine more than the fleet is reserved",
+            "write update: recreate",
+        ),
+    )
 
 
 def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:

@@ -153,6 +153,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     reservations  capacity that is reserved, which machines are taken from alone
     block  a capacity block, which they are taken from alone
     flex_start  whether they come all at once, when their cloud has them
+    reserve  whether the stack makes a reservation for them, which is paid for in every hour
     """
 
     place: Place | None = None
@@ -164,6 +165,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     reservations: tuple[str, ...] | None = None
     block: CapacityBlock | None = None
     flex_start: bool = False
+    reserve: bool = False
 
 
 class ShutdownRule(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.market.offer import RESERVED_PURCHASE
 from planner.workload.solver import find
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ def _offer_rules(
     purchases = {
         part.purchase for pool in solution.pools for part in pool.purchases
     }
+    if RESERVED_PURCHASE in purchases:
+        # Reserved machines are made of these.
+        purchases.add("on_demand")
     providers = {provider for provider, _ in places}
 
     def is_here(offer: Offer) -> bool:

@@ -10,12 +10,17 @@ from msgspec.structs import replace
 from planner.errors import MissingError, Problem, SpecError, TonnageError
 from planner.facts.accelerator import is_named
 from planner.market.block import block_offer
-from planner.market.offer import FLEX_PURCHASE, group_offers
+from planner.market.offer import (
+    FLEX_PURCHASE,
+    RESERVED_PURCHASE,
+    group_offers,
+)
 from planner.market.offer_filter import OfferFilter, place_order, spec_rules
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
 from planner.workload.registry import workload_of
+from planner.workload.stand_in import with_stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +58,11 @@ def find(spec: Spec, settings: SolveSettings) -> Solution:
     runtime_problems = _runtime_problems(spec)
     if runtime_problems:
         raise SpecError(*runtime_problems)
-    solution = workload_of(spec).solve(
-        spec, settings, _offer_filter(spec, settings)
+    offer_filter = _offer_filter(spec, settings)
+    solution = with_stand_ins(
+        spec,
+        offer_filter,
+        workload_of(spec).solve(spec, settings, offer_filter),
     )
     return replace(solution, energy=solution_energy(solution))
 
@@ -123,6 +131,13 @@ def _own_offers(spec: Spec, catalog: Catalog) -> list[Offer]:
     """Return what only the specs may buy that ask for it."""
     if spec.buy.block is not None:
         return [block_offer(catalog, spec.buy.block)]
+    if spec.buy.reserve:
+        # The price of a reservation is that of its machines on demand.
+        return [
+            replace(offer, purchase=RESERVED_PURCHASE)
+            for offer in catalog.offers
+            if offer.purchase == "on_demand"
+        ]
     return [
         offer
         for offer in catalog.unlisted

@@ -6,7 +6,9 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from planner.market.offer import RESERVED_PURCHASE
 from providers.base import NodeGroup, ProjectIdentity
+from providers.resource_type import values_at
 from providers.size_rule import SizeRule
 
 if TYPE_CHECKING:
@@ -16,11 +18,12 @@ if TYPE_CHECKING:
     from providers.base import IdentitySource, Provider
 
 
+RESERVATION_TYPE: Final = "aws:ec2/capacityReservation:CapacityReservation"
 CRON_DAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 
 
 class AwsProvider:
-    """Reads Auto Scaling groups."""
+    """Reads Auto Scaling groups and reservations."""
 
     name = "aws"
 
@@ -35,24 +38,28 @@ class AwsProvider:
         objects: dict[str, Properties],
         region: str,
     ) -> NodeGroup | None:
-        """Return the nodes of an Auto Scaling group."""
+        """Return the nodes of an Auto Scaling group, or of a reservation."""
+        if resource_type == RESERVATION_TYPE:
+            return NodeGroup(
+                (self.name, region, inputs["instanceType"], "on_demand"),
+                int(inputs["instanceCount"]),
+                zones=(inputs["availabilityZone"],),
+                is_kept=True,
+            )
         if resource_type != "aws:autoscaling/group:Group":
             return None
-        mixed_policy = inputs.get("mixedInstancesPolicy")
-        launch_template = inputs.get("launchTemplate") or {}
-        # The stack uses a mixed instances policy for spot only.
-        if mixed_policy:
-            launch_template = mixed_policy["launchTemplate"][
-                "launchTemplateSpecification"
-            ]
+        mixed_policy = inputs.get("mixedInstancesPolicy") or {}
+        mixed_template = mixed_policy.get("launchTemplate", {})
+        launch_template = (
+            mixed_template.get("launchTemplateSpecification")
+            or inputs.get("launchTemplate")
+            or {}
+        )
         template_id = launch_template.get("id") or launch_template.get(
             "launchTemplateId"
         )
         template = objects.get(str(template_id))
         template_inputs = template["inputs"] if template else {}
-        purchase = "spot" if mixed_policy else "on_demand"
-        if "instanceMarketOptions" in template_inputs:
-            purchase = "capacity_block"
         disks_gb = [
             int(disk["ebs"]["volumeSize"])
             for disk in template_inputs.get("blockDeviceMappings", ())
@@ -62,7 +69,7 @@ class AwsProvider:
                 self.name,
                 region,
                 template_inputs.get("instanceType", ""),
-                purchase,
+                _purchase(mixed_policy, template_inputs, objects),
             ),
             int(inputs["desiredCapacity"]),
             boot_gb=sum(disks_gb[:1]),
@@ -72,6 +79,11 @@ class AwsProvider:
                 for subnet_id in inputs.get("vpcZoneIdentifiers", ())
                 if subnet_id in objects
             ),
+            # The first is the type of the template.
+            stand_ins=tuple(
+                override["instanceType"]
+                for override in mixed_template.get("overrides", ())
+            )[1:],
         )
 
     def size_rules(
@@ -119,6 +131,30 @@ class AwsProvider:
                 )
             ]
         return []
+
+
+def _purchase(
+    mixed_policy: Properties,
+    template_inputs: Properties,
+    objects: dict[str, Properties],
+) -> str:
+    """Return how machines of a group are bought."""
+    if "instanceMarketOptions" in template_inputs:
+        return "capacity_block"
+    reservation_ids = values_at(
+        template_inputs,
+        "capacityReservationSpecification.capacityReservationTarget.capacityReservationId",
+    )
+    if any(
+        objects.get(str(reservation_id), {}).get("type") == RESERVATION_TYPE
+        for reservation_id in reservation_ids
+    ):
+        return RESERVED_PURCHASE
+    distribution = mixed_policy.get("instancesDistribution", {})
+    on_demand_percent = distribution.get(
+        "onDemandPercentageAboveBaseCapacity", 100
+    )
+    return "on_demand" if on_demand_percent else "spot"
 
 
 PROVIDER: Provider = AwsProvider()

@@ -6,8 +6,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from planner.facts.cloud_limit import timezone_name, timezone_names
+from planner.market.offer import RESERVED_PURCHASE
 from providers.azure.credential import AzureIdentity
 from providers.base import NodeGroup
+from providers.resource_type import values_at
 from providers.size_rule import SizeRule
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from providers.base import IdentitySource, Provider
 
 
+RESERVATION_TYPE: Final = "azure-native:compute:CapacityReservation"
 WEEKDAYS: Final = (
     "Monday",
     "Tuesday",
@@ -29,7 +32,7 @@ WEEKDAYS: Final = (
 
 
 class AzureProvider:
-    """Reads virtual machine scale sets."""
+    """Reads virtual machine scale sets and reservations."""
 
     name = "azure"
 
@@ -41,15 +44,29 @@ class AzureProvider:
         self,
         resource_type: str,
         inputs: Properties,
-        objects: dict[str, Properties],  # noqa: ARG002 - a scale set names its type itself
+        objects: dict[str, Properties],
         region: str,
     ) -> NodeGroup | None:
-        """Return the nodes of a scale set."""
+        """Return the nodes of a scale set, or of a reservation."""
+        if resource_type == RESERVATION_TYPE:
+            reserved = inputs["sku"]
+            return NodeGroup(
+                (self.name, region, reserved["name"], "on_demand"),
+                int(reserved["capacity"]),
+                zones=tuple(inputs.get("zones", ())),
+                is_kept=True,
+            )
         if resource_type != "azure-native:compute:VirtualMachineScaleSet":
             return None
         sku = inputs["sku"]
         is_spot = inputs["virtualMachineProfile"].get("priority") == "Spot"
         purchase = "spot" if is_spot else "on_demand"
+        reservation_ids = values_at(
+            inputs,
+            "virtualMachineProfile.capacityReservation.capacityReservationGroup.id",
+        )
+        if any(str(group_id) in objects for group_id in reservation_ids):
+            purchase = RESERVED_PURCHASE
         storage = inputs["virtualMachineProfile"].get("storageProfile", {})
         return NodeGroup(
             (self.name, region, sku["name"], purchase),

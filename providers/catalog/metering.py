@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from planner.cost.bill_line import KEPT_DISK
+from planner.cost.bill_line import KEPT_DISK, MACHINE_KIND
 from planner.facts import table
 from planner.facts.cloud import clouds
 from planner.market.offer import FLEX_PURCHASE
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.types import Properties
     from providers.base import NodeGroup
-
-MACHINE_KIND: Final = "accelerators"
 
 
 class Rate(Struct, frozen=True, kw_only=True):
@@ -76,7 +74,8 @@ def node_group(
 def group_rates(group: NodeGroup, catalog: Catalog) -> list[Rate]:
     """Return what each node of a group costs: the machine, its disks, its part of the NAT.
 
-    A machine type that the catalog does not have at this place costs nothing that is known.
+    Of a reservation it is the machine alone, which then costs nothing beside it. A machine type
+    that the catalog does not have at this place costs nothing that is known.
     """
     provider, region, machine_type, purchase = group.offer_key
     rates = [
@@ -87,6 +86,8 @@ def group_rates(group: NodeGroup, catalog: Catalog) -> list[Rate]:
         )
         if offer.key == (provider, machine_type, region, purchase)
     ]
+    if group.is_kept:
+        return rates
     # Where boot disks have fixed sizes, one is one.
     fixed = _price(catalog, provider, "disk_p10")
     disk = _price(catalog, provider, "disk")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.errors import Problem, UsageError
+from planner.market.offer import RESERVED_PURCHASE
 from providers.base import Caller, NodeGroup
+from providers.resource_type import values_at
 from providers.size_rule import SizeRule, yearly_moment
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ PURCHASES: Final = {
     "FLEX_START": "flex_start",
     "RESERVATION_BOUND": "capacity_block",
 }
+RESERVATION_TYPE: Final = "gcp:compute/reservation:Reservation"
 REQUEST_TYPE: Final = "gcp:compute/resizeRequest:ResizeRequest"
 # Until a simulated cloud has all machines of a request.
 REQUEST_WAIT: Final = timedelta(minutes=10)
@@ -60,7 +63,7 @@ class _EnvironmentProject(Struct, frozen=True):
 
 
 class GcpProvider:
-    """Reads managed instance groups."""
+    """Reads managed instance groups and reservations."""
 
     name = "gcp"
 
@@ -75,7 +78,16 @@ class GcpProvider:
         objects: dict[str, Properties],
         region: str,
     ) -> NodeGroup | None:
-        """Return the nodes of a managed instance group."""
+        """Return the nodes of a managed instance group, or of a reservation."""
+        if resource_type == RESERVATION_TYPE:
+            reserved = inputs["specificReservation"]
+            machine_type = reserved["instanceProperties"]["machineType"]
+            return NodeGroup(
+                (self.name, region, machine_type, "on_demand"),
+                int(reserved["count"]),
+                zones=(inputs["zone"],),
+                is_kept=True,
+            )
         if (
             resource_type
             != "gcp:compute/instanceGroupManager:InstanceGroupManager"
@@ -95,6 +107,8 @@ class GcpProvider:
         purchase = PURCHASES.get(
             scheduling.get("provisioningModel", ""), "on_demand"
         )
+        if _comes_from_reservation(template_inputs, objects):
+            purchase = RESERVED_PURCHASE
         machine_type = template_inputs.get("machineType", "")
         disks = template_inputs.get("disks", ())
         return NodeGroup(
@@ -157,6 +171,22 @@ class GcpProvider:
                 until=min(pauses, default=None),
             )
         ]
+
+
+def _comes_from_reservation(
+    template_inputs: Properties, objects: dict[str, Properties]
+) -> bool:
+    """Whether a template names a reservation among the objects."""
+    names = set(
+        values_at(
+            template_inputs, "reservationAffinity.specificReservation.values"
+        )
+    )
+    return any(
+        cloud_object["type"] == RESERVATION_TYPE
+        and cloud_object["inputs"]["name"] in names
+        for cloud_object in objects.values()
+    )
 
 
 def _request_rules(inputs: Properties, created: datetime) -> list[SizeRule]:

@@ -75,7 +75,9 @@ def usd_hour_now(
             continue
         if history.sizes:
             rates = group_rates(history.sizes[-1].group, catalog)
-            total += sum(rate.usd_hour for rate in rates) * history.nodes
+            total += (
+                sum(rate.usd_hour for rate in rates) * history.sizes[-1].nodes
+            )
         total += sum(
             rate.usd_hour
             for rate in object_rates(history.type, history.inputs, catalog)

@@ -25,6 +25,8 @@ from providers.simulated.limit import capacity_refusal, limit_refusal
 from providers.simulated.relation import blocking_objects, names_object
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.plan.types import Properties
     from providers.base import NodeGroup
     from providers.simulated.world import ThrottleRule, World, WorldMemory
@@ -65,8 +67,15 @@ class SimulatedCloud:
         self._check_inputs(resource_type, inputs, None)
         self._check_lags(resource_type, inputs)
         self._check_unique(resource_type, inputs)
-        self._check_limits(resource_type, inputs, None)
-        return self.place(resource_type, resource_name, inputs, origin)
+        granted = self._granted_group(resource_type, inputs, None)
+        object_id, outputs = self.place(
+            resource_type, resource_name, inputs, origin
+        )
+        if granted is not None:
+            self.memory.history[object_id].sizes = [
+                SizedGroup(self.memory.seconds, granted)
+            ]
+        return object_id, outputs
 
     def place(
         self,
@@ -105,7 +114,7 @@ class SimulatedCloud:
         self._check_immutable(cloud_object, inputs)
         self._check_inputs(cloud_object["type"], inputs, object_id)
         self._check_lags(cloud_object["type"], inputs)
-        self._check_limits(cloud_object["type"], inputs, object_id)
+        granted = self._granted_group(cloud_object["type"], inputs, object_id)
         fixed_name = inputs.get(name_properties().get(cloud_object["type"], ""))
         outputs = self._object_outputs(
             cloud_object["type"],
@@ -123,7 +132,7 @@ class SimulatedCloud:
             "inputs": inputs,
             "outputs": outputs,
         }
-        self._resize(object_id, cloud_object["inputs"])
+        self._resize(object_id, cloud_object["inputs"], granted)
         return outputs
 
     def _begin_history(self, object_id: str) -> None:
@@ -143,8 +152,13 @@ class SimulatedCloud:
             sizes=[SizedGroup(second, group)] if group else [],
         )
 
-    def _resize(self, object_id: str, prior_inputs: Properties) -> None:
-        """Let a group be what a call asks for, where it asks for another one.
+    def _resize(
+        self,
+        object_id: str,
+        prior_inputs: Properties,
+        granted: NodeGroup | None,
+    ) -> None:
+        """Let a group be what a call got, where it asked for another one.
 
         Its size stays what rules have made of it, unless the call changes the size.
         """
@@ -155,11 +169,11 @@ class SimulatedCloud:
             self._node_group(cloud_object["type"], inputs, self.region)
             for inputs in (prior_inputs, cloud_object["inputs"])
         )
-        if group is None or group == prior:
+        if granted is None or group is None or group == prior:
             return
         if prior is not None and group.node_count == prior.node_count:
-            group = replace(group, node_count=history.nodes)
-        history.resize(self.memory.seconds, group)
+            granted = replace(granted, node_count=history.nodes)
+        history.resize(self.memory.seconds, granted)
 
     def delete(self, object_id: str) -> None:
         """Delete an object; an absent one is no error.
@@ -293,30 +307,40 @@ class SimulatedCloud:
                         "AlreadyExists", f"{rule.property} {name} is taken"
                     )
 
-    def _check_limits(
+    def _granted_group(
         self, resource_type: str, inputs: Properties, own_id: str | None
-    ) -> None:
-        """Check capacity and quota for the nodes that a group requests."""
+    ) -> NodeGroup | None:
+        """Return the nodes that a group gets of those that it asks for; nothing without any.
+
+        All are of one type: its own, or the first of its stand-ins that there are enough of.
+        Raises CloudError for what is beyond capacity or quota.
+        """
         wanted_group = self._node_group(resource_type, inputs, self.region)
         if wanted_group is None:
-            return
-        other_groups = [
-            other_group
-            for object_id, cloud_object in self.memory.objects.items()
-            # A changed group replaces its own earlier request.
-            if object_id != own_id
-            and (
-                other_group := self._node_group(
-                    cloud_object["type"],
-                    cloud_object["inputs"],
-                    cloud_object["region"],
-                )
-            )
-        ]
+            return None
         self._check_machine_type(wanted_group)
-        refusal = limit_refusal(self.world, wanted_group, other_groups)
-        if refusal is not None:
-            raise CloudError(*refusal)
+        if wanted_group.is_in_reservation:
+            return wanted_group
+        # A changed group replaces its own earlier request.
+        other_groups = self._other_groups(own_id)
+        refusals = []
+        for group in _with_stand_ins(wanted_group):
+            refusal = limit_refusal(self.world, group, other_groups)
+            if refusal is None:
+                return group
+            refusals.append(refusal)
+        raise CloudError(*refusals[0])
+
+    def _other_groups(self, own_id: str | None) -> list[NodeGroup]:
+        """Return what other groups have now, reservations among them instead of their machines."""
+        return [
+            history.sizes[-1].group
+            for object_id, history in self.memory.history.items()
+            if object_id != own_id
+            and history.sizes
+            and history.until is None
+            and not history.sizes[-1].group.is_in_reservation
+        ]
 
     def _node_group(
         self, resource_type: str, inputs: Properties, region: str
@@ -339,14 +363,11 @@ class SimulatedCloud:
         """Say why a group cannot have so many nodes; nothing where it can."""
         history = self.memory.history[object_id]
         group = replace(history.sizes[-1].group, node_count=nodes)
-        if nodes <= history.nodes:
+        if nodes <= history.nodes or group.is_in_reservation:
             return None
-        other_groups = [
-            other.sizes[-1].group
-            for other_id, other in self.memory.history.items()
-            if other_id != object_id and other.sizes and other.until is None
-        ]
-        refusal = capacity_refusal(self.world, group, other_groups)
+        refusal = capacity_refusal(
+            self.world, group, self._other_groups(object_id)
+        )
         return None if refusal is None else ": ".join(refusal)
 
     def _object_outputs(
@@ -377,6 +398,16 @@ class SimulatedCloud:
             # Templates are JSON, so an output may be a list or an object.
             object_outputs[output_name] = json.loads(filled_text)
         return object_outputs
+
+
+def _with_stand_ins(group: NodeGroup) -> Iterator[NodeGroup]:
+    """Yield a group as it is asked for, then with each of its other machine types."""
+    yield group
+    provider, region, _, purchase = group.offer_key
+    for instance_type in group.stand_ins:
+        yield replace(
+            group, offer_key=(provider, region, instance_type, purchase)
+        )
 
 
 def immutable_changes(

@@ -64,8 +64,10 @@ class ObjectHistory(Struct, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """Nodes that it has now; 0 for what is no group."""
-        return self.sizes[-1].nodes if self.sizes and self.until is None else 0
+        """Nodes that run in it now; 0 for what is no group, and for a reservation."""
+        if not self.sizes or self.sizes[-1].group.is_kept:
+            return 0
+        return self.sizes[-1].nodes if self.until is None else 0
 
     def hours(self, begin: float, end: float) -> float:
         """Return for how long it existed between two seconds, hours."""

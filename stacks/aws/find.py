@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 PATH_STEP: Final = re.compile(r"(\w+)(?:\[([^\]]*)\])?")
 # What is being deleted stays in lists for a while.
-GONE_STATES: Final = frozenset({"deleted", "deleting", "failed"})
+GONE_STATES: Final = frozenset(
+    {"cancelled", "deleted", "deleting", "expired", "failed"}
+)
 STATE_FIELDS: Final = ("State", "Lifecycle", "Status")
 
 

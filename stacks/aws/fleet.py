@@ -109,11 +109,9 @@ def _node_template(
         ],
         "tags": stack.tags,
     }
-    if fleet.reservation:
+    if reservation := placement.reservation(fleet):
         template_inputs["capacityReservationSpecification"] = {
-            "capacityReservationTarget": {
-                "capacityReservationId": placement.reservation(fleet)
-            }
+            "capacityReservationTarget": {"capacityReservationId": reservation}
         }
     if fleet.block is not None:
         template_inputs["instanceMarketOptions"] = {
@@ -154,7 +152,6 @@ def _node_group(
     asks for another one, because inputs are compared with inputs.
     """
     template = f"{group.name}-template"
-    template_version = {"version": ref(template, "latestVersion")}
     group_inputs: Properties = {
         "name": stack.group_name(group),
         "minSize": 0,
@@ -185,23 +182,13 @@ def _node_group(
         ],
     }
     if group.is_spot:
-        launch_template = {
-            "launchTemplateId": ref(template),
-            **template_version,
-        }
         group_inputs["capacityRebalance"] = True
-        group_inputs["mixedInstancesPolicy"] = {
-            "launchTemplate": {"launchTemplateSpecification": launch_template},
-            "instancesDistribution": {
-                "onDemandBaseCapacity": 0,
-                "onDemandPercentageAboveBaseCapacity": 0,
-                "spotAllocationStrategy": "price-capacity-optimized",
-            },
-        }
+    if group.is_spot or fleet.stand_ins:
+        group_inputs["mixedInstancesPolicy"] = _mixed_policy(fleet, group)
     else:
         group_inputs["launchTemplate"] = {
             "id": ref(template),
-            **template_version,
+            "version": ref(template, "latestVersion"),
         }
     if fleet.is_placed:
         group_inputs["placementGroup"] = ref(
@@ -222,6 +209,42 @@ def _node_group(
         depends_on=tuple(sorted(dependencies)),
         options={"delete_timeout": "45m"},
     )
+
+
+def _mixed_policy(fleet: FleetSpec, group: ScalingGroup) -> Properties:
+    """How a group takes machines on spot, or of several types: in their order, the own first."""
+    template = f"{group.name}-template"
+    launch_template: Properties = {
+        "launchTemplateSpecification": {
+            "launchTemplateId": ref(template),
+            "version": ref(template, "latestVersion"),
+        }
+    }
+    if fleet.stand_ins:
+        launch_template["overrides"] = [
+            {"instanceType": instance_type}
+            for instance_type in (
+                fleet.instance.instance_type,
+                *fleet.stand_ins,
+            )
+        ]
+    spot_strategy = (
+        "capacity-optimized-prioritized"
+        if fleet.stand_ins
+        else "price-capacity-optimized"
+    )
+    return {
+        "launchTemplate": launch_template,
+        "instancesDistribution": {
+            "onDemandBaseCapacity": 0,
+            "onDemandPercentageAboveBaseCapacity": 0 if group.is_spot else 100,
+            **(
+                {"spotAllocationStrategy": spot_strategy}
+                if group.is_spot
+                else {"onDemandAllocationStrategy": "prioritized"}
+            ),
+        },
+    }
 
 
 def _refresh(

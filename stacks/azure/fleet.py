@@ -119,6 +119,7 @@ def _scale_set(
         depends_on=(
             *files.prerequisites(stack),
             *home.prerequisites(stack),
+            *placement.prerequisites(fleet),
         ),
         options={
             "replace_on_changes": [
@@ -233,9 +234,9 @@ def _machine_profile(
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
         **_health_extension(fleet),
     }
-    if fleet.reservation:
+    if reservation := placement.reservation(fleet):
         machine_profile["capacityReservation"] = {
-            "capacityReservationGroup": {"id": fleet.reservation}
+            "capacityReservationGroup": {"id": reservation}
         }
     if group.is_spot:
         machine_profile["evictionPolicy"] = "Delete"

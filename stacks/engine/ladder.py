@@ -103,7 +103,7 @@ def _open_rungs(
     affordable = [
         rung
         for rung in range(len(plan.fallbacks) + 1)
-        if most_usd is None or plan.on_rung(rung).cost.usd_hour <= most_usd
+        if most_usd is None or plan.on_rung(rung).most_usd_hour <= most_usd
     ]
     refusals = StateFile(store, plan.stack.name).state.refusals
     untried = [

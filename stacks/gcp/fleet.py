@@ -98,12 +98,12 @@ def _node_template(
         "metadata": {"startup-script": boot_script, "enable-oslogin": "TRUE"},
         **placement.template_policies(fleet),
     }
-    if fleet.reservation:
+    if reservation := placement.reservation(fleet):
         template_inputs["reservationAffinity"] = {
             "type": "SPECIFIC_RESERVATION",
             "specificReservation": {
                 "key": "compute.googleapis.com/reservation-name",
-                "values": [fleet.reservation],
+                "values": [reservation],
             },
         }
     if fleet.flex_s:

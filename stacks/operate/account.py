@@ -130,7 +130,8 @@ def _group_prices(pool: Pool) -> dict[str, Decimal]:
         nodes = sum(part.nodes for part in parts)
         if nodes:
             total = sum(
-                (part.nodes * part.usd_per_hour for part in parts), Decimal(0)
+                (part.nodes * part.running_usd_hour for part in parts),
+                Decimal(0),
             )
             prices[name] = total / nodes
     return prices

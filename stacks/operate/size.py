@@ -79,7 +79,7 @@ def planned_sizes(status: StackStatus) -> list[GroupSize]:
                     if pool.elastic is not None
                     else 0,
                     step=_nodes_per_replica(pool),
-                    usd_hour=parts[0].usd_per_hour,
+                    usd_hour=parts[0].running_usd_hour,
                 )
             )
     return sizes

@@ -69,9 +69,11 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
 
     `startup_s` is from the request of a node until it serves, 0 where nothing does; `recreates`
     says that old nodes go before new ones come. `reservation` is the id of what they are taken
-    from, empty where nothing is reserved; of a capacity block `block` says more. `flex_s` is for
+    from, empty where nothing is reserved; of a capacity block `block` says more. `is_reserved`
+    says that the stack makes the reservation that they are taken from. `flex_s` is for
     how many seconds machines are asked for that come all at once, 0 for others. `elastic` says
     when machines come and go by the load, None where the hours of the week alone decide.
+    `stand_ins` are the machine types that are started where there is none of `instance`.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
@@ -98,8 +100,10 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     recreates: bool = False
     reservation: str = ""
     block: CapacityBlock | None = None
+    is_reserved: bool = False
     flex_s: int = 0
     elastic: ElasticRange | None = None
+    stand_ins: tuple[str, ...] = ()
 
     @property
     def work(self) -> Work:
@@ -156,6 +160,11 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
         return self.instance.attaches_fabric(spans_nodes=self.spans_nodes)
 
 
+def reservation_resource(fleet: FleetSpec) -> str:
+    """The name of the resource that keeps machines for a fleet."""
+    return f"{fleet.name}-reservation"
+
+
 def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
     """Reduce a pool of a solution to what is built. Raises SpecError when that is impossible."""
     training_run = solution.training_run
@@ -165,9 +174,12 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         and training_run is not None
         and training_run.storage.file_system is not None
     )
-    # A disk that is kept is in one zone, as a file system is.
+    # A disk that is kept is in one zone, as a file system and a reservation are.
     needs_one_zone = (
-        pool.nodes_per_group > 1 or shares_files or isinstance(spec, Workspace)
+        pool.nodes_per_group > 1
+        or shares_files
+        or isinstance(spec, Workspace)
+        or spec.buy.reserve
     )
     return FleetSpec(
         name=pool.name,
@@ -197,8 +209,10 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
             "",
         ),
         block=spec.buy.block,
+        is_reserved=spec.buy.reserve,
         flex_s=_flex_s(solution) if spec.buy.flex_start else 0,
         elastic=pool.elastic,
+        stand_ins=tuple(other.instance_type for other in pool.stand_ins),
     )
 
 

@@ -23,7 +23,11 @@ from stacks.graph import Graph
 PLUGINS: Final = os.environ.get("TONNAGE_TERRAFORM_PLUGINS", "")
 PROVIDER: Final = "registry.terraform.io/hashicorp/aws"
 # Types whose names are no others in another case.
-RESOURCES: Final = {"lb/loadBalancer": "lb", "s3/bucketObjectv2": "s3_object"}
+RESOURCES: Final = {
+    "ec2/capacityReservation": "ec2_capacity_reservation",
+    "lb/loadBalancer": "lb",
+    "s3/bucketObjectv2": "s3_object",
+}
 # Properties that the two write in two ways.
 PROPERTIES: Final = {
     ("aws_cloudwatch_metric_alarm", "name"): "alarm_name",

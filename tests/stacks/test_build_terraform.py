@@ -17,6 +17,9 @@ from tests.planner.spec.test_certificate_link import spec as with_link
 from tests.planner.spec.test_encryption import WORKSPACE, key_lines
 from tests.planner.spec.test_reservation import RESERVED
 from tests.planner.spec.test_reservation import spec as with_reservation
+from tests.planner.spec.test_reservation_made import LARGE
+from tests.planner.spec.test_reservation_made import reserved as reserving
+from tests.planner.test_workload_stand_in import service as with_stand_ins
 
 pytestmark = pytest.mark.skipif(
     not is_here(), reason="no terraform with the provider of AWS"
@@ -25,12 +28,16 @@ WHERE = "where: {clouds: [aws]}"
 MORE = {
     "https": with_certificate(),
     "reserved": with_reservation(RESERVED["aws"]),
+    "reserving": reserving("aws"),
+    "reserving-together": LARGE.replace("CLOUD", "aws"),
     "zones": chat(
         sla="ttft_p95: 2s, tpot_p95: 80ms, survives: zone",
         traffic="peak_rps: 20",
         extra=WHERE,
     ),
     "recreated": chat(extra=f"{WHERE}\nupdate: recreate"),
+    "stand-ins": with_stand_ins(),
+    "spot-stand-ins": with_stand_ins("100%", spot="only"),
     "linked": with_link("aws"),
     "own-key": chat(extra=key_lines("aws")),
     "desk-own-key": WORKSPACE + key_lines("aws"),

@@ -14,6 +14,8 @@ from tests.planner.spec.test_certificate_link import spec as with_link
 from tests.planner.spec.test_encryption import BOTH, WORKSPACE, key_lines
 from tests.planner.spec.test_reservation import RESERVED
 from tests.planner.spec.test_reservation import spec as with_reservation
+from tests.planner.spec.test_reservation_made import reserved as reserving
+from tests.planner.test_workload_stand_in import service as with_stand_ins
 
 pytest.importorskip("pulumi", reason="the pulumi extra is not installed")
 from tests.oracles import typed_sdk
@@ -30,9 +32,11 @@ for cloud in clouds():
         f"{cloud}-desk-own-key": WORKSPACE + key_lines(cloud),
         f"{cloud}-blue-green": chat(extra=f"{place}update: blue-green"),
         f"{cloud}-reserved": with_reservation(RESERVED[cloud]),
+        f"{cloud}-reserving": reserving(cloud),
     }
 SPECS |= {
     "aws-block": training(),
+    "aws-stand-ins": with_stand_ins(),
     "gcp-block": training(**CALENDAR),
     "azure-store-key": chat(extra=key_lines("azure")[:-2] + BOTH),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.plan.graph import PlannedGraph
 from stacks.build import build_stack
 from stacks.graph import Graph
 from tests.conftest import solve, spec_of
@@ -42,7 +43,7 @@ def told_graph(catalog: Any, cloud: str, *, told: bool = True) -> Graph:
     return build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
 
 
-def inputs_of(graph: Graph, type_name: str) -> dict[str, Any]:
+def inputs_of(graph: Graph | PlannedGraph, type_name: str) -> dict[str, Any]:
     """The inputs of the resources of a type, by their names."""
     return {
         resource.name: resource.inputs

@@ -23,7 +23,11 @@ from planner.facts.rule import (
     rules,
     rules_of,
 )
-from planner.solve.cloud_rule import GROUP_LIMIT, PROFILE_LIMIT
+from planner.solve.cloud_rule import (
+    GROUP_LIMIT,
+    PROFILE_LIMIT,
+    RESERVED_LIMIT,
+)
 from tests.conftest import ROOT
 
 CASES = sorted((ROOT / "tests/cases").glob("*/*/graph.json"))
@@ -260,7 +264,11 @@ def test_every_limit_that_refuses_a_fleet_has_a_rule() -> None:
             assert rule.cloud != EVERY_CLOUD
             assert rule.limit is not None, rule.id
     for cloud in clouds():
-        for limit in (f"infiniband_{GROUP_LIMIT}", f"tcpx_{GROUP_LIMIT}"):
+        for limit in (
+            f"infiniband_{GROUP_LIMIT}",
+            f"tcpx_{GROUP_LIMIT}",
+            RESERVED_LIMIT,
+        ):
             if cloud_limit(cloud, limit) is not None:
                 assert rule_of_limit(cloud, limit) is not None
         if cloud_limit(cloud, PROFILE_LIMIT) is not None:
