@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
