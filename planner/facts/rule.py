@@ -32,13 +32,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Phase: TypeAlias = Literal[
-    "machine", "reservation", "network", "fleet", "graph", "security"
+    "machine",
+    "reservation",
+    "training",
+    "network",
+    "fleet",
+    "graph",
+    "security",
 ]
 Severity: TypeAlias = Literal["refuse", "high", "medium", "low"]
 # What is asked when, and what a rule of it then does.
 PHASES: Final[dict[Phase, str]] = {
     "machine": "a plan takes another machine type",
     "reservation": "a plan with buy.reserve takes another machine type",
+    "training": "a plan of a training takes another machine type",
     "network": "check and plan refuse the spec",
     "fleet": "a plan takes another fleet",
     "graph": "nothing that is built breaks it",

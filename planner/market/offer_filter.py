@@ -16,6 +16,7 @@ from planner.facts.rule import rules_of
 from planner.market.offer import FLEX_PURCHASE, RESERVED_PURCHASE
 from planner.spec.certificate import certificate_of
 from planner.spec.encryption import customer_key
+from planner.spec.model import Training
 from planner.spec.network import given_network
 from planner.spec.reservation import reservations_of
 from planner.spec.schedule import parse_schedule
@@ -23,6 +24,7 @@ from planner.spec.schedule import parse_schedule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from planner.facts.rule import Phase
     from planner.market.offer import Instance, Offer
     from planner.spec.certificate import Certificate
     from planner.spec.encryption import CustomerKey
@@ -45,17 +47,23 @@ class OfferRule(Struct, frozen=True):
     allows: Callable[[Any], bool]
 
 
+def _machine_rule(key: str, phase: Phase) -> OfferRule:
+    """Return the rule that machines break no rule of a phase of data/rules.csv."""
+    return OfferRule(
+        key,
+        "instance",
+        lambda instance: (
+            not any(
+                rule.is_broken(asdict(instance))
+                for rule in rules_of(phase, instance.provider)
+            )
+        ),
+    )
+
+
 # What a cloud reserves when it is asked to, for as long as it is asked to.
-RESERVABLE: Final = OfferRule(
-    "buy.reserve",
-    "instance",
-    lambda instance: (
-        not any(
-            rule.is_broken(asdict(instance))
-            for rule in rules_of("reservation", instance.provider)
-        )
-    ),
-)
+RESERVABLE: Final = _machine_rule("buy.reserve", "reservation")
+TRAINABLE: Final = _machine_rule("train", "training")
 
 
 def spec_rules(
@@ -112,6 +120,7 @@ def spec_rules(
         *_place_rules("encryption.key", customer_key(spec)),
         *_reservation_rules(reservations_of(spec.buy.reservations or ())),
         *([RESERVABLE] if spec.buy.reserve else []),
+        *([TRAINABLE] if isinstance(spec, Training) else []),
         OfferRule(
             "buy", "purchase", lambda purchase: purchase in purchase_options
         ),

@@ -20,6 +20,7 @@ from stacks.aws import (
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.spec.block import saving_moment
+from stacks.spec.driver import image_reference
 from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -90,7 +91,7 @@ def _node_template(
     }
     template_inputs = {
         "instanceType": fleet.instance.instance_type,
-        "imageId": lookup_table("images.csv", "image", "reference")["aws"],
+        "imageId": image_reference(fleet.instance),
         "iamInstanceProfile": {"arn": ref("node-profile", "arn")},
         "ebsOptimized": "true",
         "instanceInitiatedShutdownBehavior": "terminate",

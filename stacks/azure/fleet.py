@@ -11,6 +11,7 @@ from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.operate.logs import WORKSPACE_OUTPUT
 from stacks.operate.machine import BASTION_OUTPUT, GROUP_OUTPUT
+from stacks.spec.driver import image_reference
 from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -190,9 +191,9 @@ def _health_extension(fleet: FleetSpec) -> Properties:
 def _machine_profile(
     stack: StackSpec, fleet: FleetSpec, group: ScalingGroup, boot_script: str
 ) -> Properties:
-    image_publisher, image_offer, image_sku, image_version = lookup_table(
-        "images.csv", "image", "reference"
-    )["azure"].split(":")
+    image_publisher, image_offer, image_sku, image_version = image_reference(
+        fleet.instance
+    ).split(":")
     machine_profile: Properties = {
         "priority": "Spot" if group.is_spot else "Regular",
         "osProfile": {

@@ -19,9 +19,9 @@ from stacks.gcp import (
 )
 from stacks.graph import Resource, ref
 from stacks.spec.block import saving_moment
+from stacks.spec.driver import image_reference
 from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
-from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ def _node_disks(fleet: FleetSpec) -> list[Properties]:
         "autoDelete": True,
         "diskType": disk_type,
         "diskSizeGb": int(usage_value("boot_disk_gb")),
-        "sourceImage": lookup_table("images.csv", "image", "reference")["gcp"],
+        "sourceImage": image_reference(fleet.instance),
     }
     if not fleet.data_disk_gb:
         return [boot_disk]

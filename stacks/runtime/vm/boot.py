@@ -17,6 +17,7 @@ from stacks.runtime.vm.container import fabric_devices
 from stacks.runtime.vm.serving import serving_work
 from stacks.runtime.vm.training import training_work
 from stacks.runtime.vm.workspace import workspace_work
+from stacks.spec.driver import driver_sources
 from stacks.spec.table import lookup_table
 from stacks.user_data import NodeBoot
 
@@ -40,8 +41,9 @@ def node_boot(
 ) -> NodeBoot:
     """Return what the machines of a group are given; the script fits into their user data."""
     settings = node_settings(stack, fleet, group, node_cloud.settings)
-    core, rest = program.node_program(node_cloud.modules, fleet.role)
-    program_text = program.packed_role(fleet.role)
+    more = ("driver",) if "driver" in settings else ()
+    core, rest = program.node_program(node_cloud.modules, fleet.role, more)
+    program_text = program.packed_role(fleet.role, more)
     # The whole is never smaller than a part of it.
     if len(program_text) <= node_cloud.max_bytes:
         whole_script = _script({**core, **rest}, settings, "")
@@ -105,6 +107,7 @@ def node_settings(
             "has_disk": bool(fleet.data_disk_gb or fleet.instance.nvme_gb),
             "has_home": bool(fleet.home_gb),
         },
+        **_driver(fleet),
         "health": {
             "accelerators": fleet.instance.accelerators,
             "fabric_devices": fabric_devices(fleet),
@@ -130,6 +133,22 @@ def _work(
     if fleet.layout is not None:
         return serving_work(stack, fleet, group, fleet.layout)
     return workspace_work(stack, fleet)
+
+
+def _driver(fleet: FleetSpec) -> dict[str, Any]:
+    """Return where a machine gets its driver, when its image has none."""
+    sources = driver_sources(fleet.instance)
+    if not sources:
+        return {}
+    return {
+        "driver": {
+            "sources": [
+                {"url": source.url, "sha256": source.sha256}
+                for source in sources
+            ],
+            "license": list(sources[0].license),
+        }
+    }
 
 
 def _elastic(

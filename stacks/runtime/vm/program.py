@@ -71,22 +71,25 @@ class NodeProgram(NamedTuple):
     rest: dict[str, str]
 
 
-def node_program(cloud_modules: Iterable[str], role: str) -> NodeProgram:
+def node_program(
+    cloud_modules: Iterable[str], role: str, more: tuple[str, ...] = ()
+) -> NodeProgram:
     """Return the files of the program of a node, by path.
 
-    `cloud_modules` are those of its cloud, by their full names.
+    `cloud_modules` are those of its cloud, by their full names, and `more` those that some
+    machines need beside those of their role.
     """
     return NodeProgram(
         _sources([*(f"{PACKAGE}.{name}" for name in CORE), *cloud_modules]),
-        _role_sources(role),
+        _role_sources(role, more),
     )
 
 
 # Many stacks are made in one process, all of these few roles.
 @cache
-def packed_role(role: str) -> str:
+def packed_role(role: str, more: tuple[str, ...] = ()) -> str:
     """Return what the agent of a node may fetch, as one text."""
-    return packed(_role_sources(role))
+    return packed(_role_sources(role, more))
 
 
 def packed(files_by_path: Mapping[str, str]) -> str:
@@ -108,9 +111,9 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _role_sources(role: str) -> dict[str, str]:
+def _role_sources(role: str, more: tuple[str, ...]) -> dict[str, str]:
     return _sources(
-        f"{PACKAGE}.{name}" for name in (*PREPARING, *ROLE_MODULES[role])
+        f"{PACKAGE}.{name}" for name in (*PREPARING, *ROLE_MODULES[role], *more)
     )
 
 

@@ -97,8 +97,14 @@ def _steps(
     """Return what prepares a machine, in order; each may be done again."""
     steps: list[tuple[str, Callable[[], None]]] = [
         ("disk", partial(disk.mount_models, machine, settings["disk"])),
-        ("health", partial(_check_health, machine, settings["health"])),
     ]
+    if "driver" in settings:
+        steps.append(
+            ("driver", partial(_prepare_driver, machine, settings["driver"]))
+        )
+    steps.append(
+        ("health", partial(_check_health, machine, settings["health"]))
+    )
     job = settings["work"]
     if settings["disk"]["has_home"]:
         steps.append(("home", partial(_mount_home, machine, cloud)))
@@ -156,6 +162,12 @@ def _check_health(machine: Host, settings: Mapping[str, Any]) -> None:
 
 
 # What only some machines do, only they have.
+def _prepare_driver(machine: Host, settings: Mapping[str, Any]) -> None:
+    from stacks.runtime.vm.node.driver import prepare_driver
+
+    prepare_driver(machine, settings)
+
+
 def _mount_home(machine: Host, cloud: CloudApi) -> None:
     from stacks.runtime.vm.node.home import mount_home
 

@@ -171,6 +171,8 @@ class World:
     # What the hub has, by repository, and the token that it wants.
     hub: dict[str, list[str]] = field(default_factory=dict)
     hub_token: str = ""
+    # Installers of drivers, by their places.
+    drivers: dict[str, bytes] = field(default_factory=dict)
     # Lines of the service of logs: machine, then source and text.
     told: list[tuple[str, str]] = field(default_factory=list)
     told_keys: set[str] = field(default_factory=set)
@@ -315,6 +317,11 @@ class SandboxMachine(Host):
         # Commands that fail, by their first word, while the function says so.
         self.failures: dict[str, Callable[[], bool]] = {}
         self.accelerators = 0
+        # Whether a driver answers, and whether the free one is loaded first.
+        self.has_driver = True
+        self.has_free_driver = False
+        self.free_driver_stays = False
+        self.boots = 0
         self.utilization = 0.0
         # When somebody saved a file at last, and used a kernel.
         self.edited_s = -DAY
@@ -398,6 +405,8 @@ class SandboxMachine(Host):
 
     def boot(self) -> None:
         self.booted_s = self.world.timeline.now_s
+        self.boots += 1
+        self._load_free_driver()
         self.accelerators = (
             self.accelerators or self.settings["health"]["accelerators"]
         )
@@ -415,6 +424,13 @@ class SandboxMachine(Host):
             self.world.timeline.start(self._unit(program.run_agent)),
             self.world.timeline.start(self._unit(program.run_work)),
         ]
+
+    def _load_free_driver(self) -> None:
+        module = self.path("/sys/module/nouveau")
+        if module.exists():
+            module.rmdir()
+        if self.has_free_driver:
+            module.mkdir(parents=True)
 
     def _unit(
         self, main: Callable[[Host, Mapping[str, Any]], None]
@@ -519,6 +535,10 @@ class SandboxMachine(Host):
             return self._notebook(url.rpartition("/")[2].partition("?")[0])
         if re.match(r"http://[\d.]+:800[01]/", url):
             return self._engine(url, body)
+        if url.endswith(".run"):
+            if url not in self.world.drivers:
+                raise RequestError(404, "NoSuchKey")
+            return Answer(200, {}, self.world.drivers[url])
         if url.endswith(("key", ".gpg", ".asc")):
             return Answer(200, {}, b"key")
         is_metadata = "169.254.169.254" in url or "metadata.google" in url
@@ -621,6 +641,8 @@ class SandboxMachine(Host):
             self._mount_unit(words[-1])
         if verb == "restart":
             self.runtimes = "nvidia runc"
+        if verb == "reboot":
+            self.world.timeline.at(self.world.timeline.now_s + 2, self.reboot)
         return ""
 
     def _mount(self, _: str, source: str, folder: str) -> str:
@@ -688,7 +710,24 @@ class SandboxMachine(Host):
         self.disks[words[-1]] = ("ext4", words[words.index("-L") + 1])
         return ""
 
+    def _update_initramfs(self, *_: str) -> str:
+        """What is kept out stays out from the next boot on."""
+        self._fail(not list(self.path("/etc/modprobe.d").glob("*nouveau*")))
+        self.has_free_driver = self.free_driver_stays
+        return ""
+
+    def _sh(self, installer: str, *words: str) -> str:
+        assert words == ("--silent",)
+        assert self.path(installer).read_bytes() in self.world.drivers.values()
+        self._fail("gcc" not in self.packages)
+        self.has_driver = True
+        return ""
+
     def _nvidia_smi(self, *words: str) -> str:
+        has_free = self.path("/sys/module/nouveau").exists()
+        self._fail(has_free or not self.has_driver)
+        if not words:
+            return "NVIDIA-SMI"
         if "power.draw" in words[0]:
             return f"{self.utilization}, 350.5\n" * self.accelerators
         if "utilization" in words[0]:
@@ -718,6 +757,10 @@ class SandboxMachine(Host):
         # Packages of the modules that an image lacks.
         if "update" not in words and not {"docker.io", "mdadm"} & set(words):
             self.missing_modules.clear()
+        if {"gcc", "make", f"linux-headers-{self._uname().strip()}"} <= {
+            *words
+        }:
+            self.packages.add("gcc")
         if "nvidia-container-toolkit" in words:
             self.packages.add("nvidia-ctk")
         return ""
