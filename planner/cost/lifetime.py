@@ -65,11 +65,11 @@ class Lifetime(Struct, frozen=True, kw_only=True):
 
 @cache
 def release_time(rule: str) -> Decimal:
-    """Return a time of data/lifetimes.csv in seconds, or a rate in bytes/s."""
+    """Return a time of data/lifetimes.csv in seconds, a rate in bytes/s, or a factor."""
     columns = {
         "rule": table.nonempty_text,
         "value": table.finite_decimal,
-        "unit": table.one_of("s", "bytes/s"),
+        "unit": table.one_of("s", "bytes/s", "factor"),
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }

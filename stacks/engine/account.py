@@ -85,18 +85,22 @@ def machine_asks(
     """Return the machines that pools add to those that stand, by place, type and purchase.
 
     Reserved machines are bought on demand: a reservation is a price. Those of a capacity block
-    are there, and count against no quota; those of flex start count as machines on spot do.
+    are there, and count against no quota; those of flex start count as machines on spot do. An
+    elastic pool is asked for with all machines that it may have.
     """
     counts: dict[tuple[str, str, str], int] = {}
     zones: dict[tuple[str, str, str], tuple[str, ...]] = {}
     for sign, some_pools in ((1, pools), (-1, standing)):
         for pool in some_pools:
-            for part in pool.purchases:
+            for number, part in enumerate(pool.purchases):
                 if part.purchase == BLOCK_PURCHASE:
                     continue
+                nodes = part.nodes
+                if number == 0 and pool.elastic is not None:
+                    nodes += max(0, pool.elastic.most_nodes - pool.nodes)
                 purchase = "spot" if part.purchase in REVOCABLE else "on_demand"
                 key = (pool.region, pool.instance_type, purchase)
-                counts[key] = counts.get(key, 0) + sign * part.nodes
+                counts[key] = counts.get(key, 0) + sign * nodes
                 zones.setdefault(key, pool.zones)
     return [
         MachineAsk(

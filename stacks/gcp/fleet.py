@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from planner.cost.bill_line import usage_value
 from stacks.cloud import group_outputs
@@ -22,6 +22,7 @@ from stacks.spec.block import saving_moment
 from stacks.spec.driver import image_reference
 from stacks.spec.rolling import rolling_rule
 from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
     from stacks.user_data import NodeBoot
-
-# Endpoints that one project may make.
-LINKS_OF_A_PROJECT: Final = 10
-# The longest time that a group takes for a machine to be ready.
-MOST_READY_S: Final = 3600
 
 
 def resources(
@@ -262,8 +258,14 @@ def _update_policy(fleet: FleetSpec, group: ScalingGroup) -> Properties:
     }
     if surge_nodes:
         # Until then a new machine answers nothing.
-        policy["minReadySec"] = min(MOST_READY_S, math.ceil(fleet.startup_s))
+        policy["minReadySec"] = min(
+            _limit("gcp_most_ready_s"), math.ceil(fleet.startup_s)
+        )
     return policy
+
+
+def _limit(name: str) -> int:
+    return int(lookup_table("limits.csv", "limit", "value")[name])
 
 
 def _load_balancer(stack: StackSpec) -> list[Resource]:
@@ -361,7 +363,7 @@ def _private_link(stack: StackSpec) -> list[Resource]:
                 "consumerAcceptLists": [
                     {
                         "projectIdOrNum": project,
-                        "connectionLimit": LINKS_OF_A_PROJECT,
+                        "connectionLimit": _limit("gcp_links_of_project"),
                     }
                     for project in stack.linked_accounts
                 ],

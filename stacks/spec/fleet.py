@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from planner.spec.block import CapacityBlock
     from planner.spec.model import Spec
     from stacks.spec.rolling import Work
-
-
-# Over the time that 90 % of the runs keep: the machines are gone at the end of it.
-FLEX_ROOM: Final = 1.25
 
 
 class ScalingGroup(Struct, frozen=True, kw_only=True):
@@ -219,13 +215,16 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
 def _flex_s(solution: Solution) -> int:
     """Return for how long machines of a training are asked for, whole hours in seconds.
 
-    hours = those that 90 % of the runs keep * FLEX_ROOM, at most the longest that there are: what
+    hours = those that 90 % of the runs keep * flex_room, at most the longest that there are: what
     is asked for longer comes later.
     """
     run = solution.training_run
     hours = run.hours_p50_p90[1] if run is not None else math.inf
     longest_s = int(release_time("flex_limit_s"))
-    asked_s = math.ceil(min(hours * FLEX_ROOM, 1e6)) * SECONDS_PER_HOUR
+    asked_s = (
+        math.ceil(min(hours * float(release_time("flex_room")), 1e6))
+        * SECONDS_PER_HOUR
+    )
     return int(min(longest_s, asked_s))
 
 

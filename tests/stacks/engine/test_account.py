@@ -20,6 +20,7 @@ from stacks.engine import account
 from stacks.engine.account import account_refusals, machine_asks, rights_of
 from stacks.engine.failure import NEXT_STEPS
 from stacks.operate.question import MachineAsk, QuotaRoom
+from tests.conftest import chat, present
 from tests.stacks.engine.test_simulated import TEXT, plan_of
 
 CLOUDS = tuple(clouds())
@@ -215,6 +216,20 @@ def test_only_what_is_added_is_asked_for(catalog) -> None:
         for found in machine_asks([grown], [pool], instances)
     }
     assert added == {"on_demand": 3, "spot": 2}
+
+
+def test_quota_of_an_elastic_service_is_that_of_all_its_machines(
+    catalog,
+) -> None:
+    text = chat(
+        traffic="peak_rps: 40",
+        extra="elastic: {least: 0.5, most: 2}\nwhere: {clouds: [aws]}",
+    )
+    [pool] = plan_of(catalog, text).solution.pools
+    most = present(pool.elastic).most_nodes
+    assert most > pool.nodes
+    [ask] = machine_asks([pool], [], instances_of(catalog, "aws"))
+    assert ask.nodes == most
 
 
 @pytest.mark.parametrize(
