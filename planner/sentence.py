@@ -40,7 +40,7 @@ SENTENCES: Final = {
     "earliest-end": "{key}: {best_days:,.1f} days at best",
     "never": "{key}: never",
     "spare-node": "{key}: the loss of one would break the SLA",
-    "one-zone": "{key}: its nodes are built in one zone",
+    "one-zone": "{key}: its nodes, or their way out, are in one zone",
     "elastic-span": "{key}: a replica over {nodes} machines does not come and go by single ones",
     "availability": "{key}: {reached:.3%} of the time < {wanted:.3%}",
     "taken-back": "{key}: could be taken back at any time",

@@ -39,7 +39,8 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
                      pattern; (?!) where the key of disks is that of all
     block_form       how a capacity block is named, as a pattern; (?!) where there are none
     dashboard_page   address of a dashboard, with its {id}, the {name} at the end, and {region}
-    way_out          whether a stack that survives the loss of a zone has a NAT in each zone
+    way_out          what the NAT of a stack outlives: zone, as each zone may have one; region,
+                     as it is in none; nothing, as it is in one zone
     capacity_code    error code of a request that finds no machine
     quota_code       error code of a request above a quota
     """
@@ -63,7 +64,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     vault_key_form: str
     block_form: str
     dashboard_page: str
-    way_out: Literal["zone", "region"]
+    way_out: Literal["zone", "region", "nothing"]
     capacity_code: str
     quota_code: str
     source: str
@@ -93,7 +94,7 @@ def clouds() -> dict[str, CloudFacts]:
         "vault_key_form": table.nonempty_text,
         "block_form": table.nonempty_text,
         "dashboard_page": table.nonempty_text,
-        "way_out": table.one_of("zone", "region"),
+        "way_out": table.one_of("zone", "region", "nothing"),
         "capacity_code": table.nonempty_text,
         "quota_code": table.nonempty_text,
         **table.SOURCE_COLUMNS,

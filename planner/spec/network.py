@@ -110,16 +110,22 @@ def leaves_range_open(network: NetworkRule | None) -> bool:
 def chosen_range(network: NetworkRule | None, taken: Iterable[str]) -> str:
     """Return the first range that no cloud refuses, no other stack has, and no peer is in.
 
-    A peer that is wider, such as 10.0.0.0/8, holds all of a company. When nothing is free, the
-    first range of all.
+    A peer that holds all ranges, such as 10.0.0.0/8, is everything that a company has, and no
+    network of its own. When nothing is free, the first range of all.
     """
     taken_ranges = tuple(taken)
     peers = [
         IPv4Network(text) for text in (network.peer_cidrs if network else ())
     ]
-    for own_range in _usable_ranges():
+    usable = _usable_ranges()
+    narrow_peers = [
+        peer
+        for peer in peers
+        if not all(peer.overlaps(own_range) for own_range in usable)
+    ]
+    for own_range in usable:
         if not overlaps_any(str(own_range), taken_ranges) and not any(
-            peer.subnet_of(own_range) for peer in peers
+            peer.overlaps(own_range) for peer in narrow_peers
         ):
             return str(own_range)
     return OWN_RANGE
@@ -279,7 +285,11 @@ def _peer_problems(
             yield _range_problem(network, "network.peer_cidrs", peer_cidr)
             continue
         # A wider range, such as 10.0.0.0/8, is everything that a company has.
-        if given is None and peer_range.subnet_of(own_range):
+        if (
+            given is None
+            and network.range is not None
+            and peer_range.subnet_of(own_range)
+        ):
             yield Problem(
                 code="network",
                 message=f"network.peer_cidrs: {peer_cidr} is in the network of the stack itself",

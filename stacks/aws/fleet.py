@@ -251,7 +251,9 @@ def _mixed_policy(fleet: FleetSpec, group: ScalingGroup) -> Properties:
 def _refresh(
     stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
 ) -> Properties:
-    """How a refresh replaces machines. One that fails, or at which machines do, goes back.
+    """How a refresh replaces machines. One that fails, or at which machines do, ends.
+
+    It does not go back: Auto Scaling goes back to no template whose image is a parameter.
 
     percent that stay = 100 * (1 - share at once); those of a surge are rounded up to a machine
     """
@@ -268,7 +270,6 @@ def _refresh(
             "maxHealthyPercentage": 100 + min(100, surge_percent),
             # Until then a new machine answers nothing.
             "instanceWarmup": str(math.ceil(fleet.startup_s)),
-            "autoRollback": True,
             "alarmSpecification": {
                 "alarms": [alarm.trouble_name(stack, group)]
             },

@@ -8,6 +8,7 @@ from planner.facts.cloud import clouds
 from planner.facts.private_endpoint import endpoint_services
 from stacks.graph import Resource, ref
 from stacks.spec.stack import SERVING_PORT, range_word
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -318,23 +319,65 @@ def _endpoint_name(service: str) -> str:
 def _private_endpoints(stack: StackSpec) -> list[Resource]:
     """An endpoint of each service, with an interface in each zone of the nodes.
 
-    Its private name is the one that everybody calls, and the group of the nodes lets them in.
+    Its private name is the one that everybody in the network calls, so everybody is let in.
     """
+    services = _endpoint_services(stack)
+    return [
+        *(_endpoint_rules(stack) if services else []),
+        *(_private_endpoint(stack, service) for service in services),
+    ]
+
+
+def _private_endpoint(stack: StackSpec, service: str) -> Resource:
+    return _tagged_resource(
+        stack,
+        ENDPOINT_TYPE,
+        _endpoint_name(service),
+        {
+            "vpcId": vpc(stack),
+            "serviceName": f"com.amazonaws.{stack.region}.{service}",
+            "vpcEndpointType": "Interface",
+            "subnetIds": subnets(stack, stack.fleets),
+            "securityGroupIds": [ref("endpoints-group")],
+            "privateDnsEnabled": True,
+        },
+    )
+
+
+def _endpoint_rules(stack: StackSpec) -> list[Resource]:
+    """The group of the endpoints: HTTPS from whoever has an address of a network of its own."""
+    ranges = (
+        [stack.network_range]
+        if stack.given_network is None
+        else lookup_table("limits.csv", "limit", "value")[
+            "private_ranges"
+        ].split(";")
+    )
     return [
         _tagged_resource(
             stack,
-            ENDPOINT_TYPE,
-            _endpoint_name(service),
+            "aws:ec2/securityGroup:SecurityGroup",
+            "endpoints-group",
             {
                 "vpcId": vpc(stack),
-                "serviceName": f"com.amazonaws.{stack.region}.{service}",
-                "vpcEndpointType": "Interface",
-                "subnetIds": subnets(stack, stack.fleets),
-                "securityGroupIds": [ref("nodes-group")],
-                "privateDnsEnabled": True,
+                "description": f"{stack.name} endpoints",
+                "revokeRulesOnDelete": True,
             },
-        )
-        for service in _endpoint_services(stack)
+        ),
+        *(
+            Resource(
+                type=INGRESS_TYPE,
+                name=f"endpoints-from-{range_word(client_range)}",
+                inputs={
+                    "securityGroupId": ref("endpoints-group"),
+                    "ipProtocol": "tcp",
+                    "fromPort": 443,
+                    "toPort": 443,
+                    "cidrIpv4": client_range,
+                },
+            )
+            for client_range in ranges
+        ),
     ]
 
 

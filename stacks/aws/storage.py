@@ -50,7 +50,10 @@ def _encryption_rule(stack: StackSpec) -> Properties:
 
 
 def _checkpoint_expiry(stack: StackSpec) -> Resource:
-    """Checkpoints go a month after the run; what is to stay is copied elsewhere in the bucket."""
+    """Checkpoints go a month after the run, unless the stack is protected.
+
+    The rule stands in both cases: what would be taken away may be kept beside its bucket.
+    """
     return Resource(
         type="aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
         name="checkpoints-expire",
@@ -59,7 +62,9 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
             "rules": [
                 {
                     "id": "checkpoints",
-                    "status": "Enabled",
+                    "status": "Enabled"
+                    if stack.expires_checkpoints
+                    else "Disabled",
                     "filter": {"prefix": "checkpoints/"},
                     "expiration": {"days": stack.checkpoint_expiry_days},
                     "abortIncompleteMultipartUpload": {

@@ -85,7 +85,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "subnetName": "nodes",
                 "addressPrefix": stack.node_range,
                 "defaultOutboundAccess": False,
-                "natGateway": {"id": ref(nat_name(stack))},
+                "natGateway": {"id": ref("nat")},
                 "networkSecurityGroup": {"id": ref("rules")},
                 "serviceEndpoints": [
                     {"service": service}
@@ -104,21 +104,15 @@ def resources(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def nat_name(stack: StackSpec) -> str:
-    """The name of the way out. One in all zones is another one: a NAT keeps its kind."""
-    return "nat-of-zones" if stack.survives_zone else "nat"
-
-
 def _nat(stack: StackSpec) -> list[Resource]:
-    """The way out of the nodes, with its address; in all zones where one of them may fail."""
-    name = nat_name(stack)
-    sku = {"name": "StandardV2" if stack.survives_zone else "Standard"}
+    """The way out of the nodes, with its address. Azure puts it into one zone."""
+    sku = {"name": "Standard"}
     return [
         Resource(
             type="azure-native:network:PublicIPAddress",
-            name=f"{name}-address",
+            name="nat-address",
             inputs={
-                "publicIpAddressName": f"{stack.name}-{name}",
+                "publicIpAddressName": f"{stack.name}-nat",
                 "sku": sku,
                 "publicIPAllocationMethod": "Static",
                 **common_inputs(stack),
@@ -126,11 +120,11 @@ def _nat(stack: StackSpec) -> list[Resource]:
         ),
         Resource(
             type="azure-native:network:NatGateway",
-            name=name,
+            name="nat",
             inputs={
-                "natGatewayName": f"{stack.name}-{name}",
+                "natGatewayName": f"{stack.name}-nat",
                 "sku": sku,
-                "publicIpAddresses": [{"id": ref(f"{name}-address")}],
+                "publicIpAddresses": [{"id": ref("nat-address")}],
                 **common_inputs(stack),
             },
         ),
@@ -238,7 +232,11 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
     if stack.is_serving:
         inbound_rules.append(
             _security_rule(
-                "requests", 110, "VirtualNetwork", str(stack.client_port), "Tcp"
+                "requests",
+                110,
+                stack.network_range,
+                str(stack.client_port),
+                "Tcp",
             )
         )
         if stack.is_public:
@@ -247,7 +245,6 @@ def _security_rules(stack: StackSpec) -> list[Properties]:
                     "public", 111, "Internet", str(stack.client_port), "Tcp"
                 )
             )
-        # The tag holds what a peering joins; a VPN may bring other addresses.
         inbound_rules += [
             _security_rule(
                 f"peer-{range_word(cidr)}",

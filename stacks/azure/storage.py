@@ -25,7 +25,10 @@ def account_name(stack: StackSpec) -> str:
 
 
 def _checkpoint_expiry(stack: StackSpec) -> Resource:
-    """Checkpoints go a month after the run; what is to stay is copied elsewhere."""
+    """Checkpoints go a month after the run, unless the stack is protected.
+
+    The rule stands in both cases: what would be taken away may be kept beside its account.
+    """
     delete_action = {
         "delete": {
             "daysAfterModificationGreaterThan": stack.checkpoint_expiry_days
@@ -34,7 +37,7 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
     expiry_rule = {
         "name": "checkpoints",
         "type": "Lifecycle",
-        "enabled": True,
+        "enabled": stack.expires_checkpoints,
         "definition": {
             "actions": {"baseBlob": delete_action},
             "filters": {

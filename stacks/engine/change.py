@@ -252,7 +252,7 @@ def _resource_step(
         action=action,
         reasons=replacing_keys or changed_keys,
         deletes_first=bool(replacing_keys)
-        and _keeps_name(resource, prior_record),
+        and _keeps_name(resource, prior_record, changed_keys),
     )
 
 

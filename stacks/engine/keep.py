@@ -76,37 +76,63 @@ def kept_keys(
 ) -> set[str]:
     """Return which of the records that would be deleted stay, because of the data.
 
-    These are the objects that hold data, their settings, and all that they cannot exist without.
+    These are the objects that hold data, all that they cannot exist without, and the settings of
+    what stays. Settings of what is not deleted may go.
     """
     candidate_keys = set(deleted_keys)
-    kept: set[str] = set()
-    pending_keys = sorted(
-        key for key in candidate_keys if records[key].type in data_types()
+    kept = _with_needed(
+        records,
+        candidate_keys,
+        {key for key in candidate_keys if held_data(records[key].type)},
     )
+    settings = {
+        key
+        for key in candidate_keys
+        if records[key].type in data_types()
+        and not held_data(records[key].type)
+        and _needed_keys(records, kept, key)
+    }
+    return _with_needed(records, candidate_keys, kept | settings)
+
+
+def _with_needed(
+    records: Mapping[str, ResourceRecord],
+    candidate_keys: set[str],
+    first_keys: set[str],
+) -> set[str]:
+    """Return keys with those of all that they cannot exist without."""
+    kept: set[str] = set()
+    pending_keys = sorted(first_keys)
     while pending_keys:
         key = pending_keys.pop()
-        if key in kept or key not in candidate_keys:
-            continue
-        kept.add(key)
-        record = records[key]
-        data_type = data_types().get(record.type)
-        needed_names = (
-            record.needs
-            if data_type is None
-            else [
-                name
-                for property_name in data_type.lives_in
-                for name in referenced_names(record.inputs.get(property_name))
-            ]
-        )
-        # Under the same name there may be a thing of another cloud, and one that was replaced.
-        pending_keys += [
-            needed_key
-            for needed_key in candidate_keys
-            if resource_name(needed_key) in needed_names
-            and records[needed_key].place == record.place
-        ]
+        if key not in kept:
+            kept.add(key)
+            pending_keys += _needed_keys(records, candidate_keys, key)
     return kept
+
+
+def _needed_keys(
+    records: Mapping[str, ResourceRecord], candidate_keys: set[str], key: str
+) -> list[str]:
+    """Return the candidates that a record cannot exist without."""
+    record = records[key]
+    data_type = data_types().get(record.type)
+    needed_names = (
+        record.needs
+        if data_type is None
+        else [
+            name
+            for property_name in data_type.lives_in
+            for name in referenced_names(record.inputs.get(property_name))
+        ]
+    )
+    # Under the same name there may be a thing of another cloud, and one that was replaced.
+    return [
+        needed_key
+        for needed_key in candidate_keys
+        if resource_name(needed_key) in needed_names
+        and records[needed_key].place == record.place
+    ]
 
 
 def refuse_replaced_data(steps: Iterable[ResourceStep]) -> None:

@@ -62,7 +62,7 @@ def walk_down(
         ):
             continue
         if rung != first_rung:
-            listener(_fallback_event(variant))
+            listener(_fallback_event(variant, plan, rung))
         try:
             return attempt(variant, rung)
         except CapacityError as refusal:
@@ -133,9 +133,10 @@ def _remember(
     state_file.save()
 
 
-def _fallback_event(variant: Plan) -> ProgressEvent:
+def _fallback_event(variant: Plan, plan: Plan, rung: int) -> ProgressEvent:
+    zone = plan.fallbacks[rung - 1].zone if rung else None
     machines = ", ".join(
-        f"{pool.nodes} x {pool.instance_type} in {pool.region}"
+        f"{pool.nodes} x {pool.instance_type} in {zone or pool.region}"
         for pool in variant.solution.pools
     )
     return ProgressEvent(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.bill_line import usage_value
 from stacks.cloud import group_outputs
@@ -32,6 +31,10 @@ if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
     from stacks.user_data import NodeBoot
+
+
+# How a group knows that a machine answers.
+REPAIR_CHECK: Final = "repair-health"
 
 
 def resources(
@@ -193,6 +196,7 @@ def _node_group(
         # It waits for as long as a group may take to be created.
         "waitForInstances": stack.awaits_machines,
         "updatePolicy": _update_policy(fleet, group),
+        **_healing(fleet),
         "instanceLifecyclePolicy": {
             "defaultActionOnFailure": "DO_NOTHING"
             if fleet.flex_s
@@ -256,12 +260,26 @@ def _update_policy(fleet: FleetSpec, group: ScalingGroup) -> Properties:
         if surge_nodes
         else max(1, rule.nodes_away(group.nodes) if rule else 1),
     }
-    if surge_nodes:
-        # Until then a new machine answers nothing.
-        policy["minReadySec"] = min(
-            _limit("gcp_most_ready_s"), math.ceil(fleet.startup_s)
-        )
     return policy
+
+
+def _healing(fleet: FleetSpec) -> Properties:
+    """What tells a group that a machine of a service answers.
+
+    A roll waits for it, and stops where it never comes. A machine that answers no more is made
+    anew, later than its own agent would do that. Of those that work together one answers alone.
+    """
+    if not fleet.is_serving or fleet.spans_nodes:
+        return {}
+    return {
+        "autoHealingPolicies": {
+            "healthCheck": ref(REPAIR_CHECK),
+            # Until then a machine that loads a model is neither well nor sick.
+            "initialDelaySec": min(
+                _limit("gcp_most_healing_delay_s"), fleet.start_limit_s
+            ),
+        }
+    }
 
 
 def _limit(name: str) -> int:
@@ -282,12 +300,10 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "timeoutSec": 5,
                 "healthyThreshold": 2,
                 "unhealthyThreshold": 3,
-                "httpHealthCheck": {
-                    "port": SERVING_PORT,
-                    "requestPath": "/health",
-                },
+                **_probe(),
             },
         ),
+        *_repair_check(stack),
         Resource(
             type="gcp:compute/regionBackendService:RegionBackendService",
             name="backend",
@@ -323,6 +339,31 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "labels": storage.resource_labels(stack),
             },
         ),
+    ]
+
+
+def _probe() -> Properties:
+    return {"httpHealthCheck": {"port": SERVING_PORT, "requestPath": "/health"}}
+
+
+def _repair_check(stack: StackSpec) -> list[Resource]:
+    """Slower than the check of the balancer: an engine may start again on its machine."""
+    if not any(_healing(fleet) for fleet in stack.fleets):
+        return []
+    return [
+        Resource(
+            type="gcp:compute/regionHealthCheck:RegionHealthCheck",
+            name=REPAIR_CHECK,
+            inputs={
+                "name": f"{stack.name}-repair",
+                "region": stack.region,
+                "checkIntervalSec": 60,
+                "timeoutSec": 10,
+                "healthyThreshold": 1,
+                "unhealthyThreshold": 10,
+                **_probe(),
+            },
+        )
     ]
 
 

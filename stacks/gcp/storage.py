@@ -49,7 +49,9 @@ def disk_key(stack: StackSpec) -> Properties:
 
 
 def _checkpoint_expiry(stack: StackSpec) -> list[Properties]:
-    """Checkpoints go a month after the run; what is to stay is copied elsewhere in the bucket."""
+    """Checkpoints go a month after the run, unless the stack is protected."""
+    if not stack.expires_checkpoints:
+        return []
     return [
         {
             "action": {"type": "Delete"},
@@ -117,11 +119,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                     if stack.customer_key
                     else {}
                 ),
-                **(
-                    {"lifecycleRules": _checkpoint_expiry(stack)}
-                    if stack.is_training
-                    else {}
-                ),
+                "lifecycleRules": _checkpoint_expiry(stack),
             },
         ),
         Resource(

@@ -91,7 +91,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     another fleet may be bought where they do not.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
-    parallel file system, in `file_system`.
+    parallel file system, in `file_system`. Its checkpoints expire in the bucket when
+    `expires_checkpoints`; those of a protected stack never do.
 
     Clients in `peer_cidrs` may send requests, with the key that the secret `api_key` holds, and
     over HTTPS where there is a `certificate` of the balancer, or one of the machines, which the
@@ -124,6 +125,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     timezone: str
     awaits_machines: bool = False
     training_run: TrainingRun | None = None
+    expires_checkpoints: bool = False
     dataset_uri: str = ""
     file_system: FileSystem | None = None
     network_range: str = OWN_RANGE
@@ -404,6 +406,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         timezone=parse_schedule(schedule)[3] if schedule else "UTC",
         awaits_machines=spec.buy.fallback is not None,
         training_run=training_run,
+        expires_checkpoints=isinstance(spec, Training) and not spec.protect,
         dataset_uri=spec.data.location if isinstance(spec, Training) else "",
         file_system=training_run.storage.file_system if training_run else None,
         network_range=network_range(spec.network),

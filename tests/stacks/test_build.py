@@ -972,19 +972,46 @@ def solved_hours(machine: str) -> float:
     return present(solution.training_run).hours_p50_p90[1]
 
 
+EXPIRY_DAYS = {
+    "aws": ('"days": ', '"status": "Enabled"'),
+    "gcp": ('"age": ', '"age": '),
+    "azure-native": ('"daysAfterModificationGreaterThan": ', '"enabled": true'),
+}
+
+
 @pytest.mark.parametrize("machine", LARGE_MACHINES)
-def test_checkpoints_expire_a_month_after_the_run(machine: str) -> None:
+def test_checkpoints_expire_a_month_after_a_run_that_is_not_protected(
+    machine: str,
+) -> None:
     """The rule of the bucket never cuts what a running job keeps."""
-    graph = built(TRAINED.replace("SPOT", "never"), machine)
-    told = json.dumps([r.inputs for r in graph.resources])
-    rule = {
-        "aws": '"days": ',
-        "gcp": '"age": ',
-        "azure-native": '"daysAfterModificationGreaterThan": ',
-    }[graph.resources[0].type.split(":")[0]]
-    [days] = re.findall(re.escape(rule) + "([0-9]+)", told)
+    text = TRAINED.replace("SPOT", "never") + "protect: false\n"
+    rules = expiry_rules(built(text, machine))
+    days_word, enabled_word = EXPIRY_DAYS[package_of(machine)]
+    [days] = re.findall(re.escape(days_word) + "([0-9]+)", rules)
     run_days = solved_hours(machine) / 24
     assert 30 + run_days <= int(days) <= 31 + run_days
+    assert enabled_word in rules
+
+
+@pytest.mark.parametrize("machine", LARGE_MACHINES)
+def test_checkpoints_of_a_protected_run_never_expire(machine: str) -> None:
+    """That is the default of training: they are the weights that it has trained."""
+    rules = expiry_rules(built(TRAINED.replace("SPOT", "never"), machine))
+    _, enabled_word = EXPIRY_DAYS[package_of(machine)]
+    assert enabled_word not in rules
+
+
+def package_of(machine: str) -> str:
+    graph = built(TRAINED.replace("SPOT", "never"), machine)
+    return graph.resources[0].type.split(":")[0]
+
+
+def expiry_rules(graph: Graph) -> str:
+    """What buckets and their rules say, as text."""
+    kinds = ("Bucket", "BucketLifecycleConfiguration", "ManagementPolicy")
+    return json.dumps(
+        [r.inputs for r in graph.resources if r.type.split(":")[2] in kinds]
+    )
 
 
 def test_what_cannot_be_built_says_so_by_name(catalog) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 
 from planner.cost.weekly_load import SpareGroups, needed_groups
+from planner.facts.cloud import clouds
 from planner.perf.common.constant import constant
 from planner.units import HOURS_PER_DAY
 
@@ -43,8 +44,13 @@ def spare_rule(requirement: ServingRequirement) -> SpareRule:
 
 
 def counted_zones(requirement: ServingRequirement, offer: Offer) -> int:
-    """Return the zones that nodes of an offer are spread over, 1 where that does not matter."""
+    """Return the zones that nodes of an offer are spread over, 1 where that does not matter.
+
+    Where their only way out is in one zone, they are as good as in one.
+    """
     if requirement.survives != "zone" or offer.instance.fabric == "infiniband":
+        return 1
+    if clouds()[offer.provider].way_out == "nothing":
         return 1
     return offer.zone_count(together=False)
 

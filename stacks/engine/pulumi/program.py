@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 
 from planner.facts.cloud import clouds
-from providers.resource_type import exclusive_inputs
+from providers.resource_type import exclusive_inputs, name_rules
 from stacks.engine.fill import TEXT_OUTPUTS, output_at
 from stacks.engine.pulumi.retention import retained_names
 from stacks.graph import creation_order
@@ -139,15 +139,23 @@ class Program:
         """
         if self.is_move or not resource.options.get("delete_before_replace"):
             return False
-        held = exclusive_inputs(
-            resource.type, self.standing.get(resource.name, {})
-        )
+        standing = self.standing.get(resource.name, {})
+        held = exclusive_inputs(resource.type, standing)
+        # In another parent, such as a zone, a name is another one.
+        free_names = {
+            rule.property
+            for rule in name_rules().get(resource.type, ())
+            for parent in rule.parent
+            if isinstance(place := resource.inputs.get(parent), str)
+            and self.fill_text(place) != standing.get(parent, place)
+        }
         return any(
             not isinstance(value, str)
             or self.fill_text(value) == held.get(property_name)
             for property_name, value in exclusive_inputs(
                 resource.type, resource.inputs
             ).items()
+            if property_name not in free_names
         )
 
     def _resolve(self, input_value: Any) -> Any:

@@ -152,10 +152,20 @@ def test_an_endpoint_is_in_each_zone_of_its_machines(
     assert "secretsmanager" in found
     assert all(
         one["subnetIds"] == group["vpcZoneIdentifiers"]
-        and one["securityGroupIds"] == [ref("nodes-group")]
+        and one["securityGroupIds"] == [ref("endpoints-group")]
         and one["privateDnsEnabled"]
         for one in found.values()
     )
+    # Its names are those of the whole network, so its machines are let in too.
+    admitted = {
+        rule["cidrIpv4"]
+        for rule in inputs_of(graph, "SecurityGroupIngressRule").values()
+        if rule["securityGroupId"] == ref("endpoints-group")
+        and (rule["fromPort"], rule["toPort"]) == (443, 443)
+    }
+    is_given = network == GIVEN
+    assert ("172.16.0.0/12" in admitted) is is_given
+    assert len(admitted) == (4 if is_given else 1)
     lines = present(solve(catalog, text, keep=0).bill).lines
     [line] = [line for line in lines if line.kind == "private_endpoint"]
     zones = len(group["vpcZoneIdentifiers"])

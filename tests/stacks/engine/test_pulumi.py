@@ -272,17 +272,19 @@ def test_the_real_engine_walks_down_the_fallbacks(here: Path, catalog) -> None:
     text = chat(extra="buy: {fallback: 100%}\nwhere: {clouds: [azure, aws]}")
     plan = api.plan(text.encode(), catalog=catalog, alternatives=0)
     fleets = fleet_keys(plan)
-    missing = fleets[0]
+    provider, region, machine = fleets[0]
     wanted_rung = next(
-        rung for rung, fleet in enumerate(fleets) if fleet != missing
+        rung for rung, fleet in enumerate(fleets) if fleet != fleets[0]
     )
     assert wanted_rung > 1, "other zones are tried first"
-    engine = engine_in(
-        here,
-        "capacity: [{{provider: {}, region: {}, instance_type: {}, nodes: 0}}]\n".format(
-            *missing
-        ),
+    # Neither the machines of the plan nor those that would stand in for them.
+    [pool] = plan.solution.pools
+    missing = [machine, *(other.instance_type for other in pool.stand_ins)]
+    rows = ", ".join(
+        f"{{provider: {provider}, region: {region}, instance_type: {name}, nodes: 0}}"
+        for name in missing
     )
+    engine = engine_in(here, f"capacity: [{rows}]\n")
     heard: list[ProgressEvent] = []
     engine.apply(plan, heard.append)
     tried = [event for event in heard if event.phase == "fallback"]

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 NAME = "tonnage-serve"
 # The engine then answers requests with this key alone; it is asked for its health without one.
 KEY_VARIABLE = "VLLM_API_KEY"
-# The engine finishes what it has begun.
-DRAIN_S = 100
+# So long the engine may take for what it has begun; then it is ended, and drops what is left.
+DRAIN_S = 100.0
+DRAIN_LOOK_S = 2.0
+STOP_S = 10
 # Looks at an engine that was well before, until it counts as broken.
 SICK_LOOKS = 4
 # An engine that has requests and makes no tokens.
@@ -109,11 +111,23 @@ class ServingNode:
         """Let the engine finish what it has begun; the balancer sends nothing to it then."""
         if self._router is not None:
             self._router.leave()
-        container.stop(self._machine, NAME, DRAIN_S)
+        self._drain()
+        container.stop(self._machine, NAME, STOP_S)
         if self._router is not None:
             self._router.stop()
         if self._membership is not None:
             self._membership.leave()
+
+    def _drain(self) -> None:
+        """Wait until the engine has answered everything: it drops requests when it is stopped."""
+        deadline_s = self._machine.now_s() + DRAIN_S
+        while self._machine.now_s() < deadline_s:
+            traffic = activity.engine_traffic(
+                self._machine, "127.0.0.1", self._settings["port"]
+            )
+            if traffic is None or not traffic.requests:
+                return
+            self._machine.sleep(DRAIN_LOOK_S)
 
     def _keep_up(self) -> None:
         """Start the engine when it does not run, and look at it when it does."""

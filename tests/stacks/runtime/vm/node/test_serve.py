@@ -383,16 +383,30 @@ def test_an_engine_that_never_answers_ends_the_machine(world: World) -> None:
     assert "load the model" in released(world)[0]
 
 
-def test_a_notice_lets_the_engine_finish(world: World) -> None:
-    world.has_traffic = always
+@pytest.mark.parametrize(
+    ("answered_s", "stopped_s"),
+    [
+        # Nothing new comes, and the last answer is done after 40 seconds.
+        (40, 40),
+        # Answers that never end are dropped before the machine is taken away.
+        (DAY, 100),
+    ],
+)
+def test_a_notice_lets_the_engine_finish(
+    world: World, answered_s: float, stopped_s: float
+) -> None:
+    world.has_traffic = lambda now_s: now_s < HOUR + answered_s
     machine = serving(world)
 
     def announce() -> None:
         machine.notice = True
 
     world.timeline.at(HOUR, announce)
-    world.run(HOUR + MINUTE)
-    assert not machine.containers["tonnage-serve"].is_running
+    engine = "tonnage-serve"
+    world.run(HOUR + stopped_s - 5)
+    assert machine.containers[engine].is_running
+    world.run(HOUR + stopped_s + 30)
+    assert not machine.containers[engine].is_running
     stops = [
         words for words in machine.commands if words[:2] == ("docker", "stop")
     ]
