@@ -6,7 +6,11 @@ A rule says when it is broken, in conditions on named facts that are joined by `
     type is gcp:compute/firewall:Firewall and network refers networkProfile
 
 A condition is a path, an operator and a value. A path leads through mappings; of a list, one
-element is enough. What one element must have all of is written as `has` or `lacks`:
+element is enough. What is referred to has a property, or one of a value:
+
+    template refers market.type=block
+
+What one element must have all of is written as `has` or `lacks`:
 
     disks lacks encrypted=true
     rules has from=*|Internet,access=Allow,port!=443
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 Phase: TypeAlias = Literal[
     "machine",
+    "owned",
     "reservation",
     "training",
     "network",
@@ -44,6 +49,7 @@ Severity: TypeAlias = Literal["refuse", "high", "medium", "low"]
 # What is asked when, and what a rule of it then does.
 PHASES: Final[dict[Phase, str]] = {
     "machine": "a plan takes another machine type",
+    "owned": "a plan with buy.reservations takes another machine type",
     "reservation": "a plan with buy.reserve takes another machine type",
     "training": "a plan of a training takes another machine type",
     "network": "check and plan refuse the spec",
@@ -78,10 +84,14 @@ class Condition(Struct, frozen=True):
                 for other in others.values()
             )
         if self.operator == "refers":
+            path, _, cell = self.value.partition("=")
             return any(
-                self.value in others.get(value.get("$ref", ""), {})
+                not cell or _text(there) == cell
                 for value in found
                 if isinstance(value, dict)
+                for there in _values(
+                    others.get(value.get("$ref", ""), {}), path.split(".")
+                )
             )
         if self.operator in MATCHING:
             wanted = self.operator == "has"

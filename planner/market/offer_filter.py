@@ -63,6 +63,7 @@ def _machine_rule(key: str, phase: Phase) -> OfferRule:
 
 # What a cloud reserves when it is asked to, for as long as it is asked to.
 RESERVABLE: Final = _machine_rule("buy.reserve", "reservation")
+OWNED: Final = _machine_rule("buy.reservations", "owned")
 TRAINABLE: Final = _machine_rule("train", "training")
 
 
@@ -215,6 +216,7 @@ def _reservation_rules(
     if not reservations:
         return ()
     return (
+        OWNED,
         OfferRule(
             "buy.reservations",
             "instance",

@@ -55,15 +55,18 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def security_findings(plan: Plan) -> tuple[Finding, ...]:
-    """Return what a plan builds that is not safe, the gravest first."""
+    """Return what a plan or one of its fallbacks builds that is not safe, the gravest first."""
     waivers = waivers_of(plan.spec.normalized)
     broken: dict[str, tuple[Rule, list[str]]] = {}
-    parts = (
-        (resource.type, resource.name, resource.inputs)
-        for resource in plan.graph.resources
-    )
-    for rule, name in broken_rules("security", plan.graph.provider, parts):
-        broken.setdefault(rule.id, (rule, []))[1].append(name)
+    for graph in (plan.graph, *(other.graph for other in plan.fallbacks)):
+        parts = (
+            (resource.type, resource.name, resource.inputs)
+            for resource in graph.resources
+        )
+        for rule, name in broken_rules("security", graph.provider, parts):
+            names = broken.setdefault(rule.id, (rule, []))[1]
+            if name not in names:
+                names.append(name)
     found = [
         Finding(rule=rule, resources=tuple(names), waiver=waivers.get(rule.id))
         for rule, names in broken.values()

@@ -93,7 +93,7 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
     if plan.solution.run:
         page_blocks += training.run_blocks(plan.solution.run, full=full)
     page_blocks += cost_blocks(plan, today=today, full=full)
-    page_blocks += _resource_blocks(plan, full=full)
+    page_blocks += _resource_blocks(plan, today=today, full=full)
     page_blocks += _warning_blocks(plan)
     return tuple(page_blocks)
 
@@ -456,11 +456,11 @@ def _metric_text(metric_key: str, metric_value: float) -> str:
     )
 
 
-def _resource_blocks(plan: Plan, *, full: bool) -> list[Block]:
+def _resource_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
     """Return the number of resources and what ends them; all of them when the page is full."""
     resources = plan.graph.resources
     noun = "resource" if len(resources) == 1 else "resources"
-    summary = _shutdown_phrases(plan)
+    summary = _shutdown_phrases(plan, today)
     page_blocks: list[Block] = [Paragraph("")]
     if plan.changes is None:
         summary = [f"{len(resources)} {noun} to create", *summary]
@@ -512,7 +512,7 @@ def _block_purchase(plan: Plan) -> list[Block]:
     ]
 
 
-def _shutdown_phrases(plan: Plan) -> list[str]:
+def _shutdown_phrases(plan: Plan, today: str) -> list[str]:
     shutdown = plan.shutdown
     idle_text = figures.compact_seconds(shutdown.idle) if shutdown.idle else ""
     ttl_text = figures.compact_seconds(shutdown.ttl) if shutdown.ttl else ""
@@ -528,7 +528,7 @@ def _shutdown_phrases(plan: Plan) -> list[str]:
         shutdown_phrases.append(f"enforced from outside: {shutdown.backstop}")
     if plan.graph.resources:
         shutdown_phrases.append(
-            security_line(plan.spec.path, security_findings(plan))
+            security_line(plan.spec.path, security_findings(plan), today)
         )
     return shutdown_phrases
 

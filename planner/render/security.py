@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from planner.render.page import Page, Tone
 
 
-def security_line(spec_path: str, findings: Sequence[Finding]) -> str:
+def security_line(
+    spec_path: str, findings: Sequence[Finding], today: str
+) -> str:
     """Say how many findings there are that nobody accepts, and where they are told."""
     counts = [
         f"{count} {severity}"
         for severity in SEVERITIES
         if (
             count := sum(
-                finding.rule.severity == severity and finding.waiver is None
+                finding.rule.severity == severity
+                and not finding.is_accepted(today)
                 for finding in findings
             )
         )

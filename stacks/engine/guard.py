@@ -32,6 +32,37 @@ def refuse_protected(
         )
 
 
+def refuse_left_disks(plan: Plan, facts: StackFacts | None) -> None:
+    """Raise PolicyError where machines of a workspace would be in another zone than its disks.
+
+    The disks are kept in the zone that they were made in, and no machine of another zone attaches
+    them.
+    """
+    if facts is None or (facts.provider, facts.region) != (
+        plan.graph.provider,
+        plan.graph.region,
+    ):
+        return
+    held_zones = {
+        pool.name: pool.zones[0]
+        for pool in facts.pools
+        if pool.role == "workspace" and pool.zones
+    }
+    for pool in plan.solution.pools:
+        zone = held_zones.get(pool.name)
+        if zone is not None and pool.zones and pool.zones[0] != zone:
+            raise PolicyError(
+                Problem(
+                    code="zone",
+                    message=f"the disks of {plan.stack.name} are in {zone}, and its "
+                    f"{pool.instance_type} would be in {pool.zones[0]}",
+                    cause="a disk is attached in its own zone alone",
+                    next_step="ask for machines that are sold there, or copy the files and make "
+                    "the stack anew: tonnage destroy --allow delete-data",
+                )
+            )
+
+
 def refuse_production(
     stack_name: str, facts: StackFacts | None, allow: Collection[str], what: str
 ) -> None:

@@ -13,7 +13,7 @@ from providers.simulated.shared import SharedWorld
 from stacks.engine.change import diff_steps
 from stacks.engine.drift import find_drift, heed_drift
 from stacks.engine.fill import placeholder_values
-from stacks.engine.guard import refuse_protected
+from stacks.engine.guard import refuse_left_disks, refuse_protected
 from stacks.engine.handover import handover_of, machines_go
 from stacks.engine.keep import held_gib, refuse_replaced_data
 from stacks.engine.ladder import walk_down
@@ -107,11 +107,9 @@ class SimulatedEngine:
         with self.store.lock(stack_name, f"tonnage apply {stack_name}"):
             stack_status = self.stack_status(stack_name)
             control.check(stack_status)
-            refuse_protected(
-                stack_name,
-                stack_status.facts if stack_status else None,
-                control.allow,
-            )
+            standing_facts = stack_status.facts if stack_status else None
+            refuse_protected(stack_name, standing_facts, control.allow)
+            refuse_left_disks(plan, standing_facts)
             fresh_ids: set[str] = set()
             return walk_down(
                 plan,

@@ -26,7 +26,7 @@ from providers.simulated.shared import SharedWorld
 from providers.simulated.world import default_world
 from stacks.engine.backend import open_store
 from stacks.engine.fill import fill_text, placeholder_values
-from stacks.engine.guard import refuse_protected
+from stacks.engine.guard import refuse_left_disks, refuse_protected
 from stacks.engine.handover import machines_go
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import (
@@ -190,11 +190,9 @@ class PulumiEngine:
             standing = self.session.open_stack(stack_name)
             stack_status = self._status(standing) if standing else None
             control.check(stack_status)
-            refuse_protected(
-                stack_name,
-                stack_status.facts if stack_status else None,
-                control.allow,
-            )
+            standing_facts = stack_status.facts if stack_status else None
+            refuse_protected(stack_name, standing_facts, control.allow)
+            refuse_left_disks(plan, standing_facts)
             pulumi_stack = standing or self.session.create_stack(stack_name)
             self._recover(pulumi_stack, listener)
             prior_ids = resource_ids(pulumi_stack.deployment)

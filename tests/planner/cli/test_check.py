@@ -70,6 +70,8 @@ def test_a_waiver_ends(
         chat(
             extra="where: {clouds: [gcp]}\nwaivers:\n"
             "  - 'sec-gcp-http until 2099-01-01: nobody listens'\n"
+            "  - 'sec-gcp-egress until 2099-01-01: weights come so'\n"
+            "  - 'sec-gcp-own-key until 2099-01-01: none is ours'\n"
             f"  - 'sec-gcp-flow-logs until {until}: they cost'"
         )
     )

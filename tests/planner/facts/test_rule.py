@@ -28,7 +28,11 @@ from planner.solve.cloud_rule import (
     PROFILE_LIMIT,
     RESERVED_LIMIT,
 )
-from tests.conftest import ROOT
+from stacks.build import build_stack
+from tests.conftest import ROOT, solve, spec_of
+from tests.planner.spec.test_block import training
+from tests.planner.spec.test_reservation import RESERVED
+from tests.planner.spec.test_reservation import spec as reserving
 
 CASES = sorted((ROOT / "tests/cases").glob("*/*/graph.json"))
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -41,16 +45,18 @@ BREAKING: dict[str, dict[str, Any]] = {
     "aws-block-mixed": {
         "type": GROUP,
         "mixedInstancesPolicy": {
-            "launchTemplate": {"overrides": [{}]},
-            "instancesDistribution": {
-                "spotAllocationStrategy": "capacity-block"
+            "launchTemplate": {
+                "launchTemplateSpecification": {
+                    "launchTemplateId": {"$ref": "block", "output": "id"}
+                },
+                "overrides": [{}],
             },
         },
     },
     "aws-block-placement": {
-        "type": TEMPLATE,
-        "instanceMarketOptions": {"marketType": "capacity-block"},
-        "placement": {"groupName": "p"},
+        "type": GROUP,
+        "launchTemplate": {"id": {"$ref": "block", "output": "id"}},
+        "placementGroup": "p",
     },
     "aws-fabric-address": {
         "type": TEMPLATE,
@@ -61,8 +67,14 @@ BREAKING: dict[str, dict[str, Any]] = {
     },
     "aws-reservation-types": {
         "type": GROUP,
-        "capacityReservationSpecification": {},
-        "mixedInstancesPolicy": {"launchTemplate": {"overrides": [{}]}},
+        "mixedInstancesPolicy": {
+            "launchTemplate": {
+                "launchTemplateSpecification": {
+                    "launchTemplateId": {"$ref": "reserved", "output": "id"}
+                },
+                "overrides": [{}],
+            },
+        },
     },
     "aws-warm-spot": {
         "type": GROUP,
@@ -129,6 +141,52 @@ BREAKING: dict[str, dict[str, Any]] = {
     "sec-aws-admin": {
         "type": "aws:iam/rolePolicy:RolePolicy",
         "policy": '{"Statement":[{"Action":"*"}]}',
+    },
+    "sec-aws-admin-list": {
+        "type": "aws:iam/rolePolicy:RolePolicy",
+        "policy": '{"Statement":[{"Action":["*"]}]}',
+    },
+    "sec-aws-admin-managed": {
+        "type": "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+        "policyArn": "arn:aws:iam::aws:policy/AdministratorAccess",
+    },
+    "sec-aws-identity": {
+        "type": "aws:iam/rolePolicy:RolePolicy",
+        "policy": '{"Statement":[{"Action":["s3:GetObject","iam:*"]}]}',
+    },
+    "sec-aws-open-ingress6": {
+        "type": "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+        "cidrIpv6": "::/0",
+    },
+    "sec-aws-volume": {"type": "aws:ebs/volume:Volume"},
+    "sec-aws-egress": {"type": "aws:ec2/natGateway:NatGateway"},
+    "sec-aws-flow-logs": {"type": "aws:ec2/vpc:Vpc", "$name": "own"},
+    "sec-aws-own-key": {"type": TEMPLATE, "blockDeviceMappings": [{"ebs": {}}]},
+    "sec-azure-egress": {"type": "azure-native:network:NatGateway"},
+    "sec-azure-flow-logs": {
+        "type": "azure-native:network:VirtualNetwork",
+        "$name": "own",
+    },
+    "sec-azure-open-ingress-list": {
+        "type": "azure-native:network:NetworkSecurityGroup",
+        "securityRules": [
+            {
+                "sourceAddressPrefixes": ["10.0.0.0/8", "Internet"],
+                "access": "Allow",
+                "direction": "Inbound",
+            }
+        ],
+    },
+    "sec-azure-own-key": {"type": SCALE_SET},
+    "sec-azure-role": {
+        "type": "azure-native:authorization:RoleDefinition",
+        "permissions": [{"actions": ["*"]}],
+    },
+    "sec-gcp-egress": {"type": "gcp:compute/routerNat:RouterNat"},
+    "sec-gcp-own-key": {"type": GCP_TEMPLATE, "disks": [{}]},
+    "sec-gcp-role": {
+        "type": "gcp:projects/iAMMember:IAMMember",
+        "role": "roles/editor",
     },
     "sec-gcp-public-address": {
         "type": GCP_TEMPLATE,
@@ -198,9 +256,29 @@ BREAKING: dict[str, dict[str, Any]] = {
         "enableHttpsTrafficOnly": False,
     },
 }
-OTHERS = {"rails": {"type": "n", "networkProfile": "p", "$name": "rails"}}
+OTHERS = {
+    "rails": {"type": "n", "networkProfile": "p", "$name": "rails"},
+    "block": {
+        "type": TEMPLATE,
+        "instanceMarketOptions": {"marketType": "capacity-block"},
+        "$name": "block",
+    },
+    "reserved": {
+        "type": TEMPLATE,
+        "capacityReservationSpecification": {},
+        "$name": "reserved",
+    },
+}
 # What a spec may still have, as long as nobody asks for more: each is told by check --security.
 TOLD = {
+    "sec-aws-egress",
+    "sec-aws-flow-logs",
+    "sec-aws-own-key",
+    "sec-azure-egress",
+    "sec-azure-flow-logs",
+    "sec-azure-own-key",
+    "sec-gcp-egress",
+    "sec-gcp-own-key",
     "sec-gcp-flow-logs",
     "sec-aws-http",
     "sec-gcp-http",
@@ -238,6 +316,44 @@ def test_nothing_that_is_built_breaks_a_rule(path: Path) -> None:
     for phase in ("graph", "security"):
         broken = broken_rules(phase, cloud, resources(path))
         assert {rule.id for rule, _ in broken} <= TOLD
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("aws-block-placement", training()),
+        ("aws-block-mixed", training()),
+        ("aws-reservation-types", reserving(RESERVED["aws"])),
+    ],
+)
+def test_rules_read_graphs_as_they_are_built(
+    catalog, rule: str, text: str
+) -> None:
+    """A graph with what a rule forbids, made of one that is built, breaks it."""
+    spec = spec_of(text)
+    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    parts = []
+    for resource in graph.resources:
+        inputs = dict(resource.inputs)
+        if resource.type == GROUP:
+            template = inputs["launchTemplate"]
+            if rule == "aws-block-placement":
+                inputs["placementGroup"] = "p"
+            else:
+                inputs["mixedInstancesPolicy"] = {
+                    "launchTemplate": {
+                        "launchTemplateSpecification": {
+                            "launchTemplateId": template["id"]
+                        },
+                        "overrides": [{"instanceType": "x"}],
+                    }
+                }
+        parts.append((resource.type, resource.name, inputs))
+    untouched = [(r.type, r.name, r.inputs) for r in graph.resources]
+    assert broken_rules("graph", "aws", untouched) == []
+    assert rule in {
+        found.id for found, _ in broken_rules("graph", "aws", parts)
+    }
 
 
 def test_every_rule_on_machines_refuses_one_that_is_sold(catalog) -> None:

@@ -112,11 +112,17 @@ def test_a_job_on_reserved_machines_has_no_placement_of_its_own(
     assert "placementGroup" not in group
 
 
-def test_infiniband_takes_no_reservation(catalog) -> None:
-    reserved = f"{AZURE_ID}@eastus:8xStandard_ND96isr_H100_v5"
-    text = TRAINING.replace("RESERVED", reserved).replace("100M", "20B")
-    with pytest.raises(SpecError, match="azure-infiniband-reservation"):
-        launch_of(catalog, text)
+def test_machines_on_infiniband_take_no_reservation(catalog) -> None:
+    """A plan takes what else is reserved, and says so where nothing is."""
+    joined = f"{AZURE_ID}@eastus:8xStandard_ND96isr_H100_v5"
+    text = TRAINING.replace("RESERVED", joined)
+    nearest = solve(catalog, text, keep=0)
+    assert not nearest.pools
+    assert "buy.reservations" in dict(nearest.funnel)
+    other = f"{AZURE_ID}2@eastus:8xStandard_NC96ads_A100_v4"
+    both = text.replace(f"'{joined}'", f"'{joined}', '{other}'")
+    [pool] = solve(catalog, both, keep=0).pools
+    assert pool.instance.instance_type == "Standard_NC96ads_A100_v4"
 
 
 @pytest.mark.parametrize(

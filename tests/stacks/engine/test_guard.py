@@ -10,7 +10,7 @@ from planner.plan.types import Plan
 from providers.simulated import world
 from stacks.engine.guard import production_label, refuse_production
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import present
+from tests.conftest import only, present
 from tests.stacks.engine.test_keep import buckets, renamed
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -74,3 +74,38 @@ def test_production_wants_a_word(engine, catalog) -> None:
     refuse_production("chat", facts, {"production"}, "it would be gone")
     refuse_production("chat", replace(facts, labels={}), (), "it would go")
     refuse_production("chat", None, (), "it would be gone")
+
+
+DESK = """
+apiVersion: tonnage/v1
+kind: Workspace
+name: desk
+accelerator: {memory: 20GiB}
+users: 2
+where: {clouds: [aws], regions: [eu-west-1]}
+"""
+
+
+def test_machines_leave_no_disk_of_a_workspace_in_another_zone(
+    engine, catalog
+) -> None:
+    """The disks are kept, and no machine of another zone attaches them."""
+    first = plan_of(catalog, DESK)
+    engine.apply(first, quiet)
+    engine.apply(plan_of(catalog, DESK.replace("users: 2", "users: 3")), quiet)
+    [pool] = first.solution.pools
+    elsewhere = only(
+        catalog,
+        lambda offer: (
+            offer.instance.provider == "aws"
+            and offer.region == "eu-west-1"
+            and bool(offer.zones)
+            and offer.zones[0] != pool.zones[0]
+        ),
+    )
+    moved = plan_of(elsewhere, DESK)
+    assert moved.solution.pools[0].zones[0] != pool.zones[0]
+    before = objects(engine)
+    with pytest.raises(PolicyError, match=f"are in {pool.zones[0]}"):
+        engine.apply(moved, quiet)
+    assert objects(engine) == before
