@@ -51,7 +51,13 @@ def account_refusals(
         note(f"the account is not asked: {error}")
         return []
     types = {resource.type for resource in plan.graph.resources}
-    asks = machine_asks(plan.solution.pools, standing, instances)
+    rollings = plan.changes.rolling if plan.changes is not None else ()
+    asks = machine_asks(
+        plan.solution.pools,
+        standing,
+        instances,
+        {rolling.pool: rolling.surge for rolling in rollings},
+    )
     questions: dict[str, Callable[[], list[RefusedCall]]] = {
         "services": lambda: _closed_services(account, region, types),
         "rights": lambda: _missing_rights(account, region, types, note),
@@ -81,12 +87,14 @@ def machine_asks(
     pools: Iterable[Pool],
     standing: Iterable[Pool],
     instances: Mapping[str, Instance],
+    surges: Mapping[str, int] | None = None,
 ) -> list[MachineAsk]:
     """Return the machines that pools add to those that stand, by place, type and purchase.
 
     Reserved machines are bought on demand: a reservation is a price. Those of a capacity block
     are there, and count against no quota; those of flex start count as machines on spot do. An
-    elastic pool is asked for with all machines that it may have.
+    elastic pool is asked for with all machines that it may have. `surges` are the machines that
+    come before others go while a new template rolls, by pool.
     """
     counts: dict[tuple[str, str, str], int] = {}
     zones: dict[tuple[str, str, str], tuple[str, ...]] = {}
@@ -98,6 +106,8 @@ def machine_asks(
                 nodes = part.nodes
                 if number == 0 and pool.elastic is not None:
                     nodes += max(0, pool.elastic.most_nodes - pool.nodes)
+                if number == 0 and sign > 0:
+                    nodes += (surges or {}).get(pool.name, 0)
                 purchase = "spot" if part.purchase in REVOCABLE else "on_demand"
                 key = (pool.region, pool.instance_type, purchase)
                 counts[key] = counts.get(key, 0) + sign * nodes

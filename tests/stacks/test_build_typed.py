@@ -9,6 +9,9 @@ import pytest
 from planner.facts.cloud import clouds
 from stacks.build import build_stack
 from tests.conftest import ROOT, chat, solve, spec_of
+from tests.planner.market.test_offer_flex_start import (
+    training as with_flex_start,
+)
 from tests.planner.spec.test_block import CALENDAR, training
 from tests.planner.spec.test_certificate_link import spec as with_link
 from tests.planner.spec.test_encryption import BOTH, WORKSPACE, key_lines
@@ -37,6 +40,7 @@ for cloud in clouds():
 SPECS |= {
     "aws-block": training(),
     "aws-stand-ins": with_stand_ins(),
+    "gcp-flex": with_flex_start(),
     "gcp-block": training(**CALENDAR),
     "azure-store-key": chat(extra=key_lines("azure")[:-2] + BOTH),
 }

@@ -218,6 +218,17 @@ def test_only_what_is_added_is_asked_for(catalog) -> None:
     assert added == {"on_demand": 3, "spot": 2}
 
 
+def test_a_roll_asks_for_the_machines_that_come_before_others_go(
+    catalog,
+) -> None:
+    [pool] = plan_of(catalog, TEXT.replace("CLOUD", "aws")).solution.pools
+    instances = instances_of(catalog, "aws")
+    assert machine_asks([pool], [pool], instances, {}) == []
+    [ask] = machine_asks([pool], [pool], instances, {pool.name: 1})
+    assert ask.nodes == 1
+    assert machine_asks([pool], [pool], instances, {"other": 1}) == []
+
+
 def test_quota_of_an_elastic_service_is_that_of_all_its_machines(
     catalog,
 ) -> None:
