@@ -70,6 +70,8 @@ SENTENCES: Final = {
     "edge": "the fleet is close to a limit: a simulation of other requests may not confirm it",
     "other-calibration": "the calibration is of {model} on {accelerator}: it says nothing here",
     "spot": "spot machines can be taken back at short notice, all of them at once",
+    "spot-base": "spot machines can be taken back at short notice, all of them at once: "
+    "{base_nodes:,} of {nodes:,} machines stay, and meet the limits of as much of the peak",
     "unsure-price": "the {purchase} price of {machine} in {region} is {basis}, of {as_of}, with "
     "{confidence} confidence",
     "old-price": "the {purchase} price of {machine} in {region} is of {as_of}, more than a year "

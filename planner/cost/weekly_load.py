@@ -142,6 +142,22 @@ class Week(Struct, frozen=True, dict=True):
         # A month of 730 hours has 730 / 168 weeks.
         return week_node_hours / HOURS_PER_WEEK * HOURS_PER_MONTH
 
+    def month_hours(self, hourly_nodes: tuple[int, ...]) -> Decimal:
+        """Return the node-hours of a month by the nodes of each hour of the week.
+
+        sum of nodes * running share / 168 * 730
+        """
+        week_node_hours = sum(
+            (
+                nodes * hour_share
+                for nodes, hour_share in zip(
+                    hourly_nodes, self.running_share, strict=True
+                )
+            ),
+            Decimal(0),
+        )
+        return week_node_hours / HOURS_PER_WEEK * HOURS_PER_MONTH
+
     @cached_property
     def load_shares(self) -> tuple[tuple[float, float], ...]:
         """Distinct loads relative to the peak, with the share of the running time of each."""

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts import table
 from planner.facts.cloud import clouds
@@ -76,10 +77,14 @@ def fleet_limit(offer: Offer) -> int | None:
     """Return the most nodes of a fleet whose nodes work by themselves; None without a limit.
 
     Reserved machines are as many as are reserved. Those on spot need not start together, so only
-    evidence of their machine type counts.
+    evidence of their machine type counts; where they are a share of a fleet, the fleet is larger.
     """
     if offer.reservation is not None:
         return offer.reservation.machines
+    if offer.mix is not None:
+        limit = known_limit(replace(offer, purchase="spot"))
+        spot_share = 1 - offer.mix.base_share
+        return int(limit.machines / spot_share) if limit is not None else None
     limit = known_limit(offer) if offer.purchase == "spot" else None
     return limit.machines if limit is not None else None
 

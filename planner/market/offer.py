@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from functools import cached_property
 from itertools import groupby
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 FLEX_PURCHASE: Final = "flex_start"
 # Machines on demand in a reservation that the stack makes for them.
 RESERVED_PURCHASE: Final = "capacity_reservation"
+# Machines on demand that stay, and machines on spot above them.
+MIXED_PURCHASE: Final = "spot_above_base"
 ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 
@@ -128,6 +131,30 @@ class ReclaimBand(Struct, frozen=True):
     as_of: str
 
 
+class SpotMix(Struct, frozen=True, kw_only=True):
+    """How the machines of a fleet are bought on demand and on spot; prices in USD an hour of one.
+
+    base_share  of the machines at the peak, which are bought on demand
+    """
+
+    base_share: Decimal
+    on_demand_usd: Decimal
+    spot_usd: Decimal
+
+    def base_nodes(self, nodes: int, group_nodes: int) -> int:
+        """Return how many of some machines are bought on demand: whole groups, rounded up."""
+        groups = math.ceil(nodes // group_nodes * self.base_share)
+        return groups * group_nodes
+
+    def usd_hour(self, nodes: int, group_nodes: int) -> Decimal:
+        """Return what some machines cost together, USD an hour."""
+        base_nodes = self.base_nodes(nodes, group_nodes)
+        return (
+            base_nodes * self.on_demand_usd
+            + (nodes - base_nodes) * self.spot_usd
+        )
+
+
 class Offer(Struct, frozen=True, kw_only=True):
     """An instance type in a region under a purchase option.
 
@@ -140,6 +167,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     `reclaim_band`  how many machines on spot are taken back, where the cloud says so
     `reservation`  what its machines are taken from, where a spec names one
     `block`  what they are a part of, where a spec names a capacity block
+    `mix`  how they are bought in two ways; `usd_hour` is then the least of a mean
     `place_rank`  positions of its cloud and its region in the lists of a spec; lower is preferred
     """
 
@@ -158,11 +186,18 @@ class Offer(Struct, frozen=True, kw_only=True):
     place_rank: tuple[int, int] = (0, 0)
     reservation: Reservation | None = None
     block: CapacityBlock | None = None
+    mix: SpotMix | None = None
 
     @property
     def provider(self) -> str:
         """The cloud that sells the instance type."""
         return self.instance.provider
+
+    def fleet_usd_hour(self, nodes: int, group_nodes: int) -> Decimal:
+        """Return what some machines cost together, in whole groups, USD an hour."""
+        if self.mix is None:
+            return self.usd_hour * nodes
+        return self.mix.usd_hour(nodes, group_nodes)
 
     def zone_count(self, *, together: bool) -> int:
         """Return how many zones its machines are spread over.

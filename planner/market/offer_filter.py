@@ -13,7 +13,11 @@ from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
 from planner.facts.rule import rules_of
-from planner.market.offer import FLEX_PURCHASE, RESERVED_PURCHASE
+from planner.market.offer import (
+    FLEX_PURCHASE,
+    MIXED_PURCHASE,
+    RESERVED_PURCHASE,
+)
 from planner.spec.certificate import certificate_of
 from planner.spec.encryption import customer_key
 from planner.spec.model import Training
@@ -173,6 +177,8 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
         return (FLEX_PURCHASE,)
     if spec.buy.reserve:
         return (RESERVED_PURCHASE,)
+    if spec.buy.on_demand_base is not None:
+        return (MIXED_PURCHASE,)
     if spec.buy.spot == "only":
         return ("spot",)
     purchase_options = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from planner.cost.bill_line import (
     CENT,
     MACHINE_KIND,
@@ -14,7 +16,7 @@ from planner.cost.bill_line import (
 from planner.market.offer import RESERVED_PURCHASE
 
 if TYPE_CHECKING:
-    from planner.market.offer import Offer
+    from planner.market.offer import Offer, SpotMix
     from planner.spec.block import CapacityBlock
 
 # These are paid for in every hour, whether the machine runs or not.
@@ -45,6 +47,36 @@ def machine_line(
         source=offer.source,
         as_of=offer.as_of,
     )
+
+
+def mixed_lines(
+    offer: Offer,
+    mix: SpotMix,
+    nodes: tuple[int, int],
+    node_hours: tuple[Decimal, Decimal],
+    *,
+    pool: str,
+) -> list[BillLine]:
+    """Return the bill lines of machines that are bought on demand and on spot.
+
+    `nodes` and `node_hours` are those of all machines, and of those on demand among them.
+    """
+    all_nodes, base_nodes = nodes
+    all_hours, base_hours = node_hours
+    parts = (
+        ("on_demand", mix.on_demand_usd, base_nodes, base_hours),
+        ("spot", mix.spot_usd, all_nodes - base_nodes, all_hours - base_hours),
+    )
+    return [
+        machine_line(
+            replace(offer, purchase=purchase, usd_hour=usd_hour),
+            part_nodes,
+            part_hours,
+            pool=pool,
+        )
+        for purchase, usd_hour, part_nodes, part_hours in parts
+        if part_nodes
+    ]
 
 
 def _block_line(offer: Offer, block: CapacityBlock, pool: str) -> BillLine:

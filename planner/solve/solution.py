@@ -126,21 +126,31 @@ class BoughtOffer(TypedDict):
     purchases: tuple[PoolPurchase, ...]
 
 
-def bought_offer(offer: Offer, nodes: int) -> BoughtOffer:
-    """Return the fields of a pool whose nodes are all bought by one offer."""
+def bought_offer(offer: Offer, nodes: int, group_nodes: int = 1) -> BoughtOffer:
+    """Return the fields of a pool whose nodes are all bought by one offer, in whole groups."""
     return BoughtOffer(
         instance=offer.instance,
         region=offer.region,
         zones=offer.zones,
-        purchases=(
-            PoolPurchase(
-                offer.purchase,
-                nodes,
-                offer.usd_hour,
-                offer.reservation.id if offer.reservation else "",
-            ),
-        ),
+        purchases=_purchases(offer, nodes, group_nodes),
     )
+
+
+def _purchases(
+    offer: Offer, nodes: int, group_nodes: int
+) -> tuple[PoolPurchase, ...]:
+    mix = offer.mix
+    if mix is None:
+        reservation = offer.reservation.id if offer.reservation else ""
+        return (
+            PoolPurchase(offer.purchase, nodes, offer.usd_hour, reservation),
+        )
+    base_nodes = mix.base_nodes(nodes, group_nodes)
+    parts = (
+        PoolPurchase("on_demand", base_nodes, mix.on_demand_usd),
+        PoolPurchase("spot", nodes - base_nodes, mix.spot_usd),
+    )
+    return tuple(part for part in parts if part.nodes)
 
 
 class BandedPrediction(Struct, frozen=True):

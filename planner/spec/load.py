@@ -167,6 +167,7 @@ def _check_spec(spec: Spec) -> Spec:
     problems.extend(_block_problems(spec))
     problems.extend(_flex_problems(spec))
     problems.extend(_reserve_problems(spec))
+    problems.extend(_mix_problems(spec))
     problems.extend(_receiver_problems(spec))
     problems.extend(network_problems(spec))
     problems.extend(encryption_problems(spec))
@@ -287,6 +288,33 @@ def _flex_problems(spec: Spec) -> list[Problem]:
         ),
     )
     return _first_broken("flex-start", buy.place, rules)
+
+
+def _mix_problems(spec: Spec) -> list[Problem]:
+    """A base on demand and spot above it are two ways to buy, and leave no room for a third."""
+    buy = spec.buy
+    if buy.on_demand_base is None:
+        return []
+    rules = (
+        (
+            not isinstance(spec, Inference),
+            "buy.on_demand_base is for a service: what may be taken back elsewhere is all on spot",
+            "remove it: spot: auto buys spot where that loses nothing",
+        ),
+        (
+            bool(buy.reservations or buy.reserve)
+            or buy.spot != "auto"
+            or buy.commit != ("none",),
+            "buy.on_demand_base excludes buy.spot, buy.commit, buy.reserve and buy.reservations",
+            "its machines are bought in two ways: remove the others",
+        ),
+        (
+            isinstance(spec, Inference) and spec.elastic is not None,
+            "buy.on_demand_base and elastic exclude each other",
+            "remove one of both: machines of two groups would follow the same load",
+        ),
+    )
+    return _first_broken("mix", buy.place, rules)
 
 
 def _reserve_problems(spec: Spec) -> list[Problem]:

@@ -153,6 +153,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     reservations  capacity that is reserved, which machines are taken from alone
     block  a capacity block, which they are taken from alone
     flex_start  whether they come all at once, when their cloud has them
+    on_demand_base  share of the machines of a service that are bought on demand; others on spot
     reserve  whether the stack makes a reservation for them, which is paid for in every hour
     """
 
@@ -166,6 +167,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     block: CapacityBlock | None = None
     flex_start: bool = False
     reserve: bool = False
+    on_demand_base: Decimal | None = None
 
 
 class ShutdownRule(Struct, frozen=True, kw_only=True):

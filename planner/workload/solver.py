@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from planner.errors import MissingError, Problem, SpecError, TonnageError
 from planner.facts.accelerator import is_named
 from planner.market.block import block_offer
+from planner.market.mix import mixed_offers
 from planner.market.offer import (
     FLEX_PURCHASE,
     RESERVED_PURCHASE,
@@ -119,12 +120,23 @@ def why_not(
 def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
     catalog = settings.catalog
     return OfferFilter(
-        (*catalog.offer_groups, *group_offers(_own_offers(spec, catalog))),
+        (*catalog.offer_groups, *_own_groups(spec, catalog)),
         spec_rules(
             spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
         ),
         place_order(spec),
     )
+
+
+def _own_groups(spec: Spec, catalog: Catalog) -> tuple[tuple[Offer, ...], ...]:
+    """Return what only the specs may buy that ask for it, in groups of which one region is best.
+
+    Which region is best for a mix depends on how many machines of it run for how long.
+    """
+    if spec.buy.on_demand_base is not None:
+        mixed = mixed_offers(catalog, spec.buy.on_demand_base)
+        return tuple((offer,) for offer in mixed)
+    return group_offers(_own_offers(spec, catalog))
 
 
 def _own_offers(spec: Spec, catalog: Catalog) -> list[Offer]:

@@ -181,7 +181,7 @@ def _serving_pool(
     role = requirement.role
     return SizedPool(
         name=role,
-        **bought_offer(selection.offer, sizing.nodes),
+        **bought_offer(selection.offer, sizing.nodes, sizing.nodes_per_group),
         min_nodes=min(node_count for node_count in hourly_nodes if node_count),
         nodes_per_group=sizing.nodes_per_group,
         replicas=sizing.replicas_per_group * sizing.total_groups,
@@ -225,6 +225,22 @@ def _serving_warnings(
                     model=calibration.model,
                     accelerator=calibration.accelerator,
                 ),
+            )
+        )
+    mix = selection.offer.mix
+    if mix is not None:
+        plan_warnings.append(
+            PlanWarning(
+                code="spot",
+                reason=because(
+                    "spot-base",
+                    nodes=selection.sizing.nodes,
+                    base_nodes=mix.base_nodes(
+                        selection.sizing.nodes,
+                        selection.sizing.nodes_per_group,
+                    ),
+                ),
+                place=spec.buy.place,
             )
         )
     if selection.offer.purchase == "spot":

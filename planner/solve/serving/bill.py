@@ -25,7 +25,11 @@ from planner.cost.lifetime import (
 )
 from planner.cost.weekly_load import weekly_starts
 from planner.facts.cloud import clouds
-from planner.market.purchase import COMMITTED_PURCHASES, machine_line
+from planner.market.purchase import (
+    COMMITTED_PURCHASES,
+    machine_line,
+    mixed_lines,
+)
 from planner.perf.common import memory
 from planner.solve.serving.sizing import expected_service, startup_time_s
 from planner.units import (
@@ -37,6 +41,7 @@ from planner.units import (
 )
 
 if TYPE_CHECKING:
+    from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
@@ -102,6 +107,40 @@ def paid_node_hours(
         return requirement.week.node_hours(*week_fleet)
     return standing_hours(
         requirement.week.hourly_nodes(*week_fleet), requirement.shutdown
+    )
+
+
+def _machine_lines(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    offer: Offer,
+    node_hours: Decimal,
+) -> list[BillLine]:
+    """Return the lines of the machines. Of a mix those on demand serve first.
+
+    node-hours on demand = sum over the hours of min(nodes, base)
+    """
+    pool = "batch" if requirement.mode == "batch" else "serve"
+    if offer.mix is None:
+        return [machine_line(offer, sizing.nodes, node_hours, pool=pool)]
+    base_nodes = offer.mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
+    hourly_base = tuple(
+        min(nodes, base_nodes)
+        for nodes in requirement.week.hourly_nodes(
+            sizing.peak_groups, sizing.nodes_per_group, sizing.spares
+        )
+    )
+    base_hours = (
+        requirement.week.month_hours(hourly_base)
+        if fleet_lifetime(requirement, sizing) is None
+        else standing_hours(hourly_base, requirement.shutdown)
+    )
+    return mixed_lines(
+        offer,
+        offer.mix,
+        (sizing.nodes, base_nodes),
+        (node_hours, base_hours),
+        pool=pool,
     )
 
 
@@ -236,15 +275,10 @@ def serving_bill(
     )
     return sum_bill(
         [
-            machine_line(
-                offer,
-                sizing.nodes,
-                node_hours,
-                pool="serve" if serves_traffic else "batch",
-            ),
+            *_machine_lines(requirement, sizing, offer, node_hours),
             *service_lines(usage, price_book),
         ],
-        offer.usd_hour * sizing.nodes,
+        offer.fleet_usd_hour(sizing.nodes, sizing.nodes_per_group),
         requirement.period,
         life,
     )
