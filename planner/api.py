@@ -71,6 +71,7 @@ def plan(
 
     An infeasible spec gives a plan without pools. Raises SpecError for a spec that is wrong.
     """
+    from planner.spec.network import chosen_range, with_range
     from stacks.build import planned_stack, with_planned_fallbacks
     from stacks.graph import plugin_versions
     from stacks.spec.table import unsupported_reason
@@ -88,8 +89,10 @@ def plan(
     )
     solution = solve(parsed_spec, settings)
     stack = PlannedStack(name=parsed_spec.name)
+    own_range = chosen_range(parsed_spec.network, ())
+    placed_spec = with_range(parsed_spec, own_range)
     if solution.pools:
-        stack = planned_stack(parsed_spec, solution, stack)
+        stack = planned_stack(placed_spec, solution, stack)
     assembled_plan = assemble(
         parsed_spec,
         solution,
@@ -101,10 +104,11 @@ def plan(
             alternatives=alternatives,
             confidence=round(confidence * 100),
             plugins=plugin_versions(stack.graph.provider),
+            network_range=own_range,
         ),
     )
     return with_planned_fallbacks(
-        assembled_plan, parsed_spec, settings, solution
+        assembled_plan, placed_spec, settings, solution
     )
 
 

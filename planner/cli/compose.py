@@ -317,10 +317,10 @@ def find_plan(
 ) -> FoundPlan:
     """Return the plan of a spec, with what it does to the stack that stands."""
     from planner.plan.status import standing_offers
-    from planner.spec.model import OWN_RANGE
+    from planner.spec.network import chosen_range
 
     stack_status = None
-    own_range = OWN_RANGE
+    own_range = chosen_range(spec_file.spec.network, ())
     # Without a stack no engine is opened, so no account is needed.
     if options.uses_stack_state:
         stack_name = options.stack or spec_file.spec.name
@@ -351,14 +351,15 @@ def _own_range(
     stack_status: StackStatus | None,
 ) -> str:
     """Return the addresses of a stack's own network: those that it has, or that nobody has."""
-    from planner.spec.model import OWN_RANGE
     from planner.spec.network import chosen_range, leaves_range_open
 
-    if not leaves_range_open(network):
-        return OWN_RANGE
     facts = stack_status.facts if stack_status is not None else None
     # In a network that somebody else has made, it had no addresses of its own.
-    if facts is not None and not (facts.spec.get("network") or {}).get("id"):
+    if (
+        leaves_range_open(network)
+        and facts is not None
+        and not (facts.spec.get("network") or {}).get("id")
+    ):
         return facts.network_range
     return chosen_range(network, taken_ranges(engine, stack_name))
 

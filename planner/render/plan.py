@@ -527,9 +527,7 @@ def _shutdown_phrases(plan: Plan, today: str) -> list[str]:
     if shutdown.backstop:
         shutdown_phrases.append(f"enforced from outside: {shutdown.backstop}")
     if plan.graph.resources:
-        shutdown_phrases.append(
-            security_line(plan.spec.path, security_findings(plan), today)
-        )
+        shutdown_phrases.append(security_line(security_findings(plan), today))
     return shutdown_phrases
 
 

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from planner.render.page import Page, Tone
 
 
-def security_line(
-    spec_path: str, findings: Sequence[Finding], today: str
-) -> str:
+def security_line(findings: Sequence[Finding], today: str) -> str:
     """Say how many findings there are that nobody accepts, and where they are told."""
     counts = [
         f"{count} {severity}"
@@ -31,9 +29,7 @@ def security_line(
     ]
     if not counts:
         return "security: no finding"
-    return (
-        f"security: {', '.join(counts)} (tonnage check --security {spec_path})"
-    )
+    return f"security: {', '.join(counts)} (tonnage check --security)"
 
 
 def security_page(

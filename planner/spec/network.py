@@ -111,8 +111,10 @@ def chosen_range(network: NetworkRule | None, taken: Iterable[str]) -> str:
     """Return the first range that no cloud refuses, no other stack has, and no peer is in.
 
     A peer that holds all ranges, such as 10.0.0.0/8, is everything that a company has, and no
-    network of its own. When nothing is free, the first range of all.
+    network of its own. When nothing is free, or nothing is open, the first range of all.
     """
+    if not leaves_range_open(network):
+        return OWN_RANGE
     taken_ranges = tuple(taken)
     peers = [
         IPv4Network(text) for text in (network.peer_cidrs if network else ())

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from planner.errors import SpecError
 from planner.facts.cloud import clouds
 from planner.spec.model import NetworkRule
-from planner.spec.network import chosen_range, given_network
+from planner.spec.network import (
+    chosen_range,
+    given_network,
+    overlaps_any,
+)
 from stacks.engine.state_file import StateFile
 from stacks.engine.store import FolderStore
 from tests.conftest import ROOT, chat, present, solve, spec_of
@@ -242,3 +246,27 @@ def test_a_plan_that_knows_no_other_stack_is_told_of_their_addresses(
     code, _, err = tonnage("apply", "talk.json", "--simulate", "--yes")
     assert code == 0, err
     assert "another stack has addresses of 10.42.0.0/16 too" in err
+
+
+COMPANY = "10.0.0.0/8"
+
+
+@pytest.mark.parametrize(
+    "peers",
+    [
+        ["10.42.7.0/24"],
+        ["10.42.0.0/16"],
+        # It holds the first ranges, and is a network of somebody.
+        ["10.42.0.0/15"],
+        ["10.32.0.0/11"],
+        # Everything that a company has is no network of its own.
+        [COMPANY],
+        [COMPANY, "10.42.0.0/16"],
+    ],
+)
+def test_an_own_range_is_none_of_a_peer(peers: list[str]) -> None:
+    """Clouds refuse to join networks that have an address in common."""
+    text = f"network: {{peer_cidrs: [{', '.join(peers)}]}}"
+    found = chosen_range(spec_of(chat(extra=text)).network, [])
+    assert not overlaps_any(found, [peer for peer in peers if peer != COMPANY])
+    assert overlaps_any(found, [COMPANY])
