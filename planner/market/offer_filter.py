@@ -272,16 +272,13 @@ class PlaceOrder(Struct, frozen=True):
                 reserved.instance_type,
             ) != offer.key[:2] or not reserved.is_in(offer.region):
                 continue
-            if reserved.place == offer.region:
-                reserved_zones = zones
-            elif reserved.place in zones:
-                reserved_zones = (reserved.place,)
-            else:
+            zone = reserved.zone_in(offer.region)
+            if zone and zone not in zones:
                 continue
             return replace(
                 offer,
                 place_rank=self.rank(offer),
-                zones=reserved_zones,
+                zones=_reserved_zones(zone, zones),
                 reservation=reserved,
             )
         return None
@@ -295,6 +292,16 @@ class PlaceOrder(Struct, frozen=True):
             _first_match(offer.provider == cloud for cloud in self.clouds),
             _first_match(region_matches),
         )
+
+
+def _reserved_zones(zone: str, zones: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the zones of machines that come from a reservation in a zone, or in none.
+
+    Where zones are numbers, what is reserved in none is for machines in none.
+    """
+    if zone:
+        return (zone,)
+    return tuple(name for name in zones if not name.isdigit())
 
 
 def place_order(spec: Spec) -> PlaceOrder:

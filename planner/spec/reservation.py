@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Reservation(Struct, frozen=True, kw_only=True):
     """Machines of one type in one place, which an account has reserved.
 
-    place     zone, or region where the cloud reserves in a region
+    place     zone, such as us-east-1a, us-east4-a or eastus-1; or region where nothing is zonal
     machines  how many
     """
 
@@ -28,8 +28,19 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
     def is_in(self, region: str) -> bool:
         """Whether it is in a region: at its name, or at that of one of its zones."""
-        zone = rf"{re.escape(region)}-?[a-z]"
-        return self.place == region or bool(re.fullmatch(zone, self.place))
+        return self.place == region or bool(self.zone_in(region))
+
+    def zone_in(self, region: str) -> str:
+        """Return its zone as the cloud calls zones of a region; empty where it has none there.
+
+        Some clouds number the zones of a region, and others name them after it.
+        """
+        found = re.fullmatch(
+            rf"{re.escape(region)}(?:-?[a-z]|-(?P<number>[0-9]))", self.place
+        )
+        if found is None:
+            return ""
+        return found["number"] or self.place
 
 
 def reservations_of(texts: Iterable[str]) -> tuple[Reservation, ...]:

@@ -54,8 +54,20 @@ def test_machines_are_those_that_are_reserved(catalog, cloud: str) -> None:
     assert pool.nodes <= reserved.machines
     [part] = pool.purchases
     assert (part.purchase, part.reservation) == ("on_demand", reserved.id)
-    if reserved.place != pool.region:
-        assert pool.zones == (reserved.place,)
+    zone = reserved.zone_in(pool.region)
+    assert pool.zones == ((zone,) if zone else ())
+
+
+@pytest.mark.parametrize(("place", "zones"), [("", None), ("-2", ["2"])])
+def test_machines_of_azure_are_in_the_zone_of_their_reservation(
+    catalog, place: str, zones: list[str] | None
+) -> None:
+    """Azure gives what is reserved in no zone to machines in no zone alone."""
+    text = spec(RESERVED["azure"].replace("@eastus", f"@eastus{place}"))
+    [scale_set] = inputs_of(
+        launch_of(catalog, text), "VirtualMachineScaleSet"
+    ).values()
+    assert scale_set.get("zones") == zones
 
 
 @pytest.mark.parametrize("cloud", clouds())
@@ -132,6 +144,7 @@ def test_machines_on_infiniband_take_no_reservation(catalog) -> None:
         ("us-east-1a", "us-east-2", False),
         ("us-east4-a", "us-east4", True),
         ("eastus", "eastus", True),
+        ("eastus-1", "eastus", True),
         # Names of regions begin with those of others.
         ("eastus2", "eastus", False),
         ("eastus", "eastus2", False),
