@@ -46,6 +46,7 @@ SENTENCES: Final = {
     "taken-back": "{key}: could be taken back at any time",
     "commitment": "{key}: the commitment is not allowed",
     "capacity": "{key}: at most {machines} of them at once are known to be had",
+    "reserved": "{key}: {reached:,.0f} machines are needed, and {machines:,.0f} reserved",
     "excluded": "excluded by {rules}",
     "group-nodes": "its cloud: {reached:,.0f} machines of {allowed:,.0f} that the fabric joins",
     "capacity-profiles": "its cloud: {reached:,.0f} capacity profiles a week of {allowed:,.0f}",
@@ -70,6 +71,8 @@ SENTENCES: Final = {
     "edge": "the fleet is close to a limit: a simulation of other requests may not confirm it",
     "other-calibration": "the calibration is of {model} on {accelerator}: it says nothing here",
     "spot": "spot machines can be taken back at short notice, all of them at once",
+    "reserved-roll": "a new template takes one machine more than the {machines:,} that are "
+    "reserved: write update: recreate, or the roll waits for ever",
     "spot-base": "spot machines can be taken back at short notice, all of them at once: "
     "{base_nodes:,} of {nodes:,} machines stay, and meet the limits of as much of the peak",
     "unsure-price": "the {purchase} price of {machine} in {region} is {basis}, of {as_of}, with "

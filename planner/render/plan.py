@@ -535,7 +535,11 @@ def _return_phrase(plan: Plan) -> str:
     """Say what brings back the machines of a service or a workspace that were idle."""
     if not plan.shutdown.idle or plan.workload.kind not in RETURNING_KINDS:
         return ""
-    hours = "its hours or " if plan.shutdown.schedule else ""
+    # Also where the load of the week alone changes how many there are.
+    changes = plan.shutdown.schedule or any(
+        pool.min_nodes < pool.nodes for pool in plan.solution.pools
+    )
+    hours = "its hours or " if changes else ""
     return f", back by {hours}tonnage start {plan.stack.name}"
 
 

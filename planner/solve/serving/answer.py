@@ -37,11 +37,12 @@ from planner.solve.solution import (
     infeasible_solution,
 )
 from planner.solve.warning import price_warnings
+from planner.spec.model import Inference
 
 if TYPE_CHECKING:
     from planner.market.offer_filter import OfferFilter
     from planner.solve.settings import SolveSettings
-    from planner.spec.model import Batch, Inference
+    from planner.spec.model import Batch
 
 
 def confident_requirement(
@@ -225,6 +226,20 @@ def _serving_warnings(
                     model=calibration.model,
                     accelerator=calibration.accelerator,
                 ),
+            )
+        )
+    reserved = selection.offer.reservation
+    if (
+        reserved is not None
+        and isinstance(spec, Inference)
+        and spec.update != "recreate"
+        and selection.sizing.nodes == reserved.machines
+    ):
+        plan_warnings.append(
+            PlanWarning(
+                code="roll",
+                reason=because("reserved-roll", machines=reserved.machines),
+                place=spec.buy.place,
             )
         )
     mix = selection.offer.mix

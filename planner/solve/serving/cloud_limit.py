@@ -12,7 +12,10 @@ from planner.solve.cloud_rule import (
     max_group_nodes,
 )
 from planner.solve.serving.cost_bound import bound_nodes
-from planner.solve.serving.rejection import CAPACITY, within_capacity
+from planner.solve.serving.rejection import (
+    capacity_constraint,
+    within_capacity,
+)
 from planner.solve.serving.sizing import FleetSizing, LayoutRejection
 
 if TYPE_CHECKING:
@@ -70,12 +73,12 @@ def beyond_reach(
 ) -> LayoutRejection | None:
     """Return what keeps even the lower bound of the machines of a layout from being had.
 
-    More machines than are known to be had on spot, or than one fabric joins.
+    More machines than are reserved, than are known to be had on spot, or than one fabric joins.
     """
     replica, group, _ = layout_option
     nodes = bound_nodes(layout_option)
     for constraint, most_nodes in (
-        (CAPACITY, fleet_limit(offer)),
+        (capacity_constraint(offer), fleet_limit(offer)),
         (
             GROUP_LIMIT,
             max_group_nodes(offer.instance, spans_nodes=group.nodes > 1),

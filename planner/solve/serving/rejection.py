@@ -25,6 +25,7 @@ RejectedLayout: TypeAlias = "tuple[float, Offer, LayoutRejection, int]"
 
 # Constraint of a fleet that takes more nodes on spot than are known to be had.
 CAPACITY: Final = "capacity"
+RESERVED: Final = "buy.reservations"
 
 
 class ServingRejection(Struct, frozen=True, kw_only=True):
@@ -128,7 +129,7 @@ def nearest_rejected(
 def within_capacity(
     offer: Offer, sizing: FleetSizing | LayoutRejection
 ) -> FleetSizing | LayoutRejection:
-    """Return the sizing, or its rejection for more nodes on spot than are known to be had."""
+    """Return the sizing, or its rejection for more nodes than are reserved, or are to be had."""
     node_limit = fleet_limit(offer)
     if (
         node_limit is None
@@ -138,10 +139,15 @@ def within_capacity(
         return sizing
     return LayoutRejection(
         layout=sizing.layout,
-        constraint=CAPACITY,
+        constraint=capacity_constraint(offer),
         reached=sizing.nodes,
         limit=node_limit,
     )
+
+
+def capacity_constraint(offer: Offer) -> str:
+    """Return what limits the machines of an offer: what is reserved, or what is to be had."""
+    return CAPACITY if offer.reservation is None else RESERVED
 
 
 def rejection_reason(rejection: LayoutRejection) -> Cause:
@@ -157,6 +163,7 @@ def rejection_reason(rejection: LayoutRejection) -> Cause:
         GROUP_LIMIT,
         PROFILE_LIMIT,
         CAPACITY,
+        RESERVED,
         ONE_ZONE,
         ELASTIC,
     ):
@@ -183,6 +190,13 @@ def _cloud_reason(rejection: LayoutRejection) -> Cause:
         return because("elastic-span", "elastic", nodes=int(rejection.reached))
     if rejection.constraint == CAPACITY:
         return because("capacity", "buy.spot", machines=int(rejection.limit))
+    if rejection.constraint == RESERVED:
+        return because(
+            "reserved",
+            RESERVED,
+            reached=int(rejection.reached),
+            machines=int(rejection.limit),
+        )
     return ExceededLimit(
         rejection.constraint, int(rejection.reached), int(rejection.limit)
     ).reason

@@ -8,9 +8,12 @@ import pytest
 
 from planner.errors import SpecError
 from planner.facts.cloud import clouds
+from planner.solve.settings import SolveSettings
 from planner.spec.reservation import Reservation, reservations_of
+from planner.workload.solver import why_not
 from stacks.build import build_stack
-from tests.conftest import chat, solve, spec_of
+from stacks.spec.table import unsupported_reason
+from tests.conftest import chat, present, solve, spec_of
 from tests.stacks.told import inputs_of
 
 AWS_ID = "cr-0a1b2c3d4e5f60718"
@@ -73,6 +76,31 @@ def test_machines_of_azure_are_in_the_zone_of_their_reservation(
 @pytest.mark.parametrize("cloud", clouds())
 def test_more_than_are_reserved_are_not_planned(catalog, cloud: str) -> None:
     assert not solve(catalog, spec(RESERVED[cloud], rps=300), keep=0).pools
+
+
+def test_what_is_reserved_is_what_a_refusal_names(catalog) -> None:
+    settings = SolveSettings(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
+    text = spec(RESERVED["aws"], rps=300)
+    [answer] = why_not(spec_of(text), settings, "g6.xlarge")
+    assert present(answer.reason).code == "reserved"
+
+
+@pytest.mark.parametrize(
+    ("machines", "update", "warns"),
+    [(0, "", True), (1, "", False), (0, "update: recreate", False)],
+)
+def test_a_roll_takes_one_machine_more_than_the_fleet(
+    catalog, machines: int, update: str, warns: bool
+) -> None:
+    few = spec(RESERVED["aws"].replace(":2x", ":40x"), rps=20)
+    [pool] = solve(catalog, few, keep=0).pools
+    text = few.replace(":40x", f":{pool.nodes + machines}x") + f"{update}\n"
+    codes = {warning.code for warning in solve(catalog, text, keep=0).warnings}
+    assert ("roll" in codes) is warns
 
 
 def test_of_several_reservations_that_which_is_enough_is_taken(catalog) -> None:
