@@ -40,6 +40,8 @@ from planner.solve.warning import price_warnings
 from planner.spec.model import Inference
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.market.offer_filter import OfferFilter
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Batch
@@ -228,43 +230,31 @@ def _serving_warnings(
                 ),
             )
         )
-    reserved = selection.offer.reservation
+    return (
+        *plan_warnings,
+        *_purchase_warnings(spec, selection),
+        *price_warnings(selection.offer, selection.bill.unpriced_lines),
+    )
+
+
+def _purchase_warnings(
+    spec: Inference | Batch, selection: ServingCandidate
+) -> Iterator[PlanWarning]:
+    """Yield what to know of the way in which machines are bought."""
+    offer, sizing = selection.offer, selection.sizing
+    reserved, mix = offer.reservation, offer.mix
+    place = spec.buy.place
     if (
         reserved is not None
         and isinstance(spec, Inference)
         and spec.update != "recreate"
-        and selection.sizing.nodes == reserved.machines
+        and sizing.nodes == reserved.machines
     ):
-        plan_warnings.append(
-            PlanWarning(
-                code="roll",
-                reason=because("reserved-roll", machines=reserved.machines),
-                place=spec.buy.place,
-            )
-        )
-    mix = selection.offer.mix
+        reason = because("reserved-roll", machines=reserved.machines)
+        yield PlanWarning(code="roll", reason=reason, place=place)
     if mix is not None:
-        plan_warnings.append(
-            PlanWarning(
-                code="spot",
-                reason=because(
-                    "spot-base",
-                    nodes=selection.sizing.nodes,
-                    base_nodes=mix.base_nodes(
-                        selection.sizing.nodes,
-                        selection.sizing.nodes_per_group,
-                    ),
-                ),
-                place=spec.buy.place,
-            )
-        )
-    if selection.offer.purchase == "spot":
-        plan_warnings.append(
-            PlanWarning(
-                code="spot", reason=because("spot"), place=spec.buy.place
-            )
-        )
-    return (
-        *plan_warnings,
-        *price_warnings(selection.offer, selection.bill.unpriced_lines),
-    )
+        base_nodes = mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
+        reason = because("spot-base", nodes=sizing.nodes, base_nodes=base_nodes)
+        yield PlanWarning(code="spot", reason=reason, place=place)
+    if offer.purchase == "spot":
+        yield PlanWarning(code="spot", reason=because("spot"), place=place)
