@@ -33,7 +33,7 @@ def _made_reservation(stack: StackSpec, fleet: FleetSpec) -> list[Resource]:
 
     Nothing of both changes but the size, so their names say what they are of.
     """
-    place: Properties = {**common_inputs(stack), "zones": list(fleet.zones)}
+    place: Properties = {**common_inputs(stack), **zone_inputs(fleet)}
     instance_type = fleet.instance.instance_type
     group_name = "-".join((stack.name, fleet.name, *fleet.zones))
     return [

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts import table
 from planner.facts.cloud import clouds
 from planner.market.offer import FLEX_PURCHASE
+from providers.catalog.metering import node_group
 from stacks.engine.failure import RefusedCall
 from stacks.operate.question import MachineAsk
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from planner.market.offer import Instance
+    from planner.plan.graph import PlannedGraph
     from planner.plan.types import Plan, Pool
     from stacks.operate.question import AccountModule
 
@@ -52,8 +56,12 @@ def account_refusals(
         return []
     types = {resource.type for resource in plan.graph.resources}
     rollings = plan.changes.rolling if plan.changes is not None else ()
+    built_zones = zones_of(plan.graph)
     asks = machine_asks(
-        plan.solution.pools,
+        [
+            replace(pool, zones=built_zones.get(pool.instance_type, pool.zones))
+            for pool in plan.solution.pools
+        ],
         standing,
         instances,
         {rolling.pool: rolling.surge for rolling in rollings},
@@ -81,6 +89,40 @@ def account_refusals(
         except UNANSWERED as error:
             note(f"{what}: not asked: {error}")
     return refusals
+
+
+def zones_of(graph: PlannedGraph) -> dict[str, tuple[str, ...]]:
+    """Return the zones in which the groups of a graph start machines, by machine type.
+
+    A plan names all zones that a fleet may be in, and builds it in some, or in one.
+    """
+    objects = {
+        resource.name: {
+            "type": resource.type,
+            "inputs": _by_name(resource.inputs),
+        }
+        for resource in graph.resources
+    }
+    zones: dict[str, tuple[str, ...]] = {}
+    for found in objects.values():
+        group = node_group(
+            found["type"], found["inputs"], objects, graph.region
+        )
+        if group is not None and group.zones:
+            machine = group.offer_key[2]
+            zones[machine] = (*zones.get(machine, ()), *group.zones)
+    return zones
+
+
+def _by_name(value: Any) -> Any:
+    """Return inputs in which the name of a resource stands for what is referred to."""
+    if isinstance(value, list | tuple):
+        return [_by_name(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if "$ref" in value:
+        return value["$ref"]
+    return {key: _by_name(part) for key, part in value.items()}
 
 
 def machine_asks(
@@ -207,7 +249,7 @@ def _zones(
             f"{ask.nodes} x {ask.instance_type}",
             f"{clouds()[cloud].capacity_code}: the account cannot have it in {where}",
             "capacity",
-            f"name zones or regions that have it: {', '.join(sorted(offered))}"
+            f"it is offered in {', '.join(sorted(offered))}: buy.fallback: 0% lets apply go there"
             if offered
             else "",
         )

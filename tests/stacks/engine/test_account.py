@@ -17,7 +17,12 @@ from planner.errors import (
 )
 from planner.facts.cloud import clouds
 from stacks.engine import account
-from stacks.engine.account import account_refusals, machine_asks, rights_of
+from stacks.engine.account import (
+    account_refusals,
+    machine_asks,
+    rights_of,
+    zones_of,
+)
 from stacks.engine.failure import NEXT_STEPS
 from stacks.operate.question import MachineAsk, QuotaRoom
 from tests.conftest import chat, present
@@ -216,6 +221,25 @@ def test_only_what_is_added_is_asked_for(catalog) -> None:
         for found in machine_asks([grown], [pool], instances)
     }
     assert added == {"on_demand": 3, "spot": 2}
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_zones_are_those_in_which_machines_are_started(
+    catalog, cloud: str
+) -> None:
+    """Of the zones of a pool a fleet in one zone uses the first alone."""
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    [pool] = plan.solution.pools
+    zones = zones_of(plan.graph)[pool.instance_type]
+    spread = clouds()[cloud].spread_zones
+    assert zones == pool.zones[:spread]
+    desk = plan_of(
+        catalog,
+        "apiVersion: tonnage/v1\nkind: Workspace\nname: desk\n"
+        f"accelerator: {{memory: 20GiB}}\nwhere: {{clouds: [{cloud}]}}\n",
+    )
+    [pool] = desk.solution.pools
+    assert zones_of(desk.graph)[pool.instance_type] == pool.zones[:1]
 
 
 def test_a_roll_asks_for_the_machines_that_come_before_others_go(
