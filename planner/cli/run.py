@@ -113,6 +113,7 @@ def _told(
     """Return what people want to know of a stack that was applied, each with a label."""
     from planner.cli.compose import engine_now, stack_account
     from planner.render.status import shown_outputs
+    from stacks.spec.grant import hand_grants
 
     status = engine.stack_status(plan.stack.name)
     if status is None:
@@ -124,6 +125,10 @@ def _told(
             for number, line in enumerate(_calls(plan, outcome))
         ),
         ("connect", f"tonnage connect {plan.stack.name}{options.flags}"),
+        *(
+            ("to grant" if not number else "", command)
+            for number, command in enumerate(hand_grants(plan, outcome.outputs))
+        ),
     ]
     left_s = stack_account(engine, status).left_s
     if left_s is not None:
