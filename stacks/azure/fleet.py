@@ -10,10 +10,10 @@ from stacks.azure.identity import common_inputs
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.operate.logs import WORKSPACE_OUTPUT
-from stacks.operate.machine import BASTION_OUTPUT, GROUP_OUTPUT
+from stacks.operate.machine import BASTION_OUTPUT, GROUP_ID_OUTPUT
 from stacks.spec.driver import image_reference
 from stacks.spec.rolling import rolling_rule
-from stacks.spec.stack import LINK_OUTPUT, SERVING_PORT
+from stacks.spec.stack import GROUP_OUTPUT, LINK_OUTPUT, SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
 
@@ -66,11 +66,11 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
     """What a user needs afterwards: groups, endpoint, bucket, dashboard."""
     output_refs = {
         **group_outputs(stack),
-        "resource_group": ref("group", "name"),
+        GROUP_OUTPUT: ref("group", "name"),
     }
     if stack.homes:
         output_refs[BASTION_OUTPUT] = ref("bastion", "name")
-        output_refs[GROUP_OUTPUT] = ref("group")
+        output_refs[GROUP_ID_OUTPUT] = ref("group")
     if stack.is_serving:
         output_refs["endpoint"] = (
             ref(PUBLIC_ADDRESS, "ipAddress")

@@ -58,7 +58,7 @@ def refuse_left_disks(plan: Plan, facts: StackFacts | None) -> None:
                     f"{pool.instance_type} would be in {pool.zones[0]}",
                     cause="a disk is attached in its own zone alone",
                     next_step="ask for machines that are sold there, or copy the files and make "
-                    "the stack anew: tonnage destroy --allow delete-data",
+                    f"the stack anew: tonnage destroy {plan.stack.name} --allow delete-data",
                 )
             )
 

@@ -11,6 +11,7 @@ import obstore
 from msgspec import Struct
 
 from planner.errors import MissingError, Problem, UsageError
+from stacks.spec.stack import GROUP_OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 SIGNS: Final = "alive/"
 # Outputs of a workspace on Azure.
 BASTION_OUTPUT: Final = "bastion"
-GROUP_OUTPUT: Final = "resource_group_id"
+GROUP_ID_OUTPUT: Final = "resource_group_id"
 # An agent writes every five minutes, and is lost after half an hour.
 LOST_AFTER: Final = timedelta(minutes=30)
 
@@ -147,8 +148,8 @@ def door_command(
         handle=machine.handle,
         region=facts.region,
         group=str(status.outputs.get(f"group_{group}", "")),
-        resource_group=str(status.outputs.get("resource_group", "")),
-        group_id=str(status.outputs.get(GROUP_OUTPUT, "")),
+        resource_group=str(status.outputs.get(GROUP_OUTPUT, "")),
+        group_id=str(status.outputs.get(GROUP_ID_OUTPUT, "")),
         bastion=str(status.outputs.get(BASTION_OUTPUT, "")),
     )
     way = import_module(f"stacks.{facts.provider}.door")

@@ -10,6 +10,7 @@ from msgspec import Struct
 from planner.errors import MissingError, Problem, UsageError
 from planner.solve.capacity import most_nodes
 from stacks.operate.access import cloud_errors
+from stacks.spec.stack import GROUP_OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,9 +72,7 @@ def planned_sizes(status: StackStatus) -> list[GroupSize]:
                     name=name,
                     group=str(group),
                     region=facts.region,
-                    resource_group=str(
-                        status.outputs.get("resource_group", "")
-                    ),
+                    resource_group=str(status.outputs.get(GROUP_OUTPUT, "")),
                     nodes=(nodes := sum(part.nodes for part in parts)),
                     most=most_nodes(nodes, float(pool.elastic.most_share))
                     if pool.elastic is not None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.facts import table
 from planner.facts.cloud import clouds
 from planner.spec.model import SECRET_SCHEME
+from stacks.spec.stack import GROUP_OUTPUT
 from stacks.spec.upload import bucket_place, secret_name
 
 if TYPE_CHECKING:
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
 
     from planner.plan.types import Plan
 
-# What of a stack is named in a command: its machines, and the group of its resources.
+# The name of what the machines of a stack are in its cloud.
 IDENTITY: Final = "{stack}-node"
-GROUP_OUTPUT: Final = "resource_group"
 
 
 def hand_grants(plan: Plan, outputs: Mapping[str, Any]) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ NODE_END: Final = "0.0/20"
 LINK_END: Final = "254.0/24"
 # The output that says what these clients connect to.
 LINK_OUTPUT: Final = "private_link"
+# The output that names the group of all resources, where a cloud has one.
+GROUP_OUTPUT: Final = "resource_group"
 # Days for which checkpoints stay after a run.
 LEFT_DAYS: Final = 30
 

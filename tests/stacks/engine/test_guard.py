@@ -8,7 +8,11 @@ from msgspec.structs import replace
 from planner.errors import PolicyError
 from planner.plan.types import Plan
 from providers.simulated import world
-from stacks.engine.guard import production_label, refuse_production
+from stacks.engine.guard import (
+    production_label,
+    refuse_left_disks,
+    refuse_production,
+)
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import only, present
 from tests.stacks.engine.test_keep import buckets, renamed
@@ -109,3 +113,37 @@ def test_machines_leave_no_disk_of_a_workspace_in_another_zone(
     with pytest.raises(PolicyError, match=f"are in {pool.zones[0]}"):
         engine.apply(moved, quiet)
     assert objects(engine) == before
+
+
+WORKSPACE = """\
+apiVersion: tonnage/v1
+kind: Workspace
+name: chat
+accelerator: {memory: 24GiB, count: 1}
+disk: 100GiB
+shutdown: {ttl: 3d}
+where: {clouds: [aws], regions: [us-east-1]}
+"""
+
+
+def in_zones(plan: Plan, *zones: str) -> Plan:
+    pools = tuple(replace(pool, zones=zones) for pool in plan.solution.pools)
+    return replace(plan, solution=replace(plan.solution, pools=pools))
+
+
+def test_a_workspace_stays_in_the_zone_of_its_disks(engine, catalog) -> None:
+    plan = plan_of(catalog, WORKSPACE)
+    engine.apply(plan, quiet)
+    before = objects(engine)
+    facts = present(present(engine.stack_status("chat")).facts)
+    first = facts.pools[0].zones[0]
+    elsewhere = in_zones(plan, f"{first}-other", first)
+    with pytest.raises(PolicyError, match=rf"are in {first}, ") as refused:
+        engine.apply(elsewhere, quiet)
+    [problem] = refused.value.problems
+    assert "destroy chat --allow delete-data" in problem.next_step
+    assert objects(engine) == before
+    # It is the first zone that they are in; another region has disks of its own.
+    refuse_left_disks(in_zones(plan, first, f"{first}-other"), facts)
+    refuse_left_disks(elsewhere, replace(facts, region="us-west-2"))
+    refuse_left_disks(elsewhere, None)
