@@ -130,6 +130,13 @@ class IdentitySource(Protocol):
         """
 
     @property
+    def account(self) -> str:
+        """What no two accounts of the cloud have in common: a number, a project, a subscription.
+
+        Raises CredentialError or UsageError when it is not known.
+        """
+
+    @property
     def caller(self) -> Caller:
         """Who is signed in, as grants name them; nobody where no graph names anybody.
 
@@ -141,6 +148,7 @@ class ProjectIdentity(Struct, frozen=True):
     """An identity that is known beforehand."""
 
     project: str = ""
+    account: str = ""
     caller: Caller = Caller()
 
 

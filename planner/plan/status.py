@@ -135,6 +135,10 @@ class StackStatus(DocumentPart, frozen=True, kw_only=True):
     started: Annotated[
         str, Meta(description="first apply; empty where it did not begin")
     ] = ""
+    account: Annotated[
+        str,
+        Meta(description="cloud/account; empty where the apply did not begin"),
+    ] = ""
     plan: Annotated[str, Meta(description="digest of the plan applied last")]
     state_sha256: str
     complete: Annotated[bool, Meta(description="the last apply did not fail")]

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from planner.market.offer import RESERVED_PURCHASE
-from providers.base import NodeGroup, ProjectIdentity
+from providers.aws.credential import AwsIdentity
+from providers.base import NodeGroup
 from providers.resource_type import values_at
 from providers.size_rule import SizeRule
 
@@ -27,9 +28,9 @@ class AwsProvider:
 
     name = "aws"
 
-    def identity(self, environment: Mapping[str, str]) -> IdentitySource:  # noqa: ARG002 - there are no projects
-        """Return an identity without a project."""
-        return ProjectIdentity()
+    def identity(self, environment: Mapping[str, str]) -> IdentitySource:  # noqa: ARG002 - the client reads it by itself
+        """Return who is signed in."""
+        return AwsIdentity()
 
     def node_group(
         self,

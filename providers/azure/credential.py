@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from planner.errors import CredentialError, Problem
+from planner.errors import CredentialError, Problem, UsageError
 from providers.base import Caller
 
 if TYPE_CHECKING:
@@ -19,6 +19,14 @@ MANAGEMENT_SCOPE: Final = "https://management.azure.com/.default"
 APPLICATION_NAMES: Final = ("ARM_TENANT_ID", "ARM_CLIENT_ID")
 SECRET_NAME: Final = "ARM_CLIENT_SECRET"  # noqa: S105 - a name
 TOKEN_NAME: Final = "ARM_OIDC_TOKEN"  # noqa: S105 - a name
+# Pulumi takes the first, the clients of Azure the second.
+SUBSCRIPTION_NAMES: Final = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
+
+
+def chosen_subscription(environment: Mapping[str, str]) -> str:
+    """Return the subscription that an environment chooses; empty without one."""
+    chosen = (environment.get(name, "") for name in SUBSCRIPTION_NAMES)
+    return next(filter(None, chosen), "")
 
 
 def open_credential(environment: Mapping[str, str]) -> Any:
@@ -48,6 +56,20 @@ class AzureIdentity(Struct, frozen=True):
     def project(self) -> str:
         """Nothing: Azure has no projects."""
         return ""
+
+    @property
+    def account(self) -> str:
+        """The subscription. Raises UsageError when none is chosen."""
+        found = chosen_subscription(self.environment)
+        if not found:
+            raise UsageError(
+                Problem(
+                    code="subscription",
+                    message="no subscription of Azure is chosen",
+                    next_step=f"set {SUBSCRIPTION_NAMES[0]}",
+                )
+            )
+        return found
 
     @property
     def caller(self) -> Caller:

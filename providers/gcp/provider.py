@@ -57,6 +57,11 @@ class _EnvironmentProject(Struct, frozen=True):
         return project
 
     @property
+    def account(self) -> str:
+        """The project. Raises UsageError when none is set."""
+        return self.project
+
+    @property
     def caller(self) -> Caller:
         """Nobody: the tools of Google Cloud need no grant of the graph."""
         return Caller()

@@ -182,6 +182,11 @@ class World(Struct, frozen=True, kw_only=True):
     seed: int = 1
 
     @property
+    def account(self) -> str:
+        """The one account of the world."""
+        return self.project
+
+    @property
     def caller(self) -> Caller:
         """Who is signed in to simulated clouds."""
         return CALLER

@@ -19,6 +19,7 @@ from stacks.runtime.vm.node.cloud import (
     block_notice,
 )
 from stacks.runtime.vm.node.host import BYTES_TYPE, RequestError
+from stacks.runtime.vm.node.unique import fill_unique
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -378,6 +379,8 @@ class AwsApi:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
+        # After the first time there are no digits to fill in.
+        self._bucket = fill_unique(self._bucket, self._account)
         url = f"https://{self._bucket}.s3.{self._region}.amazonaws.com/{quote(key)}"
         return self._signed(
             "s3",
@@ -386,6 +389,13 @@ class AwsApi:
             body=body,
             headers={"content-type": BYTES_TYPE, **(headers or {})},
         )
+
+    def _account(self) -> str:
+        """Return the number of the account that the machine is in."""
+        document = json.loads(
+            self._metadata("dynamic/instance-identity/document")
+        )
+        return str(document["accountId"])
 
     def _query(self, service: str, values: Mapping[str, str]) -> Answer:
         return self._signed(

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from stacks.graph import Resource, ref
+from stacks.runtime.vm.node.unique import unique_place
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def bucket_name(stack: StackSpec) -> str:
     """Its name, which must be unique in the world."""
-    return f"{stack.name}-models-{stack.digest}"
+    return f"{stack.name}-models-{unique_place(stack.digest)}"
 
 
 def _tls_policy(name: str) -> Properties:

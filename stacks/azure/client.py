@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Final
 
 from azure.core.exceptions import AzureError
 from requests import Session
 
-from providers.azure.credential import open_credential
+from providers.azure.credential import (
+    SUBSCRIPTION_NAMES,
+    chosen_subscription,
+    open_credential,
+)
 from stacks.operate.rest import with_retries
-
-# Pulumi takes the first, the clients of Azure the second.
-SUBSCRIPTION_NAMES: Final = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 
 
 def open_session(resource: str) -> Session:
@@ -30,9 +30,9 @@ def open_session(resource: str) -> Session:
 
 def subscription() -> str:
     """Return the subscription that is chosen. Raises PermissionError without one."""
-    for name in SUBSCRIPTION_NAMES:
-        if os.environ.get(name):
-            return os.environ[name]
-    raise PermissionError(
-        f"no subscription is chosen: set {SUBSCRIPTION_NAMES[0]}"
-    )
+    chosen = chosen_subscription(os.environ)
+    if not chosen:
+        raise PermissionError(
+            f"no subscription is chosen: set {SUBSCRIPTION_NAMES[0]}"
+        )
+    return chosen

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.graph import Resource, ref
+from stacks.runtime.vm.node.unique import UNIQUE_DIGITS, unique_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +41,14 @@ def common_inputs(stack: StackSpec) -> Properties:
 
 
 def stable_guid(stack: StackSpec, name_part: str) -> str:
-    """A GUID that is always the same for a part of a stack."""
+    """A GUID that is always the same for a part of a stack in a subscription.
+
+    Those of roles are of the tenant, which may have several subscriptions: the last digits are
+    those of one of them.
+    """
     guid_seed = f"tonnage/{stack.name}/{stack.digest}/{name_part}"
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, guid_seed))
+    guid = uuid.uuid5(uuid.NAMESPACE_URL, guid_seed)
+    return f"{str(guid)[:-UNIQUE_DIGITS]}{unique_place(guid.hex)}"
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -182,7 +188,8 @@ def custom_role(
             "assignableScopes": [ref("group")],
             "roleDefinitionId": stable_guid(stack, f"{role_name}-role"),
             "roleType": "CustomRole",
-            "roleName": f"tonnage {stack.name} {stack.digest} {role_name}",
+            "roleName": f"tonnage {stack.name} "
+            f"{unique_place(stack.digest)} {role_name}",
             "description": description,
             "permissions": [role_permission],
         },

@@ -20,6 +20,7 @@ from stacks.runtime.vm.node.cloud import (
     Stored,
 )
 from stacks.runtime.vm.node.host import REQUEST_TIMEOUT_S, RequestError
+from stacks.runtime.vm.node.unique import fill_unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -457,6 +458,10 @@ class AzureApi:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
+        # After the first time there are no digits to fill in.
+        self._account = fill_unique(
+            self._account, lambda: str(self._instance()["subscriptionId"])
+        )
         return self._authorized(
             method,
             f"https://{self._account}.blob.core.windows.net/{name}",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
+from stacks.runtime.vm.node.unique import unique_place
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -21,7 +22,7 @@ def account_name(stack: StackSpec) -> str:
     name_letters = "".join(letter for letter in stack.name if letter.isalnum())[
         :14
     ]
-    return f"{name_letters}{stack.digest}"
+    return f"{name_letters}{unique_place(stack.digest)}"
 
 
 def _checkpoint_expiry(stack: StackSpec) -> Resource:

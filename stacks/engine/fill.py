@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.graph import references
+from stacks.runtime.vm.node.unique import unique_digits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from decimal import Decimal
 
     from planner.plan.types import Properties
@@ -22,7 +23,8 @@ TEXT_OUTPUTS: Final = ("latestVersion",)
 # Hexadecimal digits that tell the few values apart that one input ever has.
 DIGEST_LENGTH: Final = 16
 PLACEHOLDER = re.compile(
-    r"\$\{(project|caller(?:\.kind)?|started\.month|deadline\.[a-z0-9]+|from\.(?:cron\.)?\d{8}T\d{6}Z)\}"
+    r"\$\{(project|caller(?:\.kind)?|started\.month|deadline\.[a-z0-9]+"
+    r"|from\.(?:cron\.)?\d{8}T\d{6}Z|unique\.[0-9a-f]+)\}"
 )
 # A time that is over cannot be scheduled: an apply takes some minutes until it is there.
 FROM_PREFIX: Final = "from."
@@ -30,6 +32,8 @@ FROM_FORM: Final = "%Y%m%dT%H%M%SZ"
 # The same as a line of cron.
 CRON_PREFIX: Final = "cron."
 SOONEST: Final = timedelta(minutes=15)
+# Digits of a name that is the only one in the world.
+UNIQUE_PREFIX: Final = "unique."
 PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
 
@@ -43,6 +47,7 @@ def placeholder_values(
     caller = identity.caller
     placeholders = {
         "project": identity.project,
+        "account": identity.account,
         "caller": caller.id,
         "caller.kind": caller.kind,
         "started": started_at.astimezone(UTC).isoformat(),
@@ -120,7 +125,9 @@ def built_on_digests(
             for reference in references(input_value)
         ]
         fillings += [
-            placeholders.get(place)
+            placeholders.get(
+                "account" if place.startswith(UNIQUE_PREFIX) else place
+            )
             for place in PLACEHOLDER.findall(json.dumps(input_value))
         ]
         if fillings:
@@ -156,11 +163,26 @@ def fill_text(template_text: str, placeholders: dict[str, str]) -> str:
     )
 
 
+def fill_names(
+    inputs: Properties, fill_text: Callable[[str], str]
+) -> Properties:
+    """Return inputs in which the texts, such as names, are filled; what is in others stays."""
+    return {
+        input_name: fill_text(value) if isinstance(value, str) else value
+        for input_name, value in inputs.items()
+    }
+
+
 def _filling(place: str, placeholders: dict[str, str]) -> str:
     """Return what fills a place: `from.TIME` is that time, or soon after the first apply.
 
-    `from.cron.TIME` is the same as a line of cron, which has no year.
+    `from.cron.TIME` is the same as a line of cron, which has no year. `unique.SEED` are the digits
+    of a seed in the account.
     """
+    if place.startswith(UNIQUE_PREFIX):
+        return unique_digits(
+            place.removeprefix(UNIQUE_PREFIX), placeholders["account"]
+        )
     if not place.startswith(FROM_PREFIX):
         return placeholders[place]
     form = place.removeprefix(FROM_PREFIX)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from planner.errors import PolicyError, Problem
+from planner.errors import CredentialError, PolicyError, Problem
 from planner.facts import table
+from planner.facts.cloud import clouds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from planner.plan.change import Changes, ResourceChange
     from planner.plan.graph import PlannedResource
@@ -30,6 +31,34 @@ def refuse_protected(
                 next_step="apply it with protect: false first, or leave out delete-data",
             )
         )
+
+
+def account_text(provider: str, account: str) -> str:
+    """Return how a state writes down an account of a cloud."""
+    return f"{provider}/{account}"
+
+
+def refuse_other_account(
+    stack_name: str, standing: str, account_of: Callable[[str], str]
+) -> None:
+    """Raise CredentialError where who is signed in does not see what stands.
+
+    A cloud answers that nothing is there, and machines of the other account would be forgotten
+    while they run. `standing` is the account in which the stack stands, empty for a new one, and
+    `account_of` says which one of a cloud is signed in.
+    """
+    provider, _, account = standing.partition("/")
+    if not account or (present := account_of(provider)) == account:
+        return
+    raise CredentialError(
+        Problem(
+            code="account",
+            message=f"{stack_name} stands in the account {account} of "
+            f"{clouds()[provider].title}, and {present} is signed in",
+            cause="what is in one account is not seen from another",
+            next_step=f"sign in to {account}, or let a new stack have another name",
+        )
+    )
 
 
 def refuse_left_disks(plan: Plan, facts: StackFacts | None) -> None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from planner.errors import MissingError, PolicyError, Problem, UsageError
 from providers.resource_type import has_same_name
+from stacks.engine.fill import fill_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from planner.plan.types import Properties
     from stacks.engine.store import StateStore
@@ -49,9 +50,15 @@ def move_notes(store: StateStore, stack_name: str, new_name: str) -> None:
 
 
 def refuse_stranger(
-    resource: Resource, object_id: str, cloud_object: Properties | None
+    resource: Resource,
+    object_id: str,
+    cloud_object: Properties | None,
+    fill_text: Callable[[str], str],
 ) -> None:
-    """Raise MissingError without an object, PolicyError for one that is not what a resource is."""
+    """Raise MissingError without an object, PolicyError for one that is not what a resource is.
+
+    `fill_text` fills the name that a plan gives the resource.
+    """
     if cloud_object is None:
         raise MissingError(
             Problem(
@@ -70,7 +77,9 @@ def refuse_stranger(
             )
         )
     if not has_same_name(
-        resource.type, cloud_object["inputs"], resource.inputs
+        resource.type,
+        cloud_object["inputs"],
+        fill_names(resource.inputs, fill_text),
     ):
         raise PolicyError(
             Problem(

@@ -7,6 +7,7 @@ of the phase; whatever ends the process in between, the next run looks the call 
 from __future__ import annotations
 
 import heapq
+from functools import partial
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ from stacks.engine.failure import (
 from stacks.engine.fill import (
     built_on_digests,
     fill_references,
+    fill_text,
     output_at,
 )
 from stacks.engine.handover import ADDRESS_DETAIL, address_step
@@ -186,7 +188,12 @@ class StackRun(Struct, kw_only=True):
             for resource in self.resource_graph.resources
             if resource.name == name
         )
-        refuse_stranger(resource, object_id, cloud_object)
+        refuse_stranger(
+            resource,
+            object_id,
+            cloud_object,
+            partial(fill_text, placeholders=self.placeholders),
+        )
         key = retained_key(name, self.place, object_id)
         self.state_file.state.retained[key] = ResourceRecord(
             type=resource.type,

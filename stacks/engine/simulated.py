@@ -13,7 +13,12 @@ from providers.simulated.shared import SharedWorld
 from stacks.engine.change import diff_steps
 from stacks.engine.drift import find_drift, heed_drift
 from stacks.engine.fill import placeholder_values
-from stacks.engine.guard import refuse_left_disks, refuse_protected
+from stacks.engine.guard import (
+    account_text,
+    refuse_left_disks,
+    refuse_other_account,
+    refuse_protected,
+)
 from stacks.engine.handover import handover_of, machines_go
 from stacks.engine.keep import held_gib, refuse_replaced_data
 from stacks.engine.ladder import walk_down
@@ -135,6 +140,7 @@ class SimulatedEngine:
     def _apply(self, run: StackRun, plan: Plan, rung: int) -> EngineOutcome:
         """Make the stack what the plan says, as it is on a rung."""
         state = run.state_file.state
+        self._refuse_other_account(state)
         found_steps = recover(run.state_file, self.shared_world, run.listener)
         run.forget_gone()
         run.take_back()
@@ -158,6 +164,7 @@ class SimulatedEngine:
             refuse_replaced_data(planned_steps)
         if not state.started:
             state.started = self.shared_world.now().isoformat()
+        state.account = account_text(plan.graph.provider, self.world.account)
         state.operation = "applying"
         state.plan = plan.digest
         state.facts = facts
@@ -198,6 +205,7 @@ class SimulatedEngine:
             control.check(_status(state_file))
             if not state_file.exists:
                 raise _missing_error(stack_name)
+            self._refuse_other_account(state)
             refuse_protected(stack_name, state.facts, control.allow)
             recover(state_file, self.shared_world, listener)
             state.operation = "destroying"
@@ -222,6 +230,7 @@ class SimulatedEngine:
         ) as run:
             if not run.state_file.exists:
                 raise _missing_error(stack_name)
+            self._refuse_other_account(run.state_file.state)
             found_steps = recover(run.state_file, self.shared_world, listener)
         return EngineOutcome(
             steps=found_steps, outputs=run.state_file.state.outputs
@@ -234,9 +243,15 @@ class SimulatedEngine:
         if not run.state_file.exists:
             raise _missing_error(stack_name)
         state = run.state_file.state
+        self._refuse_other_account(state)
         ttl_s = state.facts.shutdown.ttl if state.facts else None
         return find_drift(
             run.records, self.shared_world, self._placeholders(state, ttl_s)
+        )
+
+    def _refuse_other_account(self, state: StackState) -> None:
+        refuse_other_account(
+            state.stack, state.account, lambda _: self.world.account
         )
 
     def _placeholders(
@@ -282,6 +297,7 @@ class SimulatedEngine:
             lambda _: None,
             UNCONTROLLED,
         ) as run:
+            run.placeholders = self._placeholders(run.state_file.state, None)
             cloud_object = self.shared_world.view().read(object_id)
             run.retain(resource_name, object_id, cloud_object)
             run.state_file.save()
@@ -360,6 +376,7 @@ def _status(state_file: StateFile) -> StackStatus | None:
     return StackStatus(
         stack=state.stack,
         started=state.started,
+        account=state.account,
         plan=state.plan,
         state_sha256=state_digest(state),
         complete=state.complete,

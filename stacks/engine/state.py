@@ -84,6 +84,7 @@ class StackState(Struct, kw_only=True):
     serial     grows with every write
     plan       digest of the plan applied last
     started    first apply, ISO 8601
+    account    cloud/account in which it stands
     resources  by name; what a replacement left behind has a prefix
     retained   objects that were left in the cloud because they hold data, by place, name and id
     pending    calls whose end is not known, by the key of their record
@@ -96,6 +97,7 @@ class StackState(Struct, kw_only=True):
     serial: int = 0
     plan: str = ""
     started: str = ""
+    account: str = ""
     operation: Operation = "applying"
     resources: dict[str, ResourceRecord] = field(default_factory=dict)
     retained: dict[str, ResourceRecord] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from stacks.runtime.vm.node.cloud import (
     block_notice,
 )
 from stacks.runtime.vm.node.host import RequestError
+from stacks.runtime.vm.node.unique import fill_unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -354,7 +355,7 @@ class GcpApi:
         while True:
             page = self._authorized(
                 "GET",
-                f"{STORAGE_URL}/storage/v1/b/{self._bucket}/o?{urlencode(query)}",
+                self._bucket_url(f"?{urlencode(query)}"),
             ).document()
             objects += [
                 Listed(item["name"], int(item["size"]), item["generation"])
@@ -365,12 +366,17 @@ class GcpApi:
             query["pageToken"] = page["nextPageToken"]
 
     def _object_url(self, key: str) -> str:
-        return (
-            f"{STORAGE_URL}/storage/v1/b/{self._bucket}/o/{quote(key, safe='')}"
-        )
+        return self._bucket_url(f"/{quote(key, safe='')}")
 
     def _upload_url(self, query: Mapping[str, str]) -> str:
-        return f"{STORAGE_URL}/upload/storage/v1/b/{self._bucket}/o?{urlencode(query)}"
+        return self._bucket_url(f"?{urlencode(query)}", "/upload")
+
+    def _bucket_url(self, end: str, way: str = "") -> str:
+        # After the first time there are no digits to fill in.
+        self._bucket = fill_unique(
+            self._bucket, lambda: self._metadata("project/project-id")
+        )
+        return f"{STORAGE_URL}{way}/storage/v1/b/{self._bucket}/o{end}"
 
     def _authorized(
         self,

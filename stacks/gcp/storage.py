@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stacks.graph import Resource, ref
+from stacks.runtime.vm.node.unique import unique_place
 from stacks.spec.stack import WRITTEN_FOLDERS
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def bucket_name(stack: StackSpec) -> str:
     """Its name, which must be unique in the world."""
-    return f"{stack.name}-models-{stack.digest}"
+    return f"{stack.name}-models-{unique_place(stack.digest)}"
 
 
 def resource_labels(stack: StackSpec) -> dict[str, str]:

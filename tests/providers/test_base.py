@@ -66,6 +66,7 @@ def test_a_world_is_every_source_of_limits_and_identity() -> None:
     assert quota.quota == (limit,)
     assert capacity.capacity == ()
     assert identity.project == "mine"
+    assert identity.account == "mine"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from tests.reliability.crash import (
 
 STACK: Final = "chat"
 STEPS_OF_A_LIFE: Final = 50
-CALM: Final = "project: mine"
+CALM: Final = "seed: 1"
 # What a world refuses while it is so.
 WEATHERS: Final = (
     CALM,

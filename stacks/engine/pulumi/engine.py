@@ -26,7 +26,12 @@ from providers.simulated.shared import SharedWorld
 from providers.simulated.world import default_world
 from stacks.engine.backend import open_store
 from stacks.engine.fill import fill_text, placeholder_values
-from stacks.engine.guard import refuse_left_disks, refuse_protected
+from stacks.engine.guard import (
+    account_text,
+    refuse_left_disks,
+    refuse_other_account,
+    refuse_protected,
+)
 from stacks.engine.handover import machines_go
 from stacks.engine.ladder import walk_down
 from stacks.engine.naming import (
@@ -56,6 +61,7 @@ from stacks.engine.pulumi.retention import (
 )
 from stacks.engine.pulumi.session import PulumiSession
 from stacks.engine.pulumi.status import (
+    ACCOUNT_KEY,
     FACTS_OUTPUT,
     OPERATION_KEY,
     PLAN_OUTPUT,
@@ -188,6 +194,8 @@ class PulumiEngine:
         with self.store.lock(stack_name, f"tonnage apply {stack_name}"):
             self._free_dead_locks(stack_name)
             standing = self.session.open_stack(stack_name)
+            if standing is not None:
+                self._refuse_other_account(standing)
             stack_status = self._status(standing) if standing else None
             control.check(stack_status)
             standing_facts = stack_status.facts if stack_status else None
@@ -241,6 +249,10 @@ class PulumiEngine:
             {
                 PLAN_OUTPUT: plan.digest,
                 STARTED_OUTPUT: start_time(pulumi_stack, self._now()),
+                ACCOUNT_KEY: account_text(
+                    plan.graph.provider,
+                    self._identity(plan.graph.provider).account,
+                ),
                 OPERATION_KEY: "applying",
             }
         )
@@ -296,7 +308,9 @@ class PulumiEngine:
         else:
             retained.remember(pulumi_stack.deployment)
         import_ids = retained.import_ids(
-            parse_graph(plan.graph), pulumi_stack.deployment
+            parse_graph(plan.graph),
+            pulumi_stack.deployment,
+            self._text_filler(plan, start_time(pulumi_stack, self._now())),
         )
         facts = StackFacts.of(plan, rung)
         retained.announce_uploads(facts, status_of(pulumi_stack))
@@ -441,13 +455,17 @@ class PulumiEngine:
             for resource in graph.resources
             if resource.name == resource_name
         )
+        text_filler = self._text_filler(plan, self._now().isoformat())
         shared_world = self.simulated_world()
         if shared_world is not None:
             found = shared_world.view().read(object_id)
-            refuse_stranger(resource, object_id, found)
+            refuse_stranger(resource, object_id, found, text_filler)
         with self.store.lock(stack_name, f"tonnage import {stack_name}"):
             RetainedObjects(self.store, stack_name).take_over(
-                resource, object_id, (graph.provider, graph.region)
+                resource,
+                object_id,
+                (graph.provider, graph.region),
+                text_filler,
             )
 
     def object_ids(self, stack_name: str) -> set[str]:
@@ -481,13 +499,14 @@ class PulumiEngine:
         return recover_stack(pulumi_stack, finder_of, listener)
 
     def _id_variables(self, cloud: str, region: str) -> dict[str, str]:
-        """Return what ids name beside inputs, as the environment has it."""
-        project = registry.provider(cloud).identity(self.environment).project
+        """Return what ids name beside inputs: whose account it is."""
+        identity = self._identity(cloud)
         return {
-            "project": project,
+            "project": identity.project,
             "region": region,
-            "subscription": self.environment.get("ARM_SUBSCRIPTION_ID", ""),
-            "account": self.environment.get("AWS_ACCOUNT_ID", ""),
+            # The one word is that of Azure, the other that of AWS.
+            "subscription": identity.account,
+            "account": identity.account,
         }
 
     def _present_stack(self, stack_name: str) -> PulumiStack:
@@ -500,7 +519,15 @@ class PulumiEngine:
                     next_step="see all stacks: tonnage list",
                 )
             )
+        self._refuse_other_account(pulumi_stack)
         return pulumi_stack
+
+    def _refuse_other_account(self, pulumi_stack: PulumiStack) -> None:
+        refuse_other_account(
+            pulumi_stack.name,
+            status_of(pulumi_stack).account,
+            lambda provider: self._identity(provider).account,
+        )
 
     def _program(
         self,
@@ -519,7 +546,7 @@ class PulumiEngine:
         place = (resource_graph.provider, resource_graph.region)
         return Program(
             resource_graph,
-            self._text_filler(plan, resource_graph, started_at),
+            self._text_filler(plan, started_at),
             _plugin_version(resource_graph),
             {
                 PLAN_OUTPUT: plan.digest,
@@ -539,18 +566,19 @@ class PulumiEngine:
             gate=gate,
         )
 
-    def _text_filler(
-        self, plan: Plan, resource_graph: Graph, started_at: str
-    ) -> Callable[[str], str]:
-        identity: IdentitySource = self._load_world() or registry.provider(
-            resource_graph.provider
-        ).identity(self.environment)
+    def _text_filler(self, plan: Plan, started_at: str) -> Callable[[str], str]:
         placeholders = placeholder_values(
-            identity,
+            self._identity(plan.graph.provider),
             datetime.fromisoformat(started_at),
             plan.shutdown.ttl,
         )
-        return lambda template_text: fill_text(template_text, placeholders)
+        return partial(fill_text, placeholders=placeholders)
+
+    def _identity(self, provider: str) -> IdentitySource:
+        """Return who is signed in to a cloud."""
+        return self._load_world() or registry.provider(provider).identity(
+            self.environment
+        )
 
     def _load_world(self) -> World | None:
         if self.world_source is None:

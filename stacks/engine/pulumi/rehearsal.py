@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stacks.engine.fill import fill_text
 from stacks.engine.protocol import ResourceStep
 from stacks.engine.pulumi.checkpoint import pending_operations, resource_ids
 from stacks.engine.pulumi.finder import SimulatedFinder
@@ -14,6 +16,8 @@ from stacks.engine.pulumi.retention import standing_records
 from stacks.engine.rehearsal import rehearse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.plan.types import Properties
     from providers.simulated.shared import SharedWorld
     from stacks.engine.failure import RefusedCall
@@ -30,7 +34,13 @@ def rehearse_apply(
     placeholders: dict[str, str],
 ) -> list[RefusedCall]:
     """Return what the clouds would refuse of an apply."""
-    records = _considered_records(resource_graph, deployment, retained, world)
+    records = _considered_records(
+        resource_graph,
+        deployment,
+        retained,
+        world,
+        partial(fill_text, placeholders=placeholders),
+    )
     return rehearse(
         resource_graph,
         [
@@ -52,6 +62,7 @@ def _considered_records(
     deployment: Properties,
     retained: RetainedObjects,
     world: SharedWorld,
+    text_filler: Callable[[str], str],
 ) -> dict[str, ResourceRecord]:
     """Return what an apply would begin with, as the clouds have it.
 
@@ -70,7 +81,8 @@ def _considered_records(
     resources = [*(deployment.get("resources") or ()), *found]
     settled = taken_back({**deployment, "resources": resources}, place)
     records = standing_records(settled, place)
-    for name, object_id in retained.import_ids(resource_graph, settled).items():
+    import_ids = retained.import_ids(resource_graph, settled, text_filler)
+    for name, object_id in import_ids.items():
         records[name] = retained.records[object_id]
     clouds = world.view()
     return {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from planner.plan.status import Coming
 from providers.resource_type import has_same_name
+from stacks.engine.fill import fill_names
 from stacks.engine.keep import kept_keys
 from stacks.engine.pulumi.checkpoint import place_of
 from stacks.engine.state import ResourceRecord
@@ -17,7 +18,7 @@ from stacks.engine.state_file import StateFile
 from stacks.graph import Graph, Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from planner.plan.status import Operation, StackFacts, StackStatus
     from planner.plan.types import Properties
@@ -148,13 +149,17 @@ class RetainedObjects:
         return [str(record.options["name"]) for record in self.records.values()]
 
     def take_over(
-        self, resource: Resource, object_id: str, place: tuple[str, str]
+        self,
+        resource: Resource,
+        object_id: str,
+        place: tuple[str, str],
+        fill_text: Callable[[str], str],
     ) -> None:
         """Keep an object for a resource, as if an earlier run had left it."""
         self.records[object_id] = ResourceRecord(
             type=resource.type,
             id=object_id,
-            inputs=resource.inputs,
+            inputs=fill_names(resource.inputs, fill_text),
             outputs={},
             needs=resource.dependencies,
             place=place,
@@ -193,11 +198,15 @@ class RetainedObjects:
             self.file.version = None
 
     def import_ids(
-        self, resource_graph: Graph, deployment: Properties
+        self,
+        resource_graph: Graph,
+        deployment: Properties,
+        fill_text: Callable[[str], str],
     ) -> dict[str, str]:
         """Return the ids of retained objects that a graph has again, by resource.
 
         What the state has already is not imported; an object of another name is another one.
+        `fill_text` fills the names of the graph.
         """
         place = (resource_graph.provider, resource_graph.region)
         standing = standing_records(deployment, place)
@@ -214,7 +223,11 @@ class RetainedObjects:
                 resource is not None
                 and record.place == place
                 and record.type == resource.type
-                and has_same_name(record.type, record.inputs, resource.inputs)
+                and has_same_name(
+                    record.type,
+                    record.inputs,
+                    fill_names(resource.inputs, fill_text),
+                )
             ):
                 found_ids[name] = object_id
         return found_ids

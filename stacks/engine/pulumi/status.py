@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PLAN_OUTPUT: Final = "tonnage:plan"
 STARTED_OUTPUT: Final = "tonnage:started"
 FACTS_OUTPUT: Final = "tonnage:facts"
+ACCOUNT_KEY: Final = "tonnage:account"
 OPERATION_KEY: Final = "tonnage:operation"
 RESERVED_OUTPUTS: Final = (PLAN_OUTPUT, STARTED_OUTPUT, FACTS_OUTPUT)
 
@@ -65,40 +66,30 @@ def status_of(
             stack_outputs.get(STARTED_OUTPUT)
             or start_config.get(STARTED_OUTPUT, "")
         ),
+        account=start_config.get(ACCOUNT_KEY, ""),
         plan=str(
             start_config.get(PLAN_OUTPUT) or stack_outputs.get(PLAN_OUTPUT, "")
         ),
         state_sha256=hashlib.sha256(state_json.encode()).hexdigest(),
         complete=operation == "applied",
         operation=operation,
-        resources=tuple(
-            sorted(
-                (
-                    ResourceRef(
-                        type=state_record["type"],
-                        name=name_of(state_record),
-                        size_gib=held_gib(
-                            state_record["type"],
-                            state_record.get("inputs") or {},
-                        ),
-                    )
-                    for state_record in state_records
+        resources=_sorted(
+            ResourceRef(
+                type=state_record["type"],
+                name=name_of(state_record),
+                size_gib=held_gib(
+                    state_record["type"], state_record.get("inputs") or {}
                 ),
-                key=lambda resource: (resource.type, resource.name),
             )
+            for state_record in state_records
         ),
-        retained=tuple(
-            sorted(
-                (
-                    ResourceRef(
-                        type=record.type,
-                        name=record.id,
-                        size_gib=held_gib(record.type, record.inputs),
-                    )
-                    for record in retained
-                ),
-                key=lambda resource: (resource.type, resource.name),
+        retained=_sorted(
+            ResourceRef(
+                type=record.type,
+                name=record.id,
+                size_gib=held_gib(record.type, record.inputs),
             )
+            for record in retained
         ),
         pending=tuple(
             sorted(
@@ -111,6 +102,12 @@ def status_of(
             stack_outputs.get(FACTS_OUTPUT, "null"), type=StackFacts | None
         ),
         coming=coming,
+    )
+
+
+def _sorted(resources: Iterable[ResourceRef]) -> tuple[ResourceRef, ...]:
+    return tuple(
+        sorted(resources, key=lambda resource: (resource.type, resource.name))
     )
 
 

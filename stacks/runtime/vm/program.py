@@ -6,16 +6,15 @@ and nothing else may: another text would be another machine.
 
 from __future__ import annotations
 
-import ast
 import base64
 import bz2
 import hashlib
-import io
 import json
-import tokenize
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from stacks.runtime.vm.running_text import running_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,14 +30,8 @@ CORE: Final = (
     "host",
     "journal",
     "lease",
+    "unique",
     "work",
-)
-# Tokens after which a string alone is a docstring.
-STATEMENT_STARTS: Final = (
-    tokenize.ENCODING,
-    tokenize.INDENT,
-    tokenize.NEWLINE,
-    tokenize.NL,
 )
 PREPARING: Final = (
     "activity",
@@ -126,41 +119,7 @@ def _sources(modules: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _source(module: str) -> str:
-    """Return a module without what is read here and not there.
-
-    Those are comments, docstrings, and what the type checker alone wants: imports and protocols.
-    """
+    """Return a module without what is read here and not there."""
     package, _, name = module.rpartition(".")
     text = files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
-    lines = text.splitlines(keepends=True)
-    tokens = list(tokenize.tokenize(io.BytesIO(text.encode()).readline))
-    for before, token, after in zip(
-        tokens, tokens[1:], tokens[2:], strict=False
-    ):
-        (first, start), last = token.start, token.end[0]
-        if token.type == tokenize.COMMENT:
-            lines[first - 1] = lines[first - 1][:start].rstrip() + "\n"
-        elif (
-            token.type == tokenize.STRING
-            and before.type in STATEMENT_STARTS
-            and after.type == tokenize.NEWLINE
-        ):
-            # A body that is nothing but its docstring still needs a statement; a module does not.
-            indent = lines[first - 1][:start]
-            lines[first - 1] = f"{indent}...\n" if indent else ""
-            lines[first:last] = [""] * (last - first)
-    for statement in ast.parse(text).body:
-        if _is_for_types(statement):
-            first, last = statement.lineno, statement.end_lineno or 0
-            lines[first - 1 : last] = [""] * (last - first + 1)
-    return "".join(line for line in lines if line.strip())
-
-
-def _is_for_types(statement: ast.stmt) -> bool:
-    """Whether a statement does nothing when the program runs."""
-    if isinstance(statement, ast.ClassDef):
-        return [ast.unparse(base) for base in statement.bases] == ["Protocol"]
-    return (
-        isinstance(statement, ast.If)
-        and ast.unparse(statement.test) == "TYPE_CHECKING"
-    )
+    return running_text(text)

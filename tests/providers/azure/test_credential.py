@@ -14,7 +14,7 @@ from azure.identity import (
     DefaultAzureCredential,
 )
 
-from planner.errors import CredentialError
+from planner.errors import CredentialError, UsageError
 from providers.azure import credential
 from providers.azure.credential import AzureIdentity, open_credential
 
@@ -88,3 +88,13 @@ def test_nobody_who_is_signed_in_is_told_how_to(
     [problem] = refusal.value.problems
     assert problem.cause == "no token"
     assert "az login" in (problem.next_step or "")
+
+
+def test_the_account_is_the_subscription_of_pulumi_before_that_of_others() -> (
+    None
+):
+    both = {"ARM_SUBSCRIPTION_ID": "one", "AZURE_SUBSCRIPTION_ID": "two"}
+    assert AzureIdentity(both).account == "one"
+    assert AzureIdentity({"AZURE_SUBSCRIPTION_ID": "two"}).account == "two"
+    with pytest.raises(UsageError, match="no subscription of Azure is chosen"):
+        _ = AzureIdentity({}).account

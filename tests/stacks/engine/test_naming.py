@@ -5,8 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
-from planner.errors import MissingError, PolicyError, UsageError
+from planner.errors import (
+    CredentialError,
+    MissingError,
+    PolicyError,
+    UsageError,
+)
 from providers.simulated import world
 from providers.simulated.clock import advance
 from stacks.engine.simulated import SimulatedEngine
@@ -128,3 +134,25 @@ def test_what_no_stack_knows_is_an_orphan(engine, catalog) -> None:
     assert {orphan.id for orphan in found} == lost
     assert {orphan.stack for orphan in found} == {"chat-aws"}
     assert simulated_orphans(world, ("gcp",), known_ids()) == []
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_a_stack_of_another_account_is_left_alone(
+    engine, catalog, cloud
+) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    engine.apply(plan, quiet)
+    before = objects(engine)
+    other = SimulatedEngine(
+        replace(world.default_world(), project="somebody-else"), engine.folder
+    )
+    for run in (
+        lambda: other.apply(plan, quiet),
+        lambda: other.destroy("chat", quiet, EVERYTHING),
+        lambda: other.recover("chat", quiet),
+        lambda: other.drift("chat"),
+    ):
+        with pytest.raises(CredentialError, match="somebody-else is signed in"):
+            run()
+    assert objects(engine) == before
+    assert engine.apply(plan, quiet).steps == ()

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from stacks.runtime.vm.node.host import Answer, RequestError
+from stacks.runtime.vm.node.unique import fill_unique
 
 if TYPE_CHECKING:
     from tests.stacks.runtime.vm.sandbox import SandboxMachine, World
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 # A bucket, or an account, that is not the stack's.
 FOREIGN = "teamweights"
+# Whose machines they are, as each cloud tells them.
+ACCOUNTS = {"aws": "1", "gcp": "p", "azure": "s"}
 
 
 def answer(
@@ -67,9 +70,18 @@ class Call:
         return group
 
     @property
+    def own_store(self) -> str:
+        """The bucket, or the account, of the stack: named for the account of the machine."""
+        settings = self.machine.settings["cloud"]
+        name: str = settings.get("bucket") or settings["account"]
+        return fill_unique(name, lambda: ACCOUNTS[self.world.provider])
+
+    @property
     def objects(self) -> dict[str, tuple[bytes, int]]:
         """Those of the bucket that is asked: of the stack, or of somebody else, to be read."""
-        if FOREIGN not in self.host + self.path:
+        place = unquote(self.host + self.path)
+        if FOREIGN not in place:
+            assert self.own_store in place
             return self.world.objects
         assert self.method == "GET"
         return self.world.foreign
@@ -236,6 +248,9 @@ def _aws_metadata(call: Call) -> bytes:
     texts = {
         "meta-data/instance-id": call.machine.name,
         "meta-data/local-ipv4": call.machine.address,
+        "dynamic/instance-identity/document": json.dumps(
+            {"accountId": ACCOUNTS["aws"]}
+        ),
         role: "node",
         f"{role}node": json.dumps(keys),
     }
@@ -368,7 +383,7 @@ def _gcp_metadata(call: Call) -> bytes:
         "instance/preempted": "TRUE" if call.machine.notice else "FALSE",
         "instance/maintenance-event": "NONE",
         "instance/service-accounts/default/token": '{"access_token": "t"}',
-        "project/project-id": "p",
+        "project/project-id": ACCOUNTS["gcp"],
     }[name].encode()
 
 
@@ -483,7 +498,7 @@ def _azure_metadata(call: Call) -> Any:
         "instance/compute": {
             "vmId": call.machine.name,
             "name": call.machine.name,
-            "subscriptionId": "s",
+            "subscriptionId": ACCOUNTS["azure"],
             "resourceGroupName": "g",
         },
         "instance/network/interface": [
