@@ -121,11 +121,13 @@ def planned_stack(
 def with_planned_fallbacks(
     plan: Plan, spec: Spec, settings: SolveSettings, solution: Solution
 ) -> Plan:
-    """Return a plan with what may be bought instead, where its spec asks for that.
+    """Return a plan with the other zones of a fleet in one, and what its spec lets be bought.
 
     A fleet is left out when no stack can be built of it, or when it would lie in the same zones.
     """
     if not solution.pools:
+        return plan
+    if not derive_stack(spec, solution, plan.stack.name).awaits_machines:
         return plan
     planned = []
     used_zones = [_used_zones(spec, solution, plan.stack.name)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from planner import figures
 from planner.cli.compose import (
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from planner.facts.rule import Phase
-    from planner.market.offer import Catalog, Instance
+    from planner.market.offer import Catalog, Instance, Offer
     from planner.plan.types import Plan
 
 INTRO: Final = (
@@ -34,6 +35,11 @@ INTRO: Final = (
 MACHINES_INTRO: Final = (
     "Families by accelerator. A fabric joins the machines of one replica, or of one job. What a "
     "rule refuses is not planned."
+)
+FAMILIES_INTRO: Final = (
+    "The cheapest stack of each kind on the machines of one family: what its machines cost, and "
+    "what is paid beside them, a month or for the run. A cell is empty where no fleet of the "
+    "family meets the spec. The last column has what is built beside the resources above."
 )
 RIGHTS_INTRO: Final = (
     "Who applies a plan needs these, to create, read, change and delete. `apply` asks the account "
@@ -88,6 +94,12 @@ def cloud_page(cloud: str) -> str:
             _cost_rows(plans),
         ),
         ("Machines", MACHINES_INTRO, families, _family_rows(cloud, catalog)),
+        (
+            "What a family costs, and what is built for it",
+            FAMILIES_INTRO,
+            ("family", "accelerator", *SPECS, "is built too"),
+            _family_stack_rows(cloud, catalog, plans),
+        ),
         ("Rights", RIGHTS_INTRO, ("service", "rights"), _right_rows(cloud)),
         (
             "Rules",
@@ -128,10 +140,7 @@ def _table(
 
 def _resource_rows(plans: dict[str, Plan]) -> Iterator[tuple[str, ...]]:
     """Yield how many resources of each type the smallest stack of each kind has."""
-    counts = {
-        kind: Counter(resource.type for resource in plan.graph.resources)
-        for kind, plan in plans.items()
-    }
+    counts = {kind: _counts(plan) for kind, plan in plans.items()}
     for type_ in sorted(
         {type_ for found in counts.values() for type_ in found}
     ):
@@ -157,6 +166,69 @@ def _cost_rows(plans: dict[str, Plan]) -> Iterator[tuple[str, ...]]:
                 line.name,
                 usd,
             )
+
+
+def _family_stack_rows(
+    cloud: str, catalog: Catalog, plans: dict[str, Plan]
+) -> Iterator[tuple[str, ...]]:
+    """Yield what stacks of each kind cost on each family that is sold.
+
+    Their resources are compared with those of `plans`, on the cheapest family of the kind.
+    """
+    for family, offers in _sold_families(cloud, catalog).items():
+        of_family = replace(catalog, offers=tuple(offers))
+        found = {kind: _plan_of(kind, cloud, of_family) for kind in SPECS}
+        if any(plan.solution.pools for plan in found.values()):
+            yield (
+                *family,
+                *map(_cost_text, found.values()),
+                _more_text(found, plans),
+            )
+
+
+def _sold_families(
+    cloud: str, catalog: Catalog
+) -> dict[tuple[str, str], list[Offer]]:
+    """Return the offers of a cloud by family and accelerator, sorted."""
+    families: dict[tuple[str, str], list[Offer]] = {}
+    for offer in catalog.offers:
+        if offer.provider == cloud:
+            key = (offer.instance.family, offer.instance.accelerator)
+            families.setdefault(key, []).append(offer)
+    return dict(sorted(families.items()))
+
+
+def _cost_text(plan: Plan) -> str:
+    """Return what machines cost and what is paid beside them; nothing where nothing is planned."""
+    if not plan.solution.pools:
+        return ""
+    machines, beside = (
+        sum(
+            (
+                line.usd
+                for line in plan.cost.lines
+                if (line.pool is None) == is_beside and line.usd is not None
+            ),
+            Decimal(0),
+        )
+        for is_beside in (False, True)
+    )
+    return f"{figures.dollars(machines)} + {figures.dollars(beside)}"
+
+
+def _more_text(found: dict[str, Plan], plans: dict[str, Plan]) -> str:
+    """Return the resources that stacks have beside others of their kinds, the most of any kind."""
+    more: Counter[str] = Counter()
+    for kind, plan in found.items():
+        more |= _counts(plan) - _counts(plans[kind])
+    return ", ".join(
+        f"{count} {type_.rpartition(':')[2]}"
+        for type_, count in sorted(more.items())
+    )
+
+
+def _counts(plan: Plan) -> Counter[str]:
+    return Counter(resource.type for resource in plan.graph.resources)
 
 
 def _family_rows(cloud: str, catalog: Catalog) -> Iterator[tuple[str, ...]]:

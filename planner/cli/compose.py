@@ -391,7 +391,7 @@ def derive_plan(
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from planner.spec.network import with_range
     from planner.workload.solver import find
-    from planner.workload.standing import stay_or_move
+    from planner.workload.standing import stay_in_zones, stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
 
     digests: dict[str, str] = {}
@@ -401,6 +401,10 @@ def derive_plan(
         settings,
         find(spec_file.spec, settings),
         [offer.key for offer in standing],
+    )
+    solution = stay_in_zones(
+        solution,
+        {(offer.provider, offer.region, offer.zone) for offer in standing},
     )
     stack = PlannedStack(
         name=options.stack or spec_file.spec.name, state_sha256=state_sha256

@@ -95,7 +95,8 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
     provider: Annotated[str, Meta(description="cloud")]
     region: Annotated[str, Meta(description="region of the cloud")]
     zones: Annotated[
-        tuple[str, ...], Meta(description="zones that may be used")
+        tuple[str, ...],
+        Meta(description="zones that may be used, in their order"),
     ]
     instance_type: Annotated[str, Meta(description="machine type of the cloud")]
     accelerator: Annotated[
@@ -185,6 +186,10 @@ class OfferRef(DocumentPart, frozen=True, order=True, kw_only=True):
     purchase: Annotated[
         str, Meta(description="on_demand, spot, reserved_1y, …")
     ]
+    zone: Annotated[
+        str,
+        Meta(description="where they were tried first; empty without zones"),
+    ] = ""
 
     @property
     def key(self) -> OfferKey:

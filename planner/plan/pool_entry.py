@@ -22,7 +22,7 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
         name=pool.name,
         provider=instance.provider,
         region=pool.region,
-        zones=tuple(sorted(pool.zones)),
+        zones=pool.zones,
         instance_type=instance.instance_type,
         accelerator=instance.accelerator,
         accelerators_per_node=instance.accelerators,

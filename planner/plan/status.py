@@ -195,6 +195,7 @@ def standing_offers(status: StackStatus | None) -> tuple[OfferRef, ...]:
                 region=pool.region,
                 instance_type=pool.instance_type,
                 purchase=part.purchase,
+                zone=pool.zones[0] if pool.zones else "",
             )
             for pool in status.facts.pools
             for part in pool.purchases

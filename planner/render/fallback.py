@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 # Rows of the default page; the rest is on the full one.
 DEFAULT_ROWS: Final = 4
+# Other zones have a line of their own: the fleet and its bill are the same there.
 KIND_TEXTS: Final[dict[FallbackKind, str]] = {
-    "zone": "in another zone",
     "type": "another machine type",
     "region": "in another region",
     "purchase": "bought in another way",
@@ -31,17 +31,27 @@ SHOWN_METRICS: Final = {
 
 
 def fallback_blocks(plan: Plan, *, full: bool) -> list[Block]:
-    """Return what groups may start instead, and the fleets that apply may buy, in their order."""
-    stand_ins = [
+    """Return what groups may start instead, and what apply tries and may buy, in its order."""
+    lines = [
         Paragraph(_stand_in_text(pool))
         for pool in plan.solution.pools
         if pool.stand_ins
     ]
-    if not plan.fallbacks:
-        return [Paragraph(""), *stand_ins] if stand_ins else []
-    shown = plan.fallbacks if full else plan.fallbacks[:DEFAULT_ROWS]
+    zones = [rung.zone for rung in plan.fallbacks if rung.zone is not None]
+    if zones:
+        first = plan.solution.pools[0].zones[0]
+        lines.append(
+            Paragraph(
+                f"  where {first} has no machines, apply tries {', '.join(zones)}",
+                width=LINE_WIDTH,
+            )
+        )
+    others = [rung for rung in plan.fallbacks if rung.zone is None]
+    if not others:
+        return [Paragraph(""), *lines] if lines else []
+    shown = others if full else others[:DEFAULT_ROWS]
     rows = [_row(fallback) for fallback in shown]
-    hidden_count = len(plan.fallbacks) - len(shown)
+    hidden_count = len(others) - len(shown)
     if hidden_count:
         rows.append((f"{hidden_count} more", "", "", "--full"))
     return [
@@ -56,7 +66,7 @@ def fallback_blocks(plan: Plan, *, full: bool) -> list[Block]:
             tuple(rows),
             width=LINE_WIDTH,
         ),
-        *stand_ins,
+        *lines,
     ]
 
 
@@ -74,7 +84,7 @@ def _stand_in_text(pool: Pool) -> str:
 
 def _row(fallback: Fallback) -> tuple[str, str, str, str]:
     pool = fallback.pools[0]
-    place = f"{pool.provider} {fallback.zone or pool.region}"
+    place = f"{pool.provider} {pool.region}"
     machines = " + ".join(
         f"{each.nodes} x {each.instance_type}" for each in fallback.pools
     )

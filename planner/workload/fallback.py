@@ -33,16 +33,19 @@ def find_fallbacks(
 ) -> tuple[FallbackFleet, ...]:
     """Return what may be bought instead of a solution, in the order in which it is tried.
 
-    First come the other zones. Then comes the cheapest fleet of another machine type in the same
-    region, in another region, by another purchase option, and of another cloud. Each costs at
-    most `1 + buy.fallback` times as much. Without `buy.fallback` there are none.
+    First come the other zones, where the same fleet costs the same. Then comes the cheapest fleet
+    of another machine type in the same region, in another region, by another purchase option, and
+    of another cloud. Each costs at most `1 + buy.fallback` times as much; without `buy.fallback`
+    there are the other zones alone.
     """
-    if spec.buy.fallback is None or solution.bill is None:
+    if solution.bill is None:
         return ()
-    most_usd = solution.bill.total * (1 + spec.buy.fallback)
     fallbacks = [
         FallbackFleet("zone", moved) for moved in _in_other_zones(solution)
     ]
+    if spec.buy.fallback is None:
+        return tuple(fallbacks)
+    most_usd = solution.bill.total * (1 + spec.buy.fallback)
     rules = _offer_rules(solution)
     found_solutions = settings.run_all(
         [

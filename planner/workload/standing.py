@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.market.offer_key import OfferKey
     from planner.solve.settings import SolveSettings
-    from planner.solve.solution import Solution
+    from planner.solve.solution import SizedPool, Solution
     from planner.spec.model import Spec
 
 
@@ -74,6 +74,33 @@ def stay_or_move(
     # What stops other fleets was found for the cheapest one, and holds for this one too.
     kept = replace(stays, alternatives=solution.alternatives)
     return kept, Staying(fleet, saved_usd, moving_usd)
+
+
+def stay_in_zones(
+    solution: Solution, zones: Collection[tuple[str, str, str]]
+) -> Solution:
+    """Return a solution whose pools begin with the zones in which machines stand already.
+
+    Each of `zones` is a cloud, a region and a zone. Disks, file systems and the machines of other
+    pools are there; a fleet in one zone is in the first one of its pool.
+    """
+    return replace(
+        solution,
+        pools=tuple(
+            replace(pool, zones=_standing_first(pool, zones))
+            for pool in solution.pools
+        ),
+    )
+
+
+def _standing_first(
+    pool: SizedPool, zones: Collection[tuple[str, str, str]]
+) -> tuple[str, ...]:
+    """Return the zones of a pool in their order, after those in which machines stand."""
+    place = (pool.instance.provider, pool.region)
+    return tuple(
+        sorted(pool.zones, key=lambda zone: (*place, zone) not in zones)
+    )
 
 
 def offer_keys(solution: Solution) -> set[OfferKey]:

@@ -34,10 +34,9 @@ def resources(stack: StackSpec) -> list[Resource]:
                         "Name": f"{stack.name}-{name}",
                     },
                 },
-                # A disk with files keeps the place, the size and the key that it was made with.
+                # A disk with files keeps the size and the key that it was made with.
                 options={
                     "ignore_changes": [
-                        "availabilityZone",
                         "kmsKeyId",
                         "size",
                         "type",

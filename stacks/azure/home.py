@@ -56,13 +56,12 @@ def resources(stack: StackSpec) -> list[Resource]:
                     "sku": {"name": kind},
                     **_key_inputs(stack),
                 },
-                # A disk with files keeps the place, the size and the key that it was made with.
+                # A disk with files keeps the size and the key that it was made with.
                 options={
                     "ignore_changes": [
                         "diskSizeGB",
                         "encryption",
                         "sku",
-                        "zones",
                     ]
                 },
             )

@@ -249,7 +249,8 @@ def _zones(
             f"{ask.nodes} x {ask.instance_type}",
             f"{clouds()[cloud].capacity_code}: the account cannot have it in {where}",
             "capacity",
-            f"it is offered in {', '.join(sorted(offered))}: buy.fallback: 0% lets apply go there"
+            f"it is offered in {', '.join(sorted(offered))}; buy.fallback: 20% lets apply buy "
+            "another fleet"
             if offered
             else "",
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.errors import CapacityError
 from planner.facts import table
+from stacks.engine.guard import left_disks
 from stacks.engine.impact import changes_of
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.state import Refusal
@@ -43,8 +44,8 @@ def walk_down(
 
     `attempt` applies a plan as it is on a rung, `preview` says what that would do. Each attempt
     starts from what the last one has left, and removes what it does not need. A fallback for which
-    nothing would answer for a while is left out, unless that is allowed. Raises CapacityError when
-    every rung is refused.
+    nothing would answer for a while is left out, unless that is allowed; one that leaves the disks
+    of a workspace always is. Raises CapacityError when every rung is refused.
     """
     first_rung = standing_rung(plan, stack_status)
     refused: list[CapacityError] = []
@@ -57,8 +58,15 @@ def walk_down(
         if (
             rung
             and stack_status is not None
-            and "outage" not in control.allow
-            and changes_of(variant, preview(variant), stack_status).disturbs
+            and (
+                left_disks(variant, stack_status.facts) is not None
+                or (
+                    "outage" not in control.allow
+                    and changes_of(
+                        variant, preview(variant), stack_status
+                    ).disturbs
+                )
+            )
         ):
             continue
         if rung != first_rung:

@@ -161,7 +161,13 @@ class SimulatedEngine:
                 run.state_file.save()
             return EngineOutcome(steps=found_steps, outputs=state.outputs)
         if "delete-data" not in run.control.allow:
-            refuse_replaced_data(planned_steps)
+            # What an earlier rung has made is empty.
+            refuse_replaced_data(
+                step
+                for step in planned_steps
+                if step.name not in run.records
+                or run.records[step.name].id not in run.fresh_ids
+            )
         if not state.started:
             state.started = self.shared_world.now().isoformat()
         state.account = account_text(plan.graph.provider, self.world.account)

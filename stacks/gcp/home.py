@@ -64,13 +64,12 @@ def resources(stack: StackSpec) -> list[Resource]:
                         **storage.labels_of({POOL_TAG: fleet.name}),
                     },
                 },
-                # A disk with files keeps the place, the size and the key that it was made with.
+                # A disk with files keeps the size and the key that it was made with.
                 options={
                     "ignore_changes": [
                         "diskEncryptionKey",
                         "size",
                         "type",
-                        "zone",
                     ]
                 },
             )

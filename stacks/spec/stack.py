@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from planner.cost.bill_line import ENDPOINT_KIND
 from planner.cost.lifetime import release_time
-from planner.facts.cloud import cloud_of_address
+from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.private_endpoint import LOGS
 from planner.facts.receiver import read_receiver
 from planner.spec.certificate import certificate_of, machine_certificate
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from planner.facts.private_endpoint import EndpointNeed
     from planner.facts.receiver import Receiver
     from planner.perf.serving.load import Routing
-    from planner.solve.solution import Solution, TrainingRun
+    from planner.solve.solution import SizedPool, Solution, TrainingRun
     from planner.spec.model import Spec
     from planner.spec.network import GivenNetwork
     from stacks.spec.fleet import FleetSpec, ScalingGroup
@@ -90,7 +90,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     `planned_usd` is the bill of a month or of the run, rounded up. `receivers` are told of trouble
     and of a higher cost. Weights are in the bucket of the stack, on the hub, or in a place that
     there is already. `awaits_machines` says that an apply waits until they have come, so that
-    another fleet may be bought where they do not.
+    another zone may be tried, or another fleet bought, where they do not.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
     parallel file system, in `file_system`. Its checkpoints expire in the bucket when
@@ -355,6 +355,12 @@ def _endpoint_needs(spec: Spec, solution: Solution) -> frozenset[EndpointNeed]:
     return needs or (LOGS if pays else frozenset())
 
 
+def _may_move(pool: SizedPool, fleet: FleetSpec) -> bool:
+    """Whether a fleet is in one zone, and may be in another one that has its machines."""
+    spread = clouds()[fleet.instance.provider].spread_zones
+    return len(pool.zones) > 1 and min(len(fleet.zones), spread) == 1
+
+
 def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     """Reduce a solution to what is built, under the name of the stack.
 
@@ -379,15 +385,16 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             "plan a stack for each region",
         )
     [(provider, region)] = regions
+    fleets = tuple(
+        derive_fleet(spec, solution, pool) for pool in solution.pools
+    )
     return StackSpec(
         name=stack_name,
         labels=spec.labels,
         receivers=tuple(map(read_receiver, spec.notify)),
         provider=provider,
         region=region,
-        fleets=tuple(
-            derive_fleet(spec, solution, pool) for pool in solution.pools
-        ),
+        fleets=fleets,
         planned_usd=math.ceil(solution.bill.total) if solution.bill else 0,
         model_name=solution.llm.model if solution.llm else "",
         hub_weights=(
@@ -406,7 +413,13 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         idle_s=int(shutdown.idle) if shutdown.idle else None,
         ttl_s=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=parse_schedule(schedule)[3] if schedule else "UTC",
-        awaits_machines=spec.buy.fallback is not None,
+        awaits_machines=(
+            spec.buy.fallback is not None
+            or any(
+                _may_move(pool, fleet)
+                for pool, fleet in zip(solution.pools, fleets, strict=True)
+            )
+        ),
         training_run=training_run,
         expires_checkpoints=isinstance(spec, Training) and not spec.protect,
         dataset_uri=spec.data.location if isinstance(spec, Training) else "",

@@ -25,8 +25,28 @@ def cheapest(catalog) -> Plan:
     return api.plan(chat().encode(), catalog=catalog, alternatives=0)
 
 
-def test_without_the_key_nothing_else_is_bought(catalog) -> None:
-    assert cheapest(catalog).fallbacks == ()
+def test_without_the_key_the_same_fleet_is_tried_in_other_zones(
+    catalog,
+) -> None:
+    """Where it is in one zone: it costs the same, and nothing else is bought."""
+    plan = cheapest(only(catalog, lambda offer: offer.provider == "gcp"))
+    [pool] = plan.solution.pools
+    assert [(rung.kind, rung.zone) for rung in plan.fallbacks] == [
+        ("zone", zone) for zone in pool.zones[1:]
+    ]
+    assert plan.fallbacks
+    for rung in plan.fallbacks:
+        assert rung.cost.total == plan.cost.total
+        [moved] = rung.pools
+        assert set(moved.zones) == set(pool.zones)
+        assert replace(moved, zones=pool.zones) == pool
+    spread = cheapest(only(catalog, lambda offer: offer.provider == "aws"))
+    assert spread.fallbacks == ()
+    shown = text.render(plan_page(plan, today=TODAY), color=False, width=100)
+    others = ", ".join(pool.zones[1:])
+    assert f"where {pool.zones[0]} has no machines, apply tries {others}" in (
+        " ".join(shown.split())
+    )
 
 
 def test_each_is_the_cheapest_plan_on_the_offers_of_its_kind(catalog) -> None:

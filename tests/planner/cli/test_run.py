@@ -195,3 +195,53 @@ def test_a_second_apply_goes_on_with_the_fallback_that_stands(
     assert tonnage("apply", "p.json", *world)[0] == 0
     code, out, err = tonnage("apply", "p.json", *world)
     assert (code, "nothing was changed" in out) == (0, True), err
+
+
+DESK = (
+    "apiVersion: tonnage/v1\nkind: Workspace\nname: desk\nusers: 1\n"
+    "accelerator: {memory: 20GiB}\nwhere: {clouds: [CLOUD]}\n"
+)
+
+
+def zones_of(here: Path, path: str) -> list[str]:
+    plan = json.loads((here / path).read_text())
+    [pool] = plan["solution"]["pools"]
+    zones: list[str] = pool["zones"]
+    return zones
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_a_stack_that_stands_in_another_zone_stays_there(
+    tonnage: Command, here: Path, cloud: str
+) -> None:
+    """Also when a zone that comes before has machines again, and when its own has none left."""
+    text = DESK.replace("CLOUD", cloud)
+    (here / "desk.yaml").write_text(text)
+    assert tonnage("plan", "desk.yaml", "-o", "p.json")[0] == 0
+    first, second, *_ = zones_of(here, "p.json")
+    (here / "w.yaml").write_text(f"capacity: [{{zone: '{first}', nodes: 0}}]")
+    assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 0
+
+    (here / "desk.yaml").write_text(f"{text}labels: {{team: blue}}\n")
+    planned = ("plan", "desk.yaml", "--simulate", "-o", "q.json")
+    code, _, err = tonnage(*planned)
+    assert code == 0, err
+    assert zones_of(here, "q.json")[0] == second
+    changes = json.loads((here / "q.json").read_text())["changes"]
+    gone = {change["name"] for change in changes["delete"]}
+    gone |= {change["name"] for change in changes["replace_first"]}
+    assert not any("home" in name or "subnet" in name for name in gone)
+    assert tonnage("apply", "q.json", "--simulate", "--yes")[0] == 0
+
+    (here / "desk.yaml").write_text(text.replace("users: 1", "users: 2"))
+    (here / "w.yaml").write_text(f"capacity: [{{zone: '{second}', nodes: 1}}]")
+    assert tonnage(*planned)[0] == 0
+    code, _, err = tonnage(
+        *("apply", "q.json", "--simulate", "w.yaml", "--yes"),
+        *("--allow", "outage"),
+    )
+    assert code == 14, err
+    status = json.loads(
+        tonnage("status", "desk", "--simulate", "-f", "json")[1]
+    )
+    assert status["facts"]["pools"][0]["zones"][0] == second

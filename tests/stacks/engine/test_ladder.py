@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from planner import api
 from planner.errors import CapacityError, ResourceError
 from planner.plan.types import Plan
+from providers.resource_type import values_at
 from providers.simulated import world
 from providers.simulated.world_file import read_world
 from stacks.engine.protocol import ProgressEvent, RunControl
@@ -201,3 +202,45 @@ def test_other_zones_are_taken_when_the_first_ones_have_nothing(
         if history.sizes and history.until is None
     ]
     assert not set(taken) <= set(zones)
+
+
+ONE_ZONE = {
+    "gcp-service": chat(extra="where: {clouds: [gcp]}"),
+    "aws-workspace": (
+        "apiVersion: tonnage/v1\nkind: Workspace\nname: chat\n"
+        "accelerator: {memory: 20GiB}\nwhere: {clouds: [aws]}\n"
+    ),
+    "gcp-workspace": (
+        "apiVersion: tonnage/v1\nkind: Workspace\nname: chat\n"
+        "accelerator: {memory: 20GiB}\nwhere: {clouds: [gcp]}\n"
+    ),
+    "azure-workspace": (
+        "apiVersion: tonnage/v1\nkind: Workspace\nname: chat\n"
+        "accelerator: {memory: 20GiB}\nwhere: {clouds: [azure]}\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONE_ZONE)
+def test_a_fleet_in_one_zone_goes_to_the_next_without_being_asked_to(
+    here: Path, catalog, name: str
+) -> None:
+    """And takes all of it along, also the disks of its users, which are empty."""
+    plan = api.plan(ONE_ZONE[name].encode(), catalog=catalog, alternatives=0)
+    [pool] = plan.solution.pools
+    [first, second, *_] = pool.zones
+    engine = engine_of(f"capacity: [{{zone: '{first}', nodes: 0}}]", here)
+    assert len(tried(engine, plan)) == 1
+    status = present(engine.stack_status("chat"))
+    assert (status.complete, present(status.facts).rung) == (True, 1)
+    assert status.retained == ()
+    standing = plan.on_rung(1)
+    assert standing.solution.pools[0].zones[0] == second
+    assert len(objects(engine)) == len(standing.graph.resources)
+    for found in objects(engine).values():
+        zones = {
+            str(zone).rpartition("/")[2]
+            for path in ("availabilityZone", "zone", "zones[]")
+            for zone in values_at(found["inputs"], path)
+        }
+        assert first not in zones, found["name"]
