@@ -355,6 +355,19 @@ def _endpoint_needs(spec: Spec, solution: Solution) -> frozenset[EndpointNeed]:
     return needs or (LOGS if pays else frozenset())
 
 
+def _place(solution: Solution) -> tuple[str, str]:
+    """Return the cloud and the region of a solution. Raises SpecError where these are several."""
+    regions = {(pool.instance.provider, pool.region) for pool in solution.pools}
+    if len(regions) != 1:
+        region_names = ", ".join(" ".join(place) for place in sorted(regions))
+        raise stack_error(
+            f"a stack is in one region; its pools are in {region_names or 'none'}",
+            "plan a stack for each region",
+        )
+    [place] = regions
+    return place
+
+
 def _may_move(pool: SizedPool, fleet: FleetSpec) -> bool:
     """Whether a fleet is in one zone, and may be in another one that has its machines."""
     spread = clouds()[fleet.instance.provider].spread_zones
@@ -377,14 +390,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     certificate = certificate_of(spec)
     endpoint = spec.endpoint if isinstance(spec, Inference) else None
     training_run = solution.training_run
-    regions = {(pool.instance.provider, pool.region) for pool in solution.pools}
-    if len(regions) != 1:
-        region_names = ", ".join(" ".join(place) for place in sorted(regions))
-        raise stack_error(
-            f"a stack is in one region; its pools are in {region_names or 'none'}",
-            "plan a stack for each region",
-        )
-    [(provider, region)] = regions
+    provider, region = _place(solution)
     fleets = tuple(
         derive_fleet(spec, solution, pool) for pool in solution.pools
     )
