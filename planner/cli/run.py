@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from planner import figures
 from planner.cli import progress
+from planner.cli.call import service_calls
 from planner.errors import (
     LockedError,
     Problem,
@@ -122,7 +123,7 @@ def _told(
         *shown_outputs(status),
         *(
             ("" if number else "call it", line)
-            for number, line in enumerate(_calls(plan, outcome))
+            for number, line in enumerate(service_calls(status))
         ),
         ("connect", f"tonnage connect {plan.stack.name}{options.flags}"),
         *(
@@ -135,24 +136,6 @@ def _told(
         ends = engine_now(engine) + timedelta(seconds=left_s)
         told.append(("ends", f"{ends:%Y-%m-%d %H:%M} UTC, by its TTL"))
     return told
-
-
-def _calls(plan: Plan, outcome: EngineOutcome) -> tuple[str, ...]:
-    """Return a command that asks a service something, once it has an address."""
-    from planner.render.status import call_lines
-    from stacks.spec.stack import SERVING_PORT
-
-    address, model = outcome.outputs.get("endpoint"), plan.workload.model
-    if not address or model is None:
-        return ()
-    endpoint = plan.spec.normalized.get("endpoint", {})
-    host = endpoint.get("host")
-    return call_lines(
-        f"https://{host}" if host else f"http://{address}:{SERVING_PORT}",
-        model.name,
-        has_key="api_key" in endpoint,
-        points_to=str(address) if host else "",
-    )
 
 
 def _heard(

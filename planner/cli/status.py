@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from planner.cli import option
+from planner.cli.call import service_calls
 from planner.cli.compose import (
     open_bucket,
     open_engine,
@@ -81,6 +82,7 @@ def command(stack: str, **option_values: Any) -> int:
                 account,
                 health,
                 events=_events(engine, stack),
+                calls=service_calls(stack_status),
                 full=option_values["full"],
             ),
             option_values["format"],

@@ -165,11 +165,13 @@ def status_page(
     health: StackHealth,
     *,
     events: Sequence[str] = (),
+    calls: Sequence[str] = (),
     full: bool = False,
 ) -> Page:
     """Return the page of one stack: since when it stands, what it costs, how it is.
 
-    `events` are lines of simulated clouds, the newest last; `full` lists the resources.
+    `events` are lines of simulated clouds, the newest last. `calls` are those of a command that
+    asks a service something. `full` lists the resources.
     """
     headline = (
         f"{stack_status.stack}  ·  {len(stack_status.resources)} resources  "
@@ -199,7 +201,13 @@ def status_page(
         )
     output_rows = shown_outputs(stack_status)
     if output_rows and not is_gone:
-        page_blocks.append(PageTable(("output", "value"), output_rows))
+        call_rows = tuple(
+            ("" if number else "call it", line)
+            for number, line in enumerate(calls)
+        )
+        page_blocks.append(
+            PageTable(("output", "value"), output_rows + call_rows)
+        )
     if full:
         page_blocks.append(_resource_table("resource", stack_status.resources))
     return tuple(page_blocks)

@@ -245,3 +245,17 @@ def test_a_stack_that_stands_in_another_zone_stays_there(
         tonnage("status", "desk", "--simulate", "-f", "json")[1]
     )
     assert status["facts"]["pools"][0]["zones"][0] == second
+
+
+def test_the_status_says_how_the_service_is_called(
+    tonnage: Command, here: Path, saved: str
+) -> None:
+    """In the words that apply said."""
+    code, out, _ = tonnage("apply", saved, "--simulate")
+    assert code == 0
+    [call] = [line for line in out.splitlines() if "curl" in line]
+    code, out, _ = tonnage("status", "chat", "--simulate")
+    assert code == 0
+    [again] = [line for line in out.splitlines() if "curl" in line]
+    assert again.split() == call.split()
+    assert '"model": "llama-3.1-8b"' in out
