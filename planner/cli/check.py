@@ -49,7 +49,7 @@ def _errors(spec_path: str) -> list[TonnageError]:
 def _check_regions(spec_file: SpecFile) -> None:
     # Most specs name no region, and need no catalog to be checked.
     where = spec_file.spec.where
-    if where.regions:
+    if where.regions or where.zones:
         check_regions(where, open_catalog(None, None))
 
 

@@ -27,6 +27,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     door             where a port that people reach from outside listens: loopback or address
     mixes_on_fabric  whether machines on InfiniBand may be bought in several ways
     spread_zones     most zones of a region that the nodes of a pool are spread over
+    zones_together   whether a group is refused when one of its zones has no such machine
     network_form     how a network is named, as a pattern
     subnet_place     whether a subnet is in one zone, or in all of a region
     reservation_form how a reservation of capacity is named, as a pattern
@@ -55,6 +56,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     door: Literal["loopback", "address"]
     mixes_on_fabric: bool
     spread_zones: int
+    zones_together: bool
     network_form: str
     subnet_place: Literal["zone", "region"]
     reservation_form: str
@@ -85,6 +87,7 @@ def clouds() -> dict[str, CloudFacts]:
         "door": table.one_of("loopback", "address"),
         "mixes_on_fabric": table.yes_or_no,
         "spread_zones": table.integer_between(1, 9),
+        "zones_together": table.yes_or_no,
         "network_form": table.nonempty_text,
         "subnet_place": table.one_of("zone", "region"),
         "reservation_form": table.nonempty_text,

@@ -22,7 +22,7 @@ from planner.spec.certificate import certificate_of
 from planner.spec.encryption import customer_key
 from planner.spec.model import Training
 from planner.spec.network import given_network
-from planner.spec.reservation import reservations_of
+from planner.spec.reservation import reservations_of, zone_name
 from planner.spec.schedule import parse_schedule
 
 if TYPE_CHECKING:
@@ -245,12 +245,14 @@ def _reservation_rules(
 class PlaceOrder(Struct, frozen=True):
     """Clouds and regions of a spec, the preferred first. A region may be a pattern.
 
+    allowed       patterns of zones that may be used; all where none is named
     zones         those that have a subnet; all where none is named
     reservations  what machines are taken from; nothing where none is named
     """
 
     clouds: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     reservations: tuple[Reservation, ...] = ()
 
@@ -260,9 +262,15 @@ class PlaceOrder(Struct, frozen=True):
         Of several reservations it is the largest.
         """
         zones = tuple(
-            zone for zone in offer.zones if not self.zones or zone in self.zones
+            zone
+            for zone in offer.zones
+            if (not self.zones or zone in self.zones)
+            and (
+                not self.allowed
+                or _matches_any(zone_name(offer.region, zone), self.allowed)
+            )
         )
-        if self.zones and not zones:
+        if (self.zones or self.allowed) and not zones:
             return None
         if not self.reservations:
             return replace(offer, place_rank=self.rank(offer), zones=zones)
@@ -310,6 +318,7 @@ def place_order(spec: Spec) -> PlaceOrder:
     return PlaceOrder(
         spec.where.clouds,
         spec.where.regions,
+        spec.where.zones,
         given.zones if given else (),
         reservations_of(spec.buy.reservations or ()),
     )

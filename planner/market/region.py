@@ -1,4 +1,4 @@
-"""Regions of a spec that no offer is in."""
+"""Regions and zones of a spec that no offer is in."""
 
 from __future__ import annotations
 
@@ -6,32 +6,47 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from planner.errors import Problem, SpecError
+from planner.spec.reservation import zone_name
 from planner.suggest import closest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.market.offer import Catalog
     from planner.spec.model import PlacementRule
 
 
 def check_regions(where: PlacementRule, catalog: Catalog) -> None:
-    """Raise SpecError for a region, or a pattern of regions, that the catalog does not know."""
-    if not where.regions:
+    """Raise SpecError for a region or a zone, or a pattern, that the catalog does not know."""
+    if not where.regions and not where.zones:
         return
-    known_regions = {offer.region for offer in catalog.offers}
-    problems = []
-    for pattern in where.regions:
-        if any(fnmatchcase(region, pattern) for region in known_regions):
-            continue
-        similar_region = closest(pattern, sorted(known_regions))
-        problems.append(
-            Problem(
-                code="region",
-                message=f"where.regions: no region is named '{pattern}'",
-                place=where.place,
-                next_step=f"did you mean '{similar_region}'?"
-                if similar_region
-                else "see regions: tonnage offers --limit 1000",
-            )
-        )
+    regions = {offer.region for offer in catalog.offers}
+    zones = {
+        zone_name(offer.region, zone)
+        for offer in catalog.offers
+        for zone in offer.zones
+    }
+    problems = [
+        *_unknown(where, "region", where.regions, regions),
+        *_unknown(where, "zone", where.zones, zones),
+    ]
     if problems:
         raise SpecError(*problems)
+
+
+def _unknown(
+    where: PlacementRule, kind: str, patterns: tuple[str, ...], known: set[str]
+) -> Iterator[Problem]:
+    """Yield the patterns that match nothing that is known of a kind."""
+    for pattern in patterns:
+        if any(fnmatchcase(name, pattern) for name in known):
+            continue
+        similar = closest(pattern, sorted(known))
+        yield Problem(
+            code=kind,
+            message=f"where.{kind}s: no {kind} is named '{pattern}'",
+            place=where.place,
+            next_step=f"did you mean '{similar}'?"
+            if similar
+            else f"see {kind}s: tonnage offers --limit 1000",
+        )

@@ -134,11 +134,12 @@ class AcceleratorRule(Struct, frozen=True, kw_only=True):
 
 
 class PlacementRule(Struct, frozen=True, kw_only=True):
-    """Clouds, regions and accelerators that may be used."""
+    """Clouds, regions, zones and accelerators that may be used."""
 
     place: Place | None = None
     clouds: tuple[str, ...] = field(default_factory=lambda: tuple(clouds()))
     regions: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
     accelerators: AcceleratorRule = field(default_factory=AcceleratorRule)
 
 

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+def zone_name(region: str, zone: str) -> str:
+    """Return a zone as a spec names it: some clouds number the zones of a region."""
+    return zone if zone.startswith(region) else f"{region}-{zone}"
+
+
 class Reservation(Struct, frozen=True, kw_only=True):
     """Machines of one type in one place, which an account has reserved.
 

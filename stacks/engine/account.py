@@ -12,6 +12,7 @@ from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts import table
 from planner.facts.cloud import clouds
 from planner.market.offer import FLEX_PURCHASE
+from planner.spec.reservation import zone_name
 from providers.catalog.metering import node_group
 from stacks.engine.failure import RefusedCall
 from stacks.operate.question import MachineAsk
@@ -241,20 +242,29 @@ def _zones(
 ) -> list[RefusedCall]:
     offered = account.offered_zones(ask.region, ask.instance_type)
     wanted = set(ask.zones)
-    if offered & wanted or (offered and not wanted):
+    is_enough = (
+        wanted <= offered
+        if clouds()[cloud].zones_together
+        else not wanted or offered & wanted
+    )
+    if offered and is_enough:
         return []
-    where = ", ".join(sorted(wanted)) or ask.region
+    where = _zone_list(ask.region, wanted - offered) or ask.region
     return [
         RefusedCall(
             f"{ask.nodes} x {ask.instance_type}",
             f"{clouds()[cloud].capacity_code}: the account cannot have it in {where}",
             "capacity",
-            f"it is offered in {', '.join(sorted(offered))}; buy.fallback: 20% lets apply buy "
-            "another fleet"
+            "plan it where it is offered: "
+            f"where: {{zones: [{_zone_list(ask.region, offered)}]}}"
             if offered
             else "",
         )
     ]
+
+
+def _zone_list(region: str, zones: set[str]) -> str:
+    return ", ".join(zone_name(region, zone) for zone in sorted(zones))
 
 
 @cache

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import pytest
 from msgspec.structs import replace
 
 from planner import api
+from planner.market.offer import Offer
 from planner.plan.canonical import dump_plan, parse_plan
 from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
+from planner.spec.reservation import zone_name
 from tests.conftest import TODAY, chat, only
 
 DEAR = "100%"
@@ -137,3 +141,48 @@ def test_a_rung_has_its_own_fleet_and_the_digest_of_the_document(
         assert variant.graph == fallback.graph
         assert variant.cost == fallback.cost
         assert variant.digest == plan.digest
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_zones_that_are_allowed_are_all_that_there_are(
+    catalog, cloud: str
+) -> None:
+    """The plan is that of a catalog whose machines are sold in these zones alone."""
+    patterns = (
+        "us-east-1a",
+        "us-east-1b",
+        "us-east4-c",
+        "us-central1-*",
+        "eastus-2",
+    )
+
+    def allowed(offer: Offer) -> tuple[str, ...]:
+        return tuple(
+            zone
+            for zone in offer.zones
+            if any(
+                fnmatchcase(zone_name(offer.region, zone), pattern)
+                for pattern in patterns
+            )
+        )
+
+    where = f"where: {{clouds: [{cloud}], zones: [{', '.join(map(repr, patterns))}]}}"
+    plan = api.plan(chat(extra=where).encode(), catalog=catalog, alternatives=0)
+    narrow = replace(
+        catalog,
+        offers=tuple(
+            replace(offer, zones=allowed(offer))
+            for offer in catalog.offers
+            if allowed(offer)
+        ),
+    )
+    alone = api.plan(
+        chat(extra=f"where: {{clouds: [{cloud}]}}").encode(),
+        catalog=narrow,
+        alternatives=0,
+    )
+    assert plan.solution.pools == alone.solution.pools
+    assert plan.cost.total == alone.cost.total
+    assert [rung.zone for rung in plan.fallbacks] == [
+        rung.zone for rung in alone.fallbacks
+    ]

@@ -233,6 +233,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         url_schemes=("shelf",),
         mixes_on_fabric=True,
         spread_zones=1,
+        zones_together=False,
         state_scheme="nim",
         secret_form="NAME",
         door="loopback",

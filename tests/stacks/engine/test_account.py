@@ -16,6 +16,7 @@ from planner.errors import (
     TonnageError,
 )
 from planner.facts.cloud import clouds
+from planner.spec.reservation import zone_name
 from stacks.engine import account
 from stacks.engine.account import (
     account_refusals,
@@ -300,3 +301,27 @@ def test_every_type_that_is_built_has_its_rights(catalog, cloud: str) -> None:
         for resource in plan.graph.resources
         if not rights_of(resource.type)
     ] == []
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_a_zone_that_the_account_has_not_is_named_with_a_way_around_it(
+    monkeypatch, catalog, cloud: str
+) -> None:
+    """Groups of AWS take what their other zones have; a scale set of Azure is refused whole."""
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    [pool] = plan.solution.pools
+    used = zones_of(plan.graph)[pool.instance_type]
+    others = set(pool.zones) - {used[0]}
+    _, refusals, _ = asked(monkeypatch, catalog, cloud, offered_zones=others)
+    assert bool(refusals) == (cloud != "aws")
+    if not refusals:
+        return
+    [refusal] = refusals
+    assert zone_name(pool.region, used[0]) in refusal.message
+    text = TEXT.replace("CLOUD", cloud)
+    wanted = refusal.remedy.partition("zones: ")[2].rstrip("}")
+    moved = plan_of(
+        catalog, text.replace("where: {", f"where: {{zones: {wanted}, ")
+    )
+    assert set(moved.solution.pools[0].zones) <= others
+    assert moved.solution.pools[0].instance_type == pool.instance_type
