@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cached_property
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
@@ -21,7 +22,11 @@ from planner.market.offer import (
 from planner.spec.certificate import certificate_of
 from planner.spec.encryption import customer_key
 from planner.spec.model import Training
-from planner.spec.network import given_network
+from planner.spec.network import (
+    given_network,
+    leaves_range_open,
+    network_range,
+)
 from planner.spec.reservation import reservations_of, zone_name
 from planner.spec.schedule import parse_schedule
 
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Instance, Offer
     from planner.spec.certificate import Certificate
     from planner.spec.encryption import CustomerKey
-    from planner.spec.model import Spec
+    from planner.spec.model import NetworkRule, Spec
     from planner.spec.network import GivenNetwork
     from planner.spec.reservation import Reservation
 
@@ -51,14 +56,17 @@ class OfferRule(Struct, frozen=True):
     allows: Callable[[Any], bool]
 
 
-def _machine_rule(key: str, phase: Phase) -> OfferRule:
-    """Return the rule that machines break no rule of a phase of data/rules.csv."""
+def _machine_rule(key: str, phase: Phase, **facts: Any) -> OfferRule:
+    """Return the rule that machines break no rule of a phase of data/rules.csv.
+
+    `facts` are known beside those of machines.
+    """
     return OfferRule(
         key,
         "instance",
         lambda instance: (
             not any(
-                rule.is_broken(asdict(instance))
+                rule.is_broken({**asdict(instance), **facts})
                 for rule in rules_of(phase, instance.provider)
             )
         ),
@@ -121,6 +129,7 @@ def spec_rules(
             ),
         ),
         *_network_rules(given_network(spec.network)),
+        *_address_rules(spec.network),
         *_place_rules("endpoint.certificate", certificate_of(spec)),
         *_place_rules("encryption.key", customer_key(spec)),
         *_reservation_rules(reservations_of(spec.buy.reservations or ())),
@@ -148,6 +157,14 @@ def _network_rules(given: GivenNetwork | None) -> tuple[OfferRule, ...]:
             lambda region: region in given.regions,
         ),
     )
+
+
+def _address_rules(network: NetworkRule | None) -> tuple[OfferRule, ...]:
+    """Interfaces of machines have no addresses of their network; a range that is open has none."""
+    if leaves_range_open(network):
+        return ()
+    own_range = IPv4Network(network_range(network))
+    return (_machine_rule("network.range", "addresses", range=own_range),)
 
 
 def _schedule_rules(schedule: str | None) -> tuple[OfferRule, ...]:

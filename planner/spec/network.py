@@ -137,6 +137,13 @@ def chosen_range(network: NetworkRule | None, taken: Iterable[str]) -> str:
 def _usable_ranges() -> tuple[IPv4Network, ...]:
     """Return the ranges that a stack may have on every cloud, for it may move."""
     rules = [rule for cloud in clouds() for rule in rules_of("network", cloud)]
+    of_machines = [
+        condition
+        for cloud in clouds()
+        for rule in rules_of("addresses", cloud)
+        for condition in rule.conditions
+        if condition.path == "range"
+    ]
     ranges = (
         IPv4Network(f"10.{second}.0.0/{OWN_PREFIX_BITS}")
         for second in SECOND_NUMBERS
@@ -154,6 +161,10 @@ def _usable_ranges() -> tuple[IPv4Network, ...]:
                 }
             )
             for rule in rules
+        )
+        and not any(
+            condition.holds({"range": own_range}, {})
+            for condition in of_machines
         )
     )
 

@@ -65,3 +65,32 @@ def test_places_are_ranked_as_the_spec_lists_them() -> None:
     (group,) = equal_groups(("us-east-1", "us-west-2"))
     ranks = {offer.region: order.rank(offer) for offer in group}
     assert ranks == {"us-east-1": (1, 1), "us-west-2": (1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("own_range", "cloud", "fabrics"),
+    [
+        ("172.16.0.0/16", "azure", {"infiniband"}),
+        ("10.64.0.0/16", "gcp", {"tcpx", "tcpxo"}),
+        ("10.43.0.0/16", "gcp", {"roce"}),
+        ("10.44.0.0/16", "gcp", {"roce"}),
+        ("10.50.0.0/16", "gcp", set()),
+        ("172.16.0.0/16", "gcp", set()),
+    ],
+)
+def test_a_range_leaves_out_the_machines_whose_interfaces_have_it(
+    own_range: str, cloud: str, fabrics: set[str]
+) -> None:
+    def fabrics_of(extra: str) -> set[str]:
+        spec = spec_of(chat(extra=f"{extra}\nwhere: {{clouds: [{cloud}]}}"))
+        offers = OfferFilter(
+            load_catalog().offer_groups,
+            spec_rules(spec, unsupported_reason, resumes=True),
+            place_order(spec),
+        ).cheapest()
+        return {offer.instance.fabric for offer in offers}
+
+    everything = fabrics_of("")
+    left = fabrics_of(f"network: {{range: {own_range}}}")
+    assert fabrics <= everything
+    assert everything - left == fabrics
