@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Phase: TypeAlias = Literal[
+    "spec",
     "machine",
     "owned",
     "reservation",
@@ -49,6 +50,7 @@ Phase: TypeAlias = Literal[
 Severity: TypeAlias = Literal["refuse", "high", "medium", "low"]
 # What is asked when, and what a rule of it then does.
 PHASES: Final[dict[Phase, str]] = {
+    "spec": "check and plan refuse the spec",
     "machine": "a plan takes another machine type",
     "owned": "a plan with buy.reservations takes another machine type",
     "reservation": "a plan with buy.reserve takes another machine type",

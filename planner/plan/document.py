@@ -14,8 +14,8 @@ from planner.plan.canonical import seal
 from planner.plan.number import optional_money, plain_money, rounded
 from planner.plan.pool_entry import pool_entry
 from planner.sentence import describe
-from planner.spec.load import plain_values
 from planner.spec.model import Batch, Inference, Training
+from planner.spec.plain import plain_values
 from planner.units import (
     BYTES_PER_GB,
     BYTES_PER_MB,

@@ -6,7 +6,6 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
@@ -14,6 +13,7 @@ from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.receiver import read_receiver
 from planner.facts.rule import rules
 from planner.spec.certificate import machine_certificate
+from planner.spec.conflict import conflict_problems
 from planner.spec.encryption import encryption_problems
 from planner.spec.field import (
     Block,
@@ -27,18 +27,19 @@ from planner.spec.model import (
     SECRET_SCHEME,
     Batch,
     Inference,
-    PurchaseRule,
     ShutdownRule,
     Spec,
     Training,
     Workspace,
 )
-from planner.spec.network import given_network, network_problems
+from planner.spec.network import network_problems
 from planner.spec.source import MappingNode, parse_yaml
 from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from planner.spec.block import CapacityBlock
 
 # Whether a spec breaks a rule, how that is said, and what to do.
 SpecCheck: TypeAlias = tuple[bool, str, str]
@@ -84,37 +85,6 @@ def load_spec(file_bytes: bytes, source_path: str) -> Spec:
         # Problems in the order of the file, not of the tables.
         raise SpecError(*sorted(report.problems, key=_position))
     return _check_spec(loaded_spec)
-
-
-def plain_values(spec_value: Any) -> Any:
-    """Return a spec as plain JSON values in base units.
-
-    Decimals become text; file positions and absent values are left out.
-    """
-    if isinstance(spec_value, Struct):
-        field_values = {
-            field_name: getattr(spec_value, field_name)
-            for field_name in spec_value.__struct_fields__
-            if field_name != "place"
-        }
-        return {
-            field_name: plain_values(field_value)
-            for field_name, field_value in field_values.items()
-            if field_value is not None
-        }
-    if isinstance(spec_value, dict):
-        return {
-            entry_key: plain_values(element)
-            for entry_key, element in spec_value.items()
-        }
-    if isinstance(spec_value, tuple):
-        return [plain_values(element) for element in spec_value]
-    return (
-        # One text for equal decimals, without an exponent.
-        format(spec_value.normalize(), "f")
-        if isinstance(spec_value, Decimal)
-        else spec_value
-    )
 
 
 def _without_header(spec_block: Block) -> Any:
@@ -163,11 +133,8 @@ def _check_spec(spec: Spec) -> Spec:
         spec = replace(spec, protect=isinstance(spec, Training))
     if isinstance(spec, Training):
         problems.extend(_dataset_problems(spec))
-    problems.extend(_purchase_problems(spec.buy))
-    problems.extend(_block_problems(spec))
-    problems.extend(_flex_problems(spec))
-    problems.extend(_reserve_problems(spec))
-    problems.extend(_mix_problems(spec))
+    problems.extend(conflict_problems(spec))
+    problems.extend(_block_problems(spec.buy.block))
     problems.extend(_receiver_problems(spec))
     problems.extend(network_problems(spec))
     problems.extend(encryption_problems(spec))
@@ -227,175 +194,20 @@ def _first_broken(
     ][:1]
 
 
-def _block_problems(spec: Spec) -> list[Problem]:
-    """A block is for what ends, and for nothing beside it."""
-    block = spec.buy.block
+def _block_problems(block: CapacityBlock | None) -> list[Problem]:
+    """Return what is wrong with the times of a block."""
     if block is None:
         return []
     try:
         is_long = block.duration_s > 0
     except ValueError:
         is_long = False
-    rules = (
-        (
-            not isinstance(spec, Training),
-            "a capacity block ends, and only a training does",
-            "remove buy.block, or name a reservation in buy.reservations",
-        ),
-        (
-            not is_long,
-            f"a block from {block.starts} to {block.ends} is none",
-            "write the times that the offering has",
-        ),
-        (
-            bool(spec.buy.reservations)
-            or spec.buy.spot == "only"
-            or spec.buy.commit != ("none",),
-            "buy.block excludes buy.reservations, buy.commit and buy.spot: only",
-            "machines of a block are bought in one way: remove the others",
-        ),
-        (
-            spec.shutdown.ttl is not None,
-            "shutdown.ttl counts from the apply, and a block begins later",
-            "remove shutdown.ttl: the block ends by itself",
-        ),
+    times = (
+        not is_long,
+        f"a block from {block.starts} to {block.ends} is none",
+        "write the times that the offering has",
     )
-    return _first_broken("block", block.place, rules)
-
-
-def _flex_problems(spec: Spec) -> list[Problem]:
-    """Machines that come when there are some, for a week, are for what waits and ends."""
-    buy = spec.buy
-    if not buy.flex_start:
-        return []
-    rules = (
-        (
-            not isinstance(spec, Training),
-            "buy.flex_start is for a training: it waits, and it ends",
-            "remove it",
-        ),
-        (
-            bool(buy.reservations or buy.block)
-            or buy.spot == "only"
-            or buy.commit != ("none",),
-            "buy.flex_start excludes buy.reservations, buy.block, buy.commit and buy.spot: only",
-            "its machines are bought in one way: remove the others",
-        ),
-        (
-            spec.shutdown.ttl is not None,
-            "shutdown.ttl counts from the apply, and the machines come later",
-            "remove shutdown.ttl: the cloud ends them after a week at the latest",
-        ),
-    )
-    return _first_broken("flex-start", buy.place, rules)
-
-
-def _mix_problems(spec: Spec) -> list[Problem]:
-    """A base on demand and spot above it are two ways to buy, and leave no room for a third."""
-    buy = spec.buy
-    if buy.on_demand_base is None:
-        return []
-    rules = (
-        (
-            not isinstance(spec, Inference),
-            "buy.on_demand_base is for a service: what may be taken back elsewhere is all on spot",
-            "remove it: spot: auto buys spot where that loses nothing",
-        ),
-        (
-            bool(buy.reservations or buy.reserve)
-            or buy.spot != "auto"
-            or buy.commit != ("none",),
-            "buy.on_demand_base excludes buy.spot, buy.commit, buy.reserve and buy.reservations",
-            "its machines are bought in two ways: remove the others",
-        ),
-        (
-            isinstance(spec, Inference) and spec.elastic is not None,
-            "buy.on_demand_base and elastic exclude each other",
-            "remove one of both: machines of two groups would follow the same load",
-        ),
-    )
-    return _first_broken("mix", buy.place, rules)
-
-
-def _reserve_problems(spec: Spec) -> list[Problem]:
-    """What is reserved is paid for until somebody gives it back, so what ends reserves nothing."""
-    buy, shutdown = spec.buy, spec.shutdown
-    if not buy.reserve:
-        return []
-    rules = (
-        (
-            not isinstance(spec, Inference),
-            "buy.reserve is for a service: what else there is ends, and a reservation does not",
-            "remove it, or name a reservation in buy.reservations",
-        ),
-        (
-            bool(buy.reservations)
-            or buy.spot == "only"
-            or buy.commit != ("none",),
-            "buy.reserve excludes buy.reservations, buy.commit and buy.spot: only",
-            "its machines are bought in one way: remove the others",
-        ),
-        (
-            shutdown.ttl is not None or shutdown.idle is not None,
-            "buy.reserve excludes shutdown.ttl and shutdown.idle: a reservation does not end",
-            "remove one of both",
-        ),
-        *_reserved_service_rules(spec),
-    )
-    return _first_broken("reserve", buy.place, rules)
-
-
-def _reserved_service_rules(spec: Spec) -> tuple[SpecCheck, ...]:
-    """A reservation is in one zone, of one size, and holds no machine more."""
-    if not isinstance(spec, Inference):
-        return ()
-    return (
-        (
-            spec.elastic is not None,
-            "buy.reserve and elastic exclude each other",
-            "remove one of both: what is reserved is paid for anyway",
-        ),
-        (
-            spec.sla is not None and spec.sla.survives == "zone",
-            "buy.reserve and survives: zone exclude each other",
-            "remove one of both: a reservation is in one zone",
-        ),
-        (
-            spec.update != "recreate",
-            "buy.reserve wants update: recreate: no machine more than the fleet is reserved",
-            "write update: recreate",
-        ),
-    )
-
-
-def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
-    if purchase.reservations and purchase.spot == "only":
-        return [
-            Problem(
-                code="conflict",
-                message="buy.spot: only and buy.reservations exclude each other",
-                place=purchase.place,
-                next_step="reserved machines are no spot machines: remove one of both",
-            )
-        ]
-    if (
-        purchase.spot != "only"
-        or purchase.commit == ("none",)
-        or purchase.place is None
-    ):
-        return []
-    message = "buy.spot: only and buy.commit exclude each other"
-    next_step = (
-        "spot cannot be committed to: remove commit, or write spot: auto"
-    )
-    return [
-        Problem(
-            code="conflict",
-            message=message,
-            place=purchase.place,
-            next_step=next_step,
-        )
-    ]
+    return _first_broken("block", block.place, [times])
 
 
 def _waiver_problems(spec: Spec) -> list[Problem]:
@@ -489,11 +301,6 @@ def _endpoint_problems(spec: Inference) -> list[Problem]:
             "write all three: the whole internet may call it",
         ),
         (
-            endpoint.public and given_network(spec.network) is not None,
-            "endpoint.public and network.id exclude each other",
-            "remove one of both: a network of others has its own ways in",
-        ),
-        (
             any(
                 not re.fullmatch(clouds()[cloud].account_form, account)
                 for account in endpoint.share
@@ -512,28 +319,16 @@ def _endpoint_problems(spec: Inference) -> list[Problem]:
 
 
 def _elastic_problems(spec: Inference) -> list[Problem]:
-    """Machines that come and go by the load leave for no other reason, and may be bought."""
+    """Return what is wrong with the numbers of machines."""
     elastic = spec.elastic
     if elastic is None:
         return []
-    rules = (
-        (
-            elastic.least == elastic.most == 1,
-            "elastic has no room: both of its numbers are 1",
-            "write what may run, for example elastic: {least: 0.5, most: 2}",
-        ),
-        (
-            spec.shutdown.idle is not None,
-            "elastic and shutdown.idle exclude each other",
-            "remove shutdown.idle: machines leave when fewer are enough",
-        ),
-        (
-            bool(spec.buy.reservations),
-            "elastic and buy.reservations exclude each other",
-            "remove one of both: what is reserved is paid for anyway",
-        ),
+    room = (
+        elastic.least == elastic.most == 1,
+        "elastic has no room: both of its numbers are 1",
+        "write what may run, for example elastic: {least: 0.5, most: 2}",
     )
-    return _first_broken("elastic", elastic.place, rules)
+    return _first_broken("elastic", elastic.place, [room])
 
 
 def _secret_rules(key: str, secret: str, spec: Spec) -> tuple[SpecCheck, ...]:

@@ -1,0 +1,150 @@
+"""Keys that exclude each other: each rule refuses a spec, which is one without the other key."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.errors import SpecError
+from planner.facts.rule import EVERY_CLOUD, rules_of
+from tests.conftest import chat, present, spec_of
+from tests.planner.spec.test_block import rule as block_lines
+
+TRAINING = """\
+apiVersion: tonnage/v1
+kind: Training
+name: tune
+model: {name: llama-3.1-8b}
+data: {location: s3://sets/chat, tokens: 200M}
+train: {method: finetune, deadline: 3d}
+"""
+BLOCK = block_lines()
+RESERVED = "reservations: [cr-0a1b2c3d4e5f60718@us-east-1a:2xp5.48xlarge]"
+TTL = "shutdown: {ttl: 72h}"
+IDLE = "shutdown: {idle: 1h}"
+ELASTIC = "elastic: {least: 0.5, most: 2}"
+RESERVE = "update: recreate\nbuy: {reserve: true}"
+PUBLIC = (
+    "endpoint: {public: true, host: chat.example.com, api_key: 'secret://key', "
+    "certificate: 'arn:aws:acm:us-east-1:123456789012:certificate/"
+    "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'}"
+)
+NETWORK = (
+    "network: {id: vpc-0a1b2c3d4e5f60718, range: 10.20.0.0/20, "
+    "subnets: [subnet-0a1b2c3d4e5f60711@us-east-1a]}"
+)
+
+
+def training(buy: str, more: str = "") -> str:
+    return f"{TRAINING}where: {{clouds: [aws]}}\nbuy: {{{buy}}}\n{more}"
+
+
+def service(more: str) -> str:
+    return chat(extra=f"where: {{clouds: [aws]}}\n{more}")
+
+
+# A spec that breaks the rule, and one that does not, by one key.
+EXAMPLES = {
+    "block-kind": (service(f"buy: {{{BLOCK}}}"), service("")),
+    "block-reservations": (training(f"{BLOCK}, {RESERVED}"), training(BLOCK)),
+    "block-spot": (training(f"{BLOCK}, spot: only"), training(BLOCK)),
+    "block-commit": (training(f"{BLOCK}, commit: 1y"), training(BLOCK)),
+    "block-ttl": (training(BLOCK, TTL), training(BLOCK)),
+    "flex-kind": (service("buy: {flex_start: true}"), service("")),
+    "flex-reservations": (
+        training(f"flex_start: true, {RESERVED}"),
+        training("flex_start: true"),
+    ),
+    "flex-block": (
+        training(f"flex_start: true, {BLOCK}"),
+        training("flex_start: true"),
+    ),
+    "flex-spot": (
+        training("flex_start: true, spot: only"),
+        training("flex_start: true"),
+    ),
+    "flex-commit": (
+        training("flex_start: true, commit: 1y"),
+        training("flex_start: true"),
+    ),
+    "flex-ttl": (
+        training("flex_start: true", TTL),
+        training("flex_start: true"),
+    ),
+    "mix-kind": (training("on_demand_base: 40%"), training("spot: auto")),
+    **{
+        f"mix-{name}": (
+            service(f"buy: {{on_demand_base: 40%, {other}}}"),
+            service("buy: {on_demand_base: 40%}"),
+        )
+        for name, other in (
+            ("reservations", RESERVED),
+            ("reserve", "reserve: true"),
+            ("spot", "spot: never"),
+            ("commit", "commit: 3y"),
+        )
+    },
+    "mix-elastic": (
+        service(f"buy: {{on_demand_base: 40%}}\n{ELASTIC}"),
+        service(ELASTIC),
+    ),
+    "reserve-kind": (training("reserve: true"), training("spot: auto")),
+    **{
+        f"reserve-{name}": (
+            service(f"update: recreate\nbuy: {{reserve: true, {other}}}"),
+            service(RESERVE),
+        )
+        for name, other in (
+            ("reservations", RESERVED),
+            ("spot", "spot: only"),
+            ("commit", "commit: 1y"),
+        )
+    },
+    **{
+        f"reserve-{name}": (service(f"{RESERVE}\n{other}"), service(RESERVE))
+        for name, other in (
+            ("ttl", TTL),
+            ("idle", IDLE),
+            ("elastic", ELASTIC),
+        )
+    },
+    "reserve-survives": (
+        chat(
+            sla="ttft_p95: 2s, tpot_p95: 80ms, survives: zone",
+            extra=f"where: {{clouds: [aws]}}\n{RESERVE}",
+        ),
+        service(RESERVE),
+    ),
+    "reserve-update": (service("buy: {reserve: true}"), service(RESERVE)),
+    "spot-reservations": (
+        service(f"buy: {{spot: only, {RESERVED}}}"),
+        service(f"buy: {{{RESERVED}}}"),
+    ),
+    "spot-commit": (
+        service("buy: {spot: only, commit: 1y}"),
+        service("buy: {commit: 1y}"),
+    ),
+    "elastic-idle": (service(f"{ELASTIC}\n{IDLE}"), service(ELASTIC)),
+    "elastic-reservations": (
+        service(f"{ELASTIC}\nbuy: {{{RESERVED}}}"),
+        service(ELASTIC),
+    ),
+    "public-network": (service(f"{PUBLIC}\n{NETWORK}"), service(PUBLIC)),
+}
+
+
+@pytest.mark.parametrize(
+    "rule", rules_of("spec", EVERY_CLOUD), ids=lambda r: r.id
+)
+def test_a_rule_refuses_what_it_is_about(rule) -> None:
+    broken, kept = EXAMPLES[rule.id]
+    with pytest.raises(SpecError) as refused:
+        spec_of(broken)
+    found = {problem.code: problem for problem in refused.value.problems}
+    problem = found[rule.id]
+    assert present(problem.place).line > 1
+    assert (problem.message, problem.next_step) == (rule.reason, rule.remedy)
+    spec_of(kept)
+
+
+def test_every_example_is_of_a_rule() -> None:
+    assert EXAMPLES.keys() == {r.id for r in rules_of("spec", EVERY_CLOUD)}
