@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stacks.aws.client import service
 from stacks.operate.question import QuotaRoom, rules_for
+from stacks.spec.stack import STACK_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,6 +125,22 @@ def offered_zones(region: str, instance_type: str) -> set[str]:
             found["Location"]
             for page in pages
             for found in page["InstanceTypeOfferings"]
+        }
+
+
+def named_endpoints(region: str, network: str) -> dict[str, str]:
+    """Return the services whose names lead to an endpoint of a network, each with its stack."""
+    with service("ec2", region) as client:
+        pages = client.get_paginator("describe_vpc_endpoints").paginate(
+            Filters=[{"Name": "vpc-id", "Values": [network]}]
+        )
+        return {
+            found["ServiceName"]: {
+                tag["Key"]: tag["Value"] for tag in found.get("Tags", ())
+            }.get(STACK_TAG, "")
+            for page in pages
+            for found in page["VpcEndpoints"]
+            if found.get("PrivateDnsEnabled")
         }
 
 

@@ -70,6 +70,7 @@ def account_refusals(
     questions: dict[str, Callable[[], list[RefusedCall]]] = {
         "services": lambda: _closed_services(account, region, types),
         "rights": lambda: _missing_rights(account, region, types, note),
+        "endpoints": lambda: _taken_endpoints(account, plan),
         **{
             f"quota of {ask.instance_type}": lambda ask=ask: _quotas(  # type: ignore[misc]
                 account, cloud, ask
@@ -219,6 +220,34 @@ def _missing_rights(
             "ask for them, then apply the same plan",
         )
     ]
+
+
+def _taken_endpoints(account: AccountModule, plan: Plan) -> list[RefusedCall]:
+    """Return the endpoints whose names lead elsewhere in a network that there is already."""
+    network = (plan.spec.normalized.get("network") or {}).get("id")
+    wanted = {
+        str(resource.inputs["serviceName"])
+        for resource in plan.graph.resources
+        if resource.inputs.get("privateDnsEnabled")
+    }
+    if not network or not wanted:
+        return []
+    standing = account.named_endpoints(plan.graph.region, network)
+    return [
+        RefusedCall(
+            f"the endpoint of {service}",
+            f"{network} has one already{_of_stack(standing[service])}, and a name leads to one "
+            "place",
+            "conflict",
+            "let the machines use it: network: {private_endpoints: false}",
+        )
+        for service in sorted(wanted & standing.keys())
+        if standing[service] != plan.stack.name
+    ]
+
+
+def _of_stack(stack_name: str) -> str:
+    return f" (of the stack {stack_name})" if stack_name else ""
 
 
 def _quotas(

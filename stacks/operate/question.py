@@ -100,6 +100,12 @@ class AccountModule(Protocol):
     def offered_zones(self, region: str, instance_type: str) -> set[str]:
         """Return the zones of a region in which the account may have a machine type."""
 
+    def named_endpoints(self, region: str, network: str) -> dict[str, str]:
+        """Return the services whose names lead to an endpoint of a network, each with its stack.
+
+        The stack is empty where the endpoint is of none.
+        """
+
     def missing_rights(self, region: str, rights: list[str]) -> dict[str, bool]:
         """Return the rights that who is signed in does not have, and whether that is sure."""
 

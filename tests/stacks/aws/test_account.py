@@ -281,3 +281,35 @@ def test_the_root_user_has_no_policies(stubbed) -> None:
     stubbed({"sts": [("get_caller_identity", {}, identity)]})
     with pytest.raises(LookupError, match="root"):
         account.missing_rights("us-east-1", ["ec2:RunInstances"])
+
+
+def test_endpoints_with_the_names_of_services_have_their_stacks(
+    stubbed,
+) -> None:
+    def endpoint(name: str, has_name: bool, tags: dict[str, str]) -> dict:
+        return {
+            "ServiceName": name,
+            "PrivateDnsEnabled": has_name,
+            "Tags": [{"Key": key, "Value": tags[key]} for key in tags],
+        }
+
+    found = [
+        endpoint("com.amazonaws.us-east-1.logs", True, {"tonnage-stack": "a"}),
+        endpoint("com.amazonaws.us-east-1.ssm", True, {"owner": "b"}),
+        endpoint("com.amazonaws.us-east-1.s3", False, {}),
+    ]
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "describe_vpc_endpoints",
+                    {"Filters": [{"Name": "vpc-id", "Values": ["vpc-1"]}]},
+                    {"VpcEndpoints": found},
+                )
+            ]
+        }
+    )
+    assert account.named_endpoints("us-east-1", "vpc-1") == {
+        "com.amazonaws.us-east-1.logs": "a",
+        "com.amazonaws.us-east-1.ssm": "",
+    }

@@ -72,6 +72,9 @@ class Account:
     def offered_zones(self, _region: str, _instance_type: str) -> set[str]:
         return set(self._answer("offered_zones", self.zones))
 
+    def named_endpoints(self, _region: str, _network: str) -> dict[str, str]:
+        return dict(self._answer("named_endpoints", {}))
+
     def missing_rights(
         self, _region: str, rights: list[str]
     ) -> dict[str, bool]:
@@ -325,3 +328,37 @@ def test_a_zone_that_the_account_has_not_is_named_with_a_way_around_it(
     )
     assert set(moved.solution.pools[0].zones) <= others
     assert moved.solution.pools[0].instance_type == pool.instance_type
+
+
+@pytest.mark.parametrize(
+    ("stack", "told"),
+    [("", "has one already, and"), ("other", "(of the stack other)")],
+)
+def test_names_of_services_lead_to_one_endpoint_of_a_network(
+    monkeypatch, catalog, stack: str, told: str
+) -> None:
+    """An endpoint of the stack itself is in nobody's way, and neither is one without a name."""
+    given = (
+        "network: {id: vpc-0a1b2c3d4e5f60718, range: 10.20.0.0/20, private_endpoints: true, "
+        "subnets: [subnet-0a1b2c3d4e5f60711@us-east-1a]}"
+    )
+    plan = plan_of(catalog, chat(extra=f"where: {{clouds: [aws]}}\n{given}"))
+    services = [
+        resource.inputs["serviceName"]
+        for resource in plan.graph.resources
+        if resource.inputs.get("privateDnsEnabled")
+    ]
+    assert len(services) > 1
+    names = {services[0]: stack, services[1]: plan.stack.name, "com.other": ""}
+    fake = Account(named_endpoints=names)
+    fake.zones = set(plan.solution.pools[0].zones)
+    monkeypatch.setattr(account, "import_module", lambda _: fake)
+    [refusal] = account_refusals(
+        plan, (), instances_of(catalog, "aws"), lambda _: None
+    )
+    assert (refusal.step, refusal.kind) == (
+        f"the endpoint of {services[0]}",
+        "conflict",
+    )
+    assert told in refusal.message
+    assert "private_endpoints: false" in refusal.remedy

@@ -24,8 +24,8 @@ CUSTOM_ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
 
 def test_rights_on_aws_are_published() -> None:
     # Its import leaves a file open.
-    [folder] = present(find_spec("parliament")).submodule_search_locations or ()
-    text = (Path(folder) / "iam_definition.json").read_text()
+    origin = present(present(find_spec("parliament")).origin)
+    text = Path(origin).with_name("iam_definition.json").read_text()
     published = {
         f"{service['prefix']}:{action['privilege']}".lower()
         for service in json.loads(text)
