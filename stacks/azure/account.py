@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from stacks.azure.client import open_session, subscription
-from stacks.operate.question import QuotaRoom, rules_for
+from stacks.operate.question import NO_ZONE, QuotaRoom, rules_for
 from stacks.operate.rest import send
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def quota_rooms(ask: MachineAsk) -> list[QuotaRoom]:
 
 
 def offered_zones(region: str, instance_type: str) -> set[str]:
-    """Return the zones in which the subscription may have a machine type.
+    """Return the zones in which the subscription may have a machine type, and the whole region.
 
     Where it may not have it in the whole region, there are none.
     """
@@ -89,7 +89,7 @@ def offered_zones(region: str, instance_type: str) -> set[str]:
     zones = {
         zone
         for location in found.get("locationInfo", ())
-        for zone in location.get("zones", ())
+        for zone in (NO_ZONE, *location.get("zones", ()))
     }
     for restriction in found.get("restrictions", ()):
         if restriction["type"] == "Location":

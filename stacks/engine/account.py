@@ -15,7 +15,7 @@ from planner.market.offer import FLEX_PURCHASE
 from planner.spec.reservation import zone_name
 from providers.catalog.metering import node_group
 from stacks.engine.failure import RefusedCall
-from stacks.operate.question import MachineAsk
+from stacks.operate.question import NO_ZONE, MachineAsk
 
 REVOCABLE: Final = ("spot", FLEX_PURCHASE)
 
@@ -110,7 +110,7 @@ def zones_of(graph: PlannedGraph) -> dict[str, tuple[str, ...]]:
         group = node_group(
             found["type"], found["inputs"], objects, graph.region
         )
-        if group is not None and group.zones:
+        if group is not None:
             machine = group.offer_key[2]
             zones[machine] = (*zones.get(machine, ()), *group.zones)
     return zones
@@ -286,14 +286,16 @@ def _zones(
             "capacity",
             "plan it where it is offered: "
             f"where: {{zones: [{_zone_list(ask.region, offered)}]}}"
-            if offered
+            if offered - {NO_ZONE}
             else "",
         )
     ]
 
 
 def _zone_list(region: str, zones: set[str]) -> str:
-    return ", ".join(zone_name(region, zone) for zone in sorted(zones))
+    return ", ".join(
+        zone_name(region, zone) for zone in sorted(zones - {NO_ZONE})
+    )
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -83,6 +83,10 @@ class QuotaRoom(Struct, frozen=True, kw_only=True):
         )
 
 
+# Stands for the machines of a region that are in none of its zones.
+NO_ZONE: Final = ""
+
+
 class AccountModule(Protocol):
     """`stacks.<cloud>.account`. Every function raises the errors of `stacks.operate.access`."""
 
@@ -98,7 +102,10 @@ class AccountModule(Protocol):
         """Return the quotas that count machines. Raises LookupError when none is known."""
 
     def offered_zones(self, region: str, instance_type: str) -> set[str]:
-        """Return the zones of a region in which the account may have a machine type."""
+        """Return the zones of a region in which the account may have a machine type.
+
+        NO_ZONE is among them where it may have machines that are in no zone.
+        """
 
     def named_endpoints(self, region: str, network: str) -> dict[str, str]:
         """Return the services whose names lead to an endpoint of a network, each with its stack.

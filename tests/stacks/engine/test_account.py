@@ -362,3 +362,29 @@ def test_names_of_services_lead_to_one_endpoint_of_a_network(
     )
     assert told in refusal.message
     assert "private_endpoints: false" in refusal.remedy
+
+
+@pytest.mark.parametrize(
+    ("offered", "is_refused"), [({""}, False), (set(), True)]
+)
+def test_machines_in_no_zone_are_had_in_their_region(
+    monkeypatch, catalog, offered: set[str], is_refused: bool
+) -> None:
+    """A scale set on InfiniBand is in no zone, and some types have none to be in."""
+    plan = plan_of(
+        catalog,
+        chat(
+            extra="where: {clouds: [azure], accelerators: {allow: [h100-sxm]}}"
+        ),
+    )
+    [pool] = plan.solution.pools
+    assert zones_of(plan.graph) == {pool.instance_type: ()}
+    fake = Account(offered_zones=offered)
+    monkeypatch.setattr(account, "import_module", lambda _: fake)
+    refusals = account_refusals(
+        plan, (), instances_of(catalog, "azure"), lambda _: None
+    )
+    assert [refusal.kind for refusal in refusals] == (
+        ["capacity"] if is_refused else []
+    )
+    assert all(pool.region in refusal.message for refusal in refusals)

@@ -232,10 +232,10 @@ def test_azure_counts_cores_and_those_of_a_family(
 @pytest.mark.parametrize(
     ("restrictions", "zones"),
     [
-        ([], {"1", "2", "3"}),
+        ([], {"", "1", "2", "3"}),
         (
             [{"type": "Zone", "restrictionInfo": {"zones": ["1", "3"]}}],
-            {"2"},
+            {"", "2"},
         ),
         ([{"type": "Location", "restrictionInfo": {}}], set()),
     ],
