@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.errors import Problem, SpecError
 from planner.facts.cloud import clouds
-from planner.spec.reservation import Reservation
+from planner.spec.reservation import Reservation, zone_name
+from planner.suggest import closest
 from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -42,6 +43,22 @@ def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
                 place=block.place,
                 next_step="see those that there are: tonnage offers --clouds "
                 f"{provider} --limit 1000",
+            )
+        )
+    zones = {
+        zone_name(offer.region, zone)
+        for offer in catalog.offers
+        if offer.provider == provider
+        for zone in offer.zones
+    }
+    if block.zone not in zones:
+        raise SpecError(
+            Problem(
+                code="block",
+                message=f"{provider} has no zone {block.zone}",
+                place=block.place,
+                next_step="write the zone that the offering has, such as "
+                f"{closest(block.zone, sorted(zones)) or min(zones)}",
             )
         )
     machine_hours = block.machines * Decimal(

@@ -26,6 +26,10 @@ class Cause(Struct, frozen=True):
     key: str = ""
     values: Mapping[str, CauseValue] = field(default_factory=dict)
 
+    def __hash__(self) -> int:
+        """Return the hash of what names it: its values are a mapping, which has none."""
+        return hash((self.code, self.key))
+
 
 def because(code: str, key: str = "", **values: CauseValue) -> Cause:
     """Return a reason with its values by name."""

@@ -62,7 +62,9 @@ def resources(stack: StackSpec) -> list[Resource]:
                         "diskSizeGB",
                         "encryption",
                         "sku",
-                    ]
+                    ],
+                    # Azure changes no zone, and its provider would ask it to.
+                    "replace_on_changes": ["zones"],
                 },
             )
         )

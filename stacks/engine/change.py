@@ -66,6 +66,7 @@ def diff_steps(
             planned_steps[resource_name] = ResourceStep(
                 "delete", prior_record.type, resource_name
             )
+    _leave_first(prior_resources, planned_steps)
     return tuple(
         planned_steps[resource_name] for resource_name in sorted(planned_steps)
     )
@@ -195,6 +196,29 @@ def _cascade_replaces(
                 action="replace",
                 reasons=prior_step.reasons or ("needs what is replaced",),
                 deletes_first=True,
+            )
+
+
+def _leave_first(
+    prior_resources: Mapping[str, ResourceRecord],
+    planned_steps: dict[str, ResourceStep],
+) -> None:
+    """Mark what leaves, and has to go before something it needs is replaced."""
+    first_names = {
+        step.name for step in planned_steps.values() if step.deletes_first
+    }
+    leaving_names = {
+        step.name for step in planned_steps.values() if step.action == "delete"
+    }
+    while found_names := {
+        name
+        for name in leaving_names - first_names
+        if not first_names.isdisjoint(prior_resources[name].needs)
+    }:
+        first_names |= found_names
+        for name in found_names:
+            planned_steps[name] = replace(
+                planned_steps[name], deletes_first=True
             )
 
 

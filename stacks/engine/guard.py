@@ -62,14 +62,7 @@ def refuse_other_account(
 
 
 def refuse_left_disks(plan: Plan, facts: StackFacts | None) -> None:
-    """Raise PolicyError where machines of a workspace would be in another zone than its disks."""
-    problem = left_disks(plan, facts)
-    if problem is not None:
-        raise PolicyError(problem)
-
-
-def left_disks(plan: Plan, facts: StackFacts | None) -> Problem | None:
-    """Return what is wrong where machines of a workspace would leave its disks.
+    """Raise PolicyError where machines of a workspace would be in another zone than its disks.
 
     The disks are kept in the zone that they were made in, and no machine of another zone attaches
     them.
@@ -78,7 +71,7 @@ def left_disks(plan: Plan, facts: StackFacts | None) -> Problem | None:
         plan.graph.provider,
         plan.graph.region,
     ):
-        return None
+        return
     held_zones = {
         pool.name: pool.zones[0]
         for pool in facts.pools
@@ -87,15 +80,16 @@ def left_disks(plan: Plan, facts: StackFacts | None) -> Problem | None:
     for pool in plan.solution.pools:
         zone = held_zones.get(pool.name)
         if zone is not None and pool.zones and pool.zones[0] != zone:
-            return Problem(
-                code="zone",
-                message=f"the disks of {plan.stack.name} are in {zone}, and its "
-                f"{pool.instance_type} would be in {pool.zones[0]}",
-                cause="a disk is attached in its own zone alone",
-                next_step="ask for machines that are sold there, or copy the files and make "
-                f"the stack anew: tonnage destroy {plan.stack.name} --allow delete-data",
+            raise PolicyError(
+                Problem(
+                    code="zone",
+                    message=f"the disks of {plan.stack.name} are in {zone}, and its "
+                    f"{pool.instance_type} would be in {pool.zones[0]}",
+                    cause="a disk is attached in its own zone alone",
+                    next_step="ask for machines that are sold there, or copy the files and make "
+                    f"the stack anew: tonnage destroy {plan.stack.name} --allow delete-data",
+                )
             )
-    return None
 
 
 def refuse_production(

@@ -37,7 +37,7 @@ def changes_of(
     return Changes(
         create=_changes(all_steps, "create"),
         update=_changes(all_steps, "update"),
-        replace=_changes(all_steps, "replace"),
+        replace=_changes(all_steps, "replace", deletes_first=False),
         replace_first=_changes(all_steps, "replace", deletes_first=True),
         delete=_changes(all_steps, "delete"),
         keep=_changes(all_steps, "keep"),
@@ -73,14 +73,16 @@ def _changes(
     steps: tuple[ResourceStep, ...],
     action: Action,
     *,
-    deletes_first: bool = False,
+    deletes_first: bool | None = None,
 ) -> tuple[ResourceChange, ...]:
+    """Return the steps of an action; `deletes_first` tells replacements apart."""
     return tuple(
         ResourceChange(
             type=step.type, name=step.name, reason=", ".join(step.reasons)
         )
         for step in steps
-        if step.action == action and step.deletes_first == deletes_first
+        if step.action == action
+        and deletes_first in (None, step.deletes_first)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -13,11 +13,15 @@ from stacks.engine.state import resource_name
 from stacks.graph import referenced_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from planner.plan.types import Properties
     from stacks.engine.protocol import ResourceStep
     from stacks.engine.state import ResourceRecord
+
+
+# Option of a record: names of what it cannot exist without.
+LIVES_IN: Final = "lives_in"
 
 
 class DataType(Struct, frozen=True, kw_only=True):
@@ -72,27 +76,49 @@ def held_gib(resource_type: str, inputs: Properties) -> int:
 
 
 def kept_keys(
-    records: Mapping[str, ResourceRecord], deleted_keys: Iterable[str]
+    records: Mapping[str, ResourceRecord],
+    deleted_keys: Iterable[str],
+    left: Collection[tuple[str, ResourceRecord]] = (),
 ) -> set[str]:
     """Return which of the records that would be deleted stay, because of the data.
 
     These are the objects that hold data, all that they cannot exist without, and the settings of
-    what stays. Settings of what is not deleted may go.
+    what stays. Settings of what is not deleted may go. `left` are objects that earlier runs have
+    left for their data, with the names of their resources: what they live in stays too.
     """
     candidate_keys = set(deleted_keys)
     kept = _with_needed(
         records,
         candidate_keys,
-        {key for key in candidate_keys if held_data(records[key].type)},
+        {key for key in candidate_keys if held_data(records[key].type)}
+        | _needed_by_left(records, candidate_keys, left),
     )
     settings = {
         key
         for key in candidate_keys
         if records[key].type in data_types()
         and not held_data(records[key].type)
-        and _needed_keys(records, kept, key)
+        and _needed_keys(records, kept, records[key])
     }
     return _with_needed(records, candidate_keys, kept | settings)
+
+
+def _needed_by_left(
+    records: Mapping[str, ResourceRecord],
+    candidate_keys: set[str],
+    left: Collection[tuple[str, ResourceRecord]],
+) -> set[str]:
+    """Return the candidates that something lives in which was left.
+
+    What was left together with it, such as another network, is what it lives in.
+    """
+    left_too = {(name, record.place) for name, record in left}
+    return {
+        key
+        for _, record in left
+        for key in _needed_keys(records, candidate_keys, record)
+        if (resource_name(key), record.place) not in left_too
+    }
 
 
 def _with_needed(
@@ -107,20 +133,23 @@ def _with_needed(
         key = pending_keys.pop()
         if key not in kept:
             kept.add(key)
-            pending_keys += _needed_keys(records, candidate_keys, key)
+            pending_keys += _needed_keys(records, candidate_keys, records[key])
     return kept
 
 
 def _needed_keys(
-    records: Mapping[str, ResourceRecord], candidate_keys: set[str], key: str
+    records: Mapping[str, ResourceRecord],
+    candidate_keys: set[str],
+    record: ResourceRecord,
 ) -> list[str]:
     """Return the candidates that a record cannot exist without."""
-    record = records[key]
     data_type = data_types().get(record.type)
     needed_names = (
         record.needs
         if data_type is None
-        else [
+        # Inputs of another engine name ids, so it says beside them what they refer to.
+        else record.options.get(LIVES_IN)
+        or [
             name
             for property_name in data_type.lives_in
             for name in referenced_names(record.inputs.get(property_name))
@@ -145,7 +174,9 @@ def refuse_replaced_data(steps: Iterable[ResourceStep]) -> None:
             next_step="copy the data, then apply with --allow delete-data",
         )
         for step in steps
-        if step.deletes_first and held_data(step.type)
+        if step.action == "replace"
+        and step.deletes_first
+        and held_data(step.type)
     ]
     if problems:
         raise PolicyError(*problems)

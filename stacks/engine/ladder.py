@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING, Final
 
 from planner.errors import CapacityError
 from planner.facts import table
-from stacks.engine.guard import left_disks
 from stacks.engine.impact import changes_of
+from stacks.engine.keep import held_data
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.state import Refusal
 from stacks.engine.state_file import StateFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan
+    from planner.solve.solution import FallbackKind
     from stacks.engine.protocol import EngineOutcome, Listener, RunControl
     from stacks.engine.store import StateStore
 
 QUOTA: Final = "quota"
+# A stack goes on with these in its region, where its data are; another region has other data.
+WITHIN_REGION: Final = ("zone", "type", "purchase")
 
 
 def walk_down(
@@ -44,8 +47,8 @@ def walk_down(
 
     `attempt` applies a plan as it is on a rung, `preview` says what that would do. Each attempt
     starts from what the last one has left, and removes what it does not need. A fallback for which
-    nothing would answer for a while is left out, unless that is allowed; one that leaves the disks
-    of a workspace always is. Raises CapacityError when every rung is refused.
+    nothing would answer for a while is left out, unless that is allowed; one that leaves data in a
+    zone always is. Raises CapacityError when every rung is refused.
     """
     first_rung = standing_rung(plan, stack_status)
     refused: list[CapacityError] = []
@@ -58,14 +61,12 @@ def walk_down(
         if (
             rung
             and stack_status is not None
-            and (
-                left_disks(variant, stack_status.facts) is not None
-                or (
-                    "outage" not in control.allow
-                    and changes_of(
-                        variant, preview(variant), stack_status
-                    ).disturbs
-                )
+            and not _is_open(
+                variant,
+                plan.fallbacks[rung - 1].kind,
+                preview(variant),
+                stack_status,
+                control,
             )
         ):
             continue
@@ -81,6 +82,24 @@ def walk_down(
                 _remember(store, plan, rung, codes, now)
     raise CapacityError(
         *(problem for refusal in refused for problem in refusal.problems)
+    )
+
+
+def _is_open(
+    variant: Plan,
+    kind: FallbackKind,
+    steps: Sequence[ResourceStep],
+    stack_status: StackStatus,
+    control: RunControl,
+) -> bool:
+    """Whether a stack may go on with a fallback: its data go along, and it answers meanwhile."""
+    leaves_data = kind in WITHIN_REGION and any(
+        step.action in ("replace", "delete") and held_data(step.type)
+        for step in steps
+    )
+    return not leaves_data and (
+        "outage" in control.allow
+        or not changes_of(variant, steps, stack_status).disturbs
     )
 
 

@@ -30,7 +30,8 @@ class ResourceStep(Struct, frozen=True):
     """What is done to one resource.
 
     reasons        properties that changed
-    deletes_first  the old object goes before the new one comes: both would have one name
+    deletes_first  the old object goes before new ones come: it has a name that one of them needs,
+                   or needs what does
     """
 
     action: Action

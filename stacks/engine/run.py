@@ -216,12 +216,20 @@ class StackRun(Struct, kw_only=True):
     def keep_data(
         self, planned_steps: tuple[ResourceStep, ...]
     ) -> tuple[ResourceStep, ...]:
-        """Return steps that keep what holds data, where they would delete it."""
+        """Return steps that keep what holds data, where they would delete it.
+
+        What is replaced goes last too, and what it lives in stays with it.
+        """
         kept = self._kept_keys(
-            step.name for step in planned_steps if step.action == "delete"
+            step.name
+            for step in planned_steps
+            if step.action == "delete"
+            or (step.action == "replace" and not step.deletes_first)
         )
         return tuple(
-            replace(step, action="keep") if step.name in kept else step
+            replace(step, action="keep")
+            if step.action == "delete" and step.name in kept
+            else step
             for step in planned_steps
         )
 
@@ -293,6 +301,10 @@ class StackRun(Struct, kw_only=True):
                 key
                 for key in deleted_keys
                 if self.records[key].id not in self.fresh_ids
+            ],
+            [
+                (resource_name(key), record)
+                for key, record in self.state_file.state.retained.items()
             ],
         )
 

@@ -504,7 +504,6 @@ class PulumiEngine:
         return {
             "project": identity.project,
             "region": region,
-            # The one word is that of Azure, the other that of AWS.
             "subscription": identity.account,
             "account": identity.account,
         }
@@ -544,7 +543,7 @@ class PulumiEngine:
         started_at = start_time(pulumi_stack, self._now())
         resource_graph = parse_graph(plan.graph)
         place = (resource_graph.provider, resource_graph.region)
-        return Program(
+        program = Program(
             resource_graph,
             self._text_filler(plan, started_at),
             _plugin_version(resource_graph),
@@ -565,6 +564,10 @@ class PulumiEngine:
             is_move=is_move(pulumi_stack.deployment, place),
             gate=gate,
         )
+        program.retained_names = RetainedObjects(
+            self.store, pulumi_stack.name
+        ).kept_names(resource_graph, pulumi_stack.deployment)
+        return program
 
     def _text_filler(self, plan: Plan, started_at: str) -> Callable[[str], str]:
         placeholders = placeholder_values(

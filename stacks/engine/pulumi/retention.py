@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from planner.plan.status import Coming
 from providers.resource_type import has_same_name
 from stacks.engine.fill import fill_names
-from stacks.engine.keep import kept_keys
-from stacks.engine.pulumi.checkpoint import place_of
+from stacks.engine.keep import LIVES_IN, data_types, kept_keys
+from stacks.engine.pulumi.checkpoint import place_of, resource_ids
 from stacks.engine.state import ResourceRecord
 from stacks.engine.state_file import StateFile
 from stacks.graph import Graph, Resource
@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 RETAINED_FLAG: Final = "retainOnDelete"
 
 
-def retained_names(resource_graph: Graph) -> set[str]:
-    """Return the resources of a graph that are left in the cloud when they go."""
+def retained_names(
+    resource_graph: Graph, left: Iterable[ResourceRecord] = ()
+) -> set[str]:
+    """Return the resources of a graph that are left in the cloud when they go.
+
+    `left` are objects that earlier runs have left: they live in some of these.
+    """
     records = {
         resource.name: ResourceRecord(
             type=resource.type,
@@ -41,7 +46,11 @@ def retained_names(resource_graph: Graph) -> set[str]:
         )
         for resource in resource_graph.resources
     }
-    return kept_keys(records, records)
+    return kept_keys(
+        records,
+        records,
+        [(str(record.options["name"]), record) for record in left],
+    )
 
 
 class LeftGraph(NamedTuple):
@@ -87,6 +96,25 @@ class RetainedObjects:
         """Return what was left for good: not what a run may leave that has not ended."""
         is_settled = self.file.state.operation in ("applied", "destroyed")
         return list(self.records.values()) if is_settled else []
+
+    def kept_names(
+        self, resource_graph: Graph, deployment: Properties
+    ) -> set[str]:
+        """Return the resources of a graph that are left in the cloud when they go.
+
+        What was left before, or goes now, may live in some of them.
+        """
+        names = {resource.name for resource in resource_graph.resources}
+        standing_ids = resource_ids(deployment)
+        return retained_names(
+            resource_graph,
+            [
+                record
+                for record in self.records.values()
+                if record.id not in standing_ids
+                or record.options["name"] not in names
+            ],
+        )
 
     def left_graphs(self) -> list[LeftGraph]:
         """Return the retained objects as graphs, one for each place.
@@ -275,8 +303,22 @@ def _record(state_record: Properties, place: tuple[str, str]) -> ResourceRecord:
             _resource_name(urn) for urn in state_record.get("dependencies", ())
         ),
         place=place,
-        options={"name": _resource_name(state_record["urn"])},
+        options={
+            "name": _resource_name(state_record["urn"]),
+            LIVES_IN: _homes(state_record),
+        },
     )
+
+
+def _homes(state_record: Properties) -> list[str]:
+    """Return the names of what an object that holds data cannot exist without."""
+    data_type = data_types().get(state_record["type"])
+    references = state_record.get("propertyDependencies") or {}
+    return [
+        _resource_name(urn)
+        for property_name in (data_type.lives_in if data_type else ())
+        for urn in references.get(property_name) or ()
+    ]
 
 
 def _resource_name(urn: str) -> str:

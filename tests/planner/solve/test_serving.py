@@ -647,3 +647,16 @@ def test_the_budget_that_is_told_is_enough_and_a_dollar_less_is_not(
     for budget, is_enough in ((enough, True), (enough - 1, False)):
         given = text.replace("10/month", f"{budget}/month")
         assert (solve(catalog, given).status != "infeasible") == is_enough
+
+
+def test_a_model_of_so_many_parameters_is_planned_with_what_was_assumed(
+    catalog,
+) -> None:
+    """Its architecture is assumed, and that is told; what was assumed is part of the question."""
+    text = chat().replace("name: llama-3.1-8b", "params: 8B")
+    assert "params: 8B" in text
+    solution = solve(catalog, text, keep=0)
+    assert solution.pools
+    assert "assumed-architecture" in {
+        warning.reason.code for warning in solution.warnings
+    }

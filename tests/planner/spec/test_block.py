@@ -230,3 +230,9 @@ def test_its_machines_come_at_the_start_and_are_gone_at_the_end(
     assert machines_after("1d") == "0"
     assert int(machines_after("13h")) > 0
     assert machines_after("7d") == "0"
+
+
+@pytest.mark.parametrize("zone", ["us-east-1z", "xx-east-1a", "us-east4-a"])
+def test_a_block_is_in_a_zone_that_its_cloud_has(catalog, zone: str) -> None:
+    with pytest.raises(SpecError, match=f"aws has no zone {zone}"):
+        solve(catalog, training(zone=zone), keep=0)

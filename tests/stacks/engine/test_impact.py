@@ -10,9 +10,10 @@ from planner.render import text
 from planner.render.change import change_blocks
 from providers.simulated import world
 from stacks.engine.impact import changes_of
+from stacks.engine.protocol import RunControl
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import chat, present
-from tests.stacks.engine.test_simulated import plan_of, quiet
+from tests.stacks.engine.test_simulated import TEXT, objects, plan_of, quiet
 
 BATCH = """
 apiVersion: tonnage/v1
@@ -24,6 +25,13 @@ traffic: {total_requests: 2M, input_tokens: {mean: 900}, output_tokens: {mean: 2
 shutdown: {ttl: LIMIT}
 where: {clouds: [CLOUD]}
 """
+
+TRAINING = (
+    "apiVersion: tonnage/v1\nkind: Training\nname: chat\n"
+    "model: {name: llama-3.1-8b}\n"
+    "data: {location: s3://sets/chat, tokens: 200M}\n"
+    "train: {method: finetune, deadline: 3d}\nwhere: {clouds: [CLOUD]}\n"
+)
 
 
 def changed(
@@ -147,4 +155,53 @@ def test_items_of_a_list_are_named_by_their_number() -> None:
         "labels.team": ("", "a"),
         "sla.limits[1].p": ("50", ""),
         "sla.limits[1].s": ("2", ""),
+    }
+
+
+def test_what_leaves_goes_before_what_it_needs_is_made_anew(
+    here, catalog
+) -> None:
+    """A private link leaves, and the balancer that it leads to gets another address."""
+    shared = (
+        "endpoint: {share: [chat-clients], host: chat.example.com, "
+        "certificate: 'secret://tls', api_key: 'secret://k'}\n"
+    )
+    text = TEXT.replace("CLOUD", "gcp")
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    engine.apply(plan_of(catalog, text + shared), quiet)
+    plan = plan_of(catalog, text)
+    steps = {step.name: step for step in engine.preview(plan)}
+    assert steps["link"].action == "delete"
+    assert steps["link"].deletes_first
+    assert steps["balancer"].deletes_first
+    changed = changes_of(
+        plan, tuple(steps.values()), present(engine.stack_status("chat"))
+    )
+    assert "link" in {change.name for change in changed.delete}
+    engine.apply(plan, quiet, RunControl(allow=frozenset({"outage"})))
+    assert engine.apply(plan, quiet).steps == ()
+    assert "link" not in {o["name"] for o in objects(engine).values()}
+
+
+@pytest.mark.parametrize("kind", ["service", "training"])
+def test_what_is_told_to_go_goes_and_what_is_kept_stays(
+    here, catalog, kind: str
+) -> None:
+    """Settings of a bucket that is left in another cloud stay with it, and the plan says so."""
+    text = TEXT if kind == "service" else TRAINING
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    engine.apply(plan_of(catalog, text.replace("CLOUD", "aws")), quiet)
+    before = {o["name"]: i for i, o in objects(engine).items()}
+    plan = plan_of(catalog, text.replace("CLOUD", "azure"))
+    changes = changes_of(
+        plan, engine.preview(plan), present(engine.stack_status("chat"))
+    )
+    engine.apply(plan, quiet, RunControl(allow=frozenset({"outage"})))
+    after = objects(engine).keys()
+    for change in changes.delete:
+        assert before[change.name] not in after, change.name
+    for change in changes.keep:
+        assert before[change.name] in after, change.name
+    assert {"models-private", "models-over-tls"} <= {
+        change.name for change in changes.keep
     }

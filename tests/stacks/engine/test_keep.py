@@ -160,3 +160,39 @@ def test_data_that_must_go_first_are_asked_for(engine, catalog) -> None:
     assert buckets(engine) == before
     engine.apply(moved, quiet, EVERYTHING)
     assert buckets(engine) != before
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_what_a_left_file_system_lives_in_is_left_too(
+    here, catalog, cloud: str
+) -> None:
+    """It was left by an apply; the destroy after that goes through, and so does another apply."""
+    text = (
+        "apiVersion: tonnage/v1\nkind: Training\nname: chat\n"
+        "model: {name: llama-3.1-8b}\n"
+        "data: {location: s3://sets/chat, tokens: 200M, storage: STORAGE}\n"
+        f"train: {{method: finetune, deadline: 3d}}\nwhere: {{clouds: [{cloud}]}}\n"
+        "protect: false\n"
+    )
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+
+    def apply(storage: str) -> None:
+        engine.apply(plan_of(catalog, text.replace("STORAGE", storage)), quiet)
+
+    def held() -> set[str]:
+        return {
+            object_id
+            for object_id, found in objects(engine).items()
+            if held_data(found["type"]) == "file system"
+        }
+
+    apply("parallel")
+    [file_system] = held()
+    apply("object")
+    assert held() == {file_system}
+    engine.destroy("chat", quiet)
+    assert held() == {file_system}
+    apply("parallel")
+    assert held() == {file_system}, "it is taken back"
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
