@@ -483,7 +483,7 @@ def test_a_stack_has_the_addresses_that_its_spec_gives_it(
 
 
 def test_no_spec_may_take_the_addresses_of_other_interfaces() -> None:
-    """Each range that a stored graph has beside its own network is refused as one by the spec."""
+    """Each range that a stored graph has beside its own network is known to a rule."""
     own_range = ipaddress.IPv4Network(OWN_RANGE)
     ranges = {
         ipaddress.IPv4Network(found)
@@ -495,10 +495,12 @@ def test_no_spec_may_take_the_addresses_of_other_interfaces() -> None:
     others = {found for found in ranges if not found.subnet_of(own_range)}
     assert others
     taken = [
-        ipaddress.IPv4Network(rule.conditions[0].value)
+        ipaddress.IPv4Network(condition.value)
         for cloud in clouds()
-        for rule in rules_of("network", cloud)
-        if rule.conditions[0].operator == "overlaps"
+        for phase in ("network", "addresses")
+        for rule in rules_of(phase, cloud)
+        for condition in rule.conditions
+        if condition.operator == "overlaps"
     ]
     for found in others:
         assert any(found.subnet_of(cidr) for cidr in taken), found
