@@ -74,6 +74,24 @@ def has_same_name(
     return inputs.get(name_property) == other_inputs.get(name_property)
 
 
+def has_same_parent(
+    resource_type: str, inputs: Properties, other_inputs: Properties
+) -> bool:
+    """Whether the names of two objects are in one place, such as a zone, as far as texts say it.
+
+    In another one the same name is that of another object.
+    """
+    name_property = name_properties().get(resource_type, "")
+    return all(
+        inputs.get(parent) == other_inputs.get(parent)
+        for rule in name_rules().get(resource_type, ())
+        if rule.property == name_property
+        for parent in rule.parent
+        if isinstance(inputs.get(parent), str)
+        and isinstance(other_inputs.get(parent), str)
+    )
+
+
 def exclusive_inputs(resource_type: str, inputs: Properties) -> Properties:
     """Return the inputs that no two objects of a type share while both stand, as its name."""
     names = (

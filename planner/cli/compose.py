@@ -350,8 +350,15 @@ def _own_range(
     network: NetworkRule | None,
     stack_status: StackStatus | None,
 ) -> str:
-    """Return the addresses of a stack's own network: those that it has, or that nobody has."""
-    from planner.spec.network import chosen_range, leaves_range_open
+    """Return the addresses of a stack's own network: those that it has, or that nobody has.
+
+    Raises SpecError for a peer that has some of those that the stack has.
+    """
+    from planner.spec.network import (
+        chosen_range,
+        leaves_range_open,
+        refuse_inner_peers,
+    )
 
     facts = stack_status.facts if stack_status is not None else None
     # In a network that somebody else has made, it had no addresses of its own.
@@ -360,6 +367,7 @@ def _own_range(
         and facts is not None
         and not (facts.spec.get("network") or {}).get("id")
     ):
+        refuse_inner_peers(network, facts.network_range)
         return facts.network_range
     return chosen_range(network, taken_ranges(engine, stack_name))
 

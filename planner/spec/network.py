@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from planner.errors import Problem
+from planner.errors import Problem, SpecError
 from planner.facts.cloud import clouds
 from planner.facts.rule import rules_of
 from planner.spec.certificate import machine_certificate
@@ -285,6 +285,25 @@ def _rule_problems(
             cause=f"{own_range}: {rule.when}",
             next_step=rule.remedy,
         )
+
+
+def refuse_inner_peers(network: NetworkRule | None, own_range: str) -> None:
+    """Raise SpecError for peers with addresses of the range that a stack has already."""
+    if network is None:
+        return
+    problems = [
+        Problem(
+            code="network",
+            message=f"network.peer_cidrs: {peer_cidr} is in the network of the stack itself",
+            cause=f"the stack stands with the addresses {own_range}",
+            place=network.place,
+            next_step="let a new stack have another name: it takes addresses beside its peers",
+        )
+        for peer_cidr in network.peer_cidrs
+        if IPv4Network(peer_cidr).subnet_of(IPv4Network(own_range))
+    ]
+    if problems:
+        raise SpecError(*problems)
 
 
 def _peer_problems(

@@ -81,8 +81,7 @@ def _changes(
             type=step.type, name=step.name, reason=", ".join(step.reasons)
         )
         for step in steps
-        if step.action == action
-        and deletes_first in (None, step.deletes_first)
+        if step.action == action and deletes_first in (None, step.deletes_first)
     )
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from planner.plan.status import Coming
-from providers.resource_type import has_same_name
+from providers.resource_type import has_same_name, has_same_parent
 from providers.simulated.cloud import CloudError, call_seconds
 from stacks.engine.failure import (
     MAX_ATTEMPTS,
@@ -156,6 +156,7 @@ class StackRun(Struct, kw_only=True):
             record.type == resource.type
             and record.place == self.place
             and has_same_name(record.type, record.inputs, resource.inputs)
+            and has_same_parent(record.type, record.inputs, resource.inputs)
         )
 
     def _left_behind(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from planner.plan.status import Coming
-from providers.resource_type import has_same_name
+from providers.resource_type import has_same_name, has_same_parent
 from stacks.engine.fill import fill_names
 from stacks.engine.keep import LIVES_IN, data_types, kept_keys
 from stacks.engine.pulumi.checkpoint import place_of, resource_ids
@@ -251,14 +251,19 @@ class RetainedObjects:
                 resource is not None
                 and record.place == place
                 and record.type == resource.type
-                and has_same_name(
-                    record.type,
-                    record.inputs,
-                    fill_names(resource.inputs, fill_text),
+                and _is_same_object(
+                    record, fill_names(resource.inputs, fill_text)
                 )
             ):
                 found_ids[name] = object_id
         return found_ids
+
+
+def _is_same_object(record: ResourceRecord, inputs: Properties) -> bool:
+    """Whether an object has the name that inputs give, in the same place."""
+    return has_same_name(
+        record.type, record.inputs, inputs
+    ) and has_same_parent(record.type, record.inputs, inputs)
 
 
 def standing_records(

@@ -259,3 +259,19 @@ def test_the_status_says_how_the_service_is_called(
     [again] = [line for line in out.splitlines() if "curl" in line]
     assert again.split() == call.split()
     assert '"model": "llama-3.1-8b"' in out
+
+
+def test_a_peer_with_the_addresses_of_a_standing_stack_is_refused(
+    tonnage: Command, here: Path, saved: str
+) -> None:
+    """A new stack takes others; one that stands keeps those that it has."""
+    assert tonnage("apply", saved, "--simulate")[0] == 0
+    text = (here / "chat.yaml").read_text()
+    for peer, code in (("10.42.0.0/16", 2), ("10.43.0.0/16", 0)):
+        (here / "chat.yaml").write_text(
+            f"{text}\nnetwork: {{peer_cidrs: [{peer}]}}\n"
+        )
+        found, _, err = tonnage(
+            *("plan", "chat.yaml", "--simulate", "-o", "q.json")
+        )
+        assert (found, "of the stack itself" in err) == (code, code == 2), err

@@ -9,6 +9,7 @@ from planner.errors import PolicyError
 from planner.plan.types import Plan, Properties
 from providers.simulated import world
 from stacks.engine.keep import held_data
+from stacks.engine.protocol import RunControl
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import present
 from tests.stacks.engine.test_simulated import (
@@ -194,5 +195,35 @@ def test_what_a_left_file_system_lives_in_is_left_too(
     assert held() == {file_system}
     apply("parallel")
     assert held() == {file_system}, "it is taken back"
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+def test_a_file_system_is_taken_back_in_its_own_zone(here, catalog) -> None:
+    """One of the same name in another zone is another one."""
+    text = (
+        "apiVersion: tonnage/v1\nkind: Training\nname: chat\n"
+        "model: {name: llama-3.1-8b}\n"
+        "data: {location: s3://sets/chat, tokens: 200M, storage: parallel}\n"
+        "train: {method: finetune}\nprotect: false\n"
+        "where: {clouds: [gcp], zones: [ZONE]}\n"
+    )
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+
+    def held(zone: str) -> set[str]:
+        """The file systems, after an apply in a zone."""
+        plan = plan_of(catalog, text.replace("ZONE", zone))
+        engine.apply(plan, quiet, RunControl(allow=frozenset({"outage"})))
+        assert engine.apply(plan, quiet).steps == ()
+        return {
+            str(found["inputs"]["location"])
+            for found in objects(engine).values()
+            if held_data(found["type"]) == "file system"
+        }
+
+    assert held("us-central1-a") == {"us-central1-a"}
+    both = {"us-central1-a", "us-central1-b"}
+    assert held("us-central1-b") == both
+    assert held("us-central1-a") == both
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
