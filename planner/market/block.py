@@ -24,7 +24,7 @@ def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
     """Return a block as an offer of its machines.
 
     USD an hour = USD of the block / (machines * hours)
-    Raises SpecError for a machine type that the catalog does not have.
+    Raises SpecError for a machine type, or a zone, that the catalog does not have.
     """
     provider = _cloud_of(block)
     known_offer = next(
@@ -45,22 +45,7 @@ def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
                 f"{provider} --limit 1000",
             )
         )
-    zones = {
-        zone_name(offer.region, zone)
-        for offer in catalog.offers
-        if offer.provider == provider
-        for zone in offer.zones
-    }
-    if block.zone not in zones:
-        raise SpecError(
-            Problem(
-                code="block",
-                message=f"{provider} has no zone {block.zone}",
-                place=block.place,
-                next_step="write the zone that the offering has, such as "
-                f"{closest(block.zone, sorted(zones)) or min(zones)}",
-            )
-        )
+    _check_zone(catalog, provider, block)
     machine_hours = block.machines * Decimal(
         block.duration_s / SECONDS_PER_HOUR
     )
@@ -86,6 +71,26 @@ def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
         ),
         block=block,
     )
+
+
+def _check_zone(catalog: Catalog, provider: str, block: CapacityBlock) -> None:
+    """Raise SpecError for a zone that a cloud does not have."""
+    zones = {
+        zone_name(offer.region, zone)
+        for offer in catalog.offers
+        if offer.provider == provider
+        for zone in offer.zones
+    }
+    if block.zone not in zones:
+        raise SpecError(
+            Problem(
+                code="block",
+                message=f"{provider} has no zone {block.zone}",
+                place=block.place,
+                next_step="write the zone that the offering has, such as "
+                f"{closest(block.zone, sorted(zones)) or min(zones)}",
+            )
+        )
 
 
 def _cloud_of(block: CapacityBlock) -> str:
