@@ -156,6 +156,7 @@ def _carry_out(
         plan, present_inputs(plan, spec_file, catalog), stack_status
     )
     _tell_shared_addresses(plan, engine, stack_status)
+    _tell_kept_sizes(plan, stack_status)
     # A spec was planned this moment; a document may say anything.
     if is_saved and spec_file is not None:
         refuse_underived(plan, spec_file, catalog, options)
@@ -324,6 +325,19 @@ def _tell_shared_addresses(
         click.echo(
             f"note: another stack has addresses of {own_range} too, so the networks of both "
             f"cannot be joined; tonnage plan --stack {plan.stack.name} chooses others",
+            err=True,
+        )
+
+
+def _tell_kept_sizes(plan: Plan, stack_status: StackStatus | None) -> None:
+    """Say it when the disks of a workspace have another size than a plan: they keep theirs."""
+    facts = stack_status.facts if stack_status is not None else None
+    before = facts.spec.get("disk") if facts is not None else None
+    after = plan.spec.normalized.get("disk")
+    if before is not None and after is not None and before != after:
+        click.echo(
+            f"note: disks of {plan.stack.name} that there are keep their size, "
+            f"{figures.byte_size(int(before))}; the bill counts {figures.byte_size(int(after))}",
             err=True,
         )
 

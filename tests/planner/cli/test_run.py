@@ -275,3 +275,17 @@ def test_a_peer_with_the_addresses_of_a_standing_stack_is_refused(
             *("plan", "chat.yaml", "--simulate", "-o", "q.json")
         )
         assert (found, "of the stack itself" in err) == (code, code == 2), err
+
+
+def test_disks_that_keep_their_size_are_told(
+    tonnage: Command, here: Path
+) -> None:
+    text = DESK.replace("CLOUD", "aws")
+    (here / "desk.yaml").write_text(f"{text}disk: 100GiB\n")
+    applied = ("apply", "desk.yaml", "--simulate", "--yes")
+    assert tonnage(*applied)[0] == 0
+    assert "keep their size" not in tonnage(*applied)[2]
+    (here / "desk.yaml").write_text(f"{text}disk: 300GiB\n")
+    code, _, err = tonnage(*applied)
+    assert code == 0, err
+    assert "keep their size, 107 GB; the bill counts 322 GB" in err
