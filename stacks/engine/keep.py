@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from stacks.engine.state import ResourceRecord
 
 
+# What stands for all that an object was made after.
+WAITED_FOR: Final = "depends_on"
 # Option of a record: names of what it cannot exist without.
 LIVES_IN: Final = "lives_in"
 
@@ -30,7 +32,8 @@ class DataType(Struct, frozen=True, kw_only=True):
     holds     what people call it; empty for settings of one that holds data
     size      property with how much it holds; empty where it grows
     size_gib   GiB of one of it
-    lives_in  properties that refer to what it cannot exist without
+    lives_in  properties that refer to what it cannot exist without; depends_on is all that it
+              was made after
     """
 
     holds: str
@@ -148,12 +151,7 @@ def _needed_keys(
         record.needs
         if data_type is None
         # Inputs of another engine name ids, so it says beside them what they refer to.
-        else record.options.get(LIVES_IN)
-        or [
-            name
-            for property_name in data_type.lives_in
-            for name in referenced_names(record.inputs.get(property_name))
-        ]
+        else record.options.get(LIVES_IN) or _home_names(data_type, record)
     )
     # Under the same name there may be a thing of another cloud, and one that was replaced.
     return [
@@ -161,6 +159,17 @@ def _needed_keys(
         for needed_key in candidate_keys
         if resource_name(needed_key) in needed_names
         and records[needed_key].place == record.place
+    ]
+
+
+def _home_names(data_type: DataType, record: ResourceRecord) -> list[str]:
+    """Return the names of what an object that holds data cannot exist without."""
+    if WAITED_FOR in data_type.lives_in:
+        return list(record.needs)
+    return [
+        name
+        for property_name in data_type.lives_in
+        for name in referenced_names(record.inputs.get(property_name))
     ]
 
 

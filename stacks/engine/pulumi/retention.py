@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from planner.plan.status import Coming
 from providers.resource_type import has_same_name, has_same_parent
 from stacks.engine.fill import fill_names
-from stacks.engine.keep import LIVES_IN, data_types, kept_keys
+from stacks.engine.keep import (
+    LIVES_IN,
+    WAITED_FOR,
+    data_types,
+    kept_keys,
+)
 from stacks.engine.pulumi.checkpoint import place_of, resource_ids
 from stacks.engine.state import ResourceRecord
 from stacks.engine.state_file import StateFile
@@ -318,7 +323,10 @@ def _record(state_record: Properties, place: tuple[str, str]) -> ResourceRecord:
 def _homes(state_record: Properties) -> list[str]:
     """Return the names of what an object that holds data cannot exist without."""
     data_type = data_types().get(state_record["type"])
-    references = state_record.get("propertyDependencies") or {}
+    references = {
+        **(state_record.get("propertyDependencies") or {}),
+        WAITED_FOR: state_record.get("dependencies"),
+    }
     return [
         _resource_name(urn)
         for property_name in (data_type.lives_in if data_type else ())

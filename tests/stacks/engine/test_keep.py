@@ -189,8 +189,17 @@ def test_what_a_left_file_system_lives_in_is_left_too(
 
     apply("parallel")
     [file_system] = held()
+    reached = {
+        object_id
+        for object_id, found in objects(engine).items()
+        if found["type"].startswith(
+            ("gcp:servicenetworking", "gcp:compute/globalA")
+        )
+    }
+    assert bool(reached) == (cloud == "gcp")
     apply("object")
     assert held() == {file_system}
+    assert reached <= objects(engine).keys(), "its way to the network stays"
     engine.destroy("chat", quiet)
     assert held() == {file_system}
     apply("parallel")
