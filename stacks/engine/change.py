@@ -175,6 +175,30 @@ def _stale_keys(
     }
 
 
+def stays_itself(
+    resource: Resource,
+    prior_record: ResourceRecord,
+    known_outputs: Mapping[str, Properties],
+    placeholders: Mapping[str, str],
+    immutable_changes: Callable[[str, Properties, Properties], list[str]],
+) -> bool:
+    """Whether an object can be what a resource asks for, without being made anew.
+
+    `known_outputs` are those of what it refers to, by name.
+    """
+    _, replacing_keys = _changed_properties(
+        resource, prior_record.inputs, immutable_changes
+    )
+    stale_keys = _stale_keys(
+        resource, prior_record, placeholders, known_outputs
+    ).difference(resource.options.get("ignore_changes", ()))
+    return not replacing_keys and not immutable_changes(
+        resource.type,
+        dict.fromkeys(stale_keys, "before"),
+        dict.fromkeys(stale_keys, "after"),
+    )
+
+
 def _cascade_replaces(
     resource_graph: Graph,
     prior_resources: Mapping[str, ResourceRecord],

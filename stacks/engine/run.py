@@ -16,7 +16,12 @@ from msgspec.structs import replace
 
 from planner.plan.status import Coming
 from providers.resource_type import has_same_name, has_same_parent
-from providers.simulated.cloud import CloudError, call_seconds
+from providers.simulated.cloud import (
+    CloudError,
+    call_seconds,
+    immutable_changes,
+)
+from stacks.engine.change import stays_itself
 from stacks.engine.failure import (
     MAX_ATTEMPTS,
     RefusedCall,
@@ -45,6 +50,7 @@ from stacks.engine.state import (
     settle,
 )
 from stacks.engine.stop import cancelled_error
+from stacks.graph import creation_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,15 +133,23 @@ class StackRun(Struct, kw_only=True):
         """Take back what was left in the cloud, where the graph has it again.
 
         It was left for its data, or by a change that did not come to its end. What stands in its
-        place is another thing, such as one of another cloud, and is deleted like what is replaced.
+        place is another thing, such as one of another cloud or network, and is deleted like what
+        is replaced. Networks come before what is in them.
         """
         state = self.state_file.state
         graph_names = self.graph_names
-        for resource in self.resource_graph.resources:
+        for resource in creation_order(self.resource_graph):
             present = state.resources.get(resource.name)
-            if present is not None and self._is_same_thing(resource, present):
+            is_alike = present is not None and self._is_same_thing(
+                resource, present
+            )
+            if (
+                is_alike
+                and present is not None
+                and self._stays_itself(resource, present)
+            ):
                 continue
-            found = self._left_behind(resource, graph_names)
+            found = self._left_behind(resource, graph_names, is_itself=is_alike)
             if found is None:
                 continue
             records, key = found
@@ -159,10 +173,22 @@ class StackRun(Struct, kw_only=True):
             and has_same_parent(record.type, record.inputs, resource.inputs)
         )
 
+    def _stays_itself(self, resource: Resource, record: ResourceRecord) -> bool:
+        return stays_itself(
+            resource,
+            record,
+            {name: known.outputs for name, known in self.records.items()},
+            self.placeholders,
+            immutable_changes,
+        )
+
     def _left_behind(
-        self, resource: Resource, graph_names: set[str]
+        self, resource: Resource, graph_names: set[str], *, is_itself: bool
     ) -> tuple[dict[str, ResourceRecord], str] | None:
-        """Return where an object of a resource is that was left, the latest one first."""
+        """Return where an object of a resource is that was left, the latest one first.
+
+        With `is_itself` it has to be what the resource asks for without being made anew.
+        """
         state = self.state_file.state
         for records in (state.resources, state.retained):
             for key, record in reversed(records.items()):
@@ -170,6 +196,7 @@ class StackRun(Struct, kw_only=True):
                     key not in graph_names
                     and resource_name(key) == resource.name
                     and self._is_same_thing(resource, record)
+                    and (not is_itself or self._stays_itself(resource, record))
                 ):
                     return records, key
         return None

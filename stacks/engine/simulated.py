@@ -143,8 +143,8 @@ class SimulatedEngine:
         self._refuse_other_account(state)
         found_steps = recover(run.state_file, self.shared_world, run.listener)
         run.forget_gone()
-        run.take_back()
         run.placeholders = self._placeholders(state, plan.shutdown.ttl)
+        run.take_back()
         planned_steps = heed_drift(
             self._planned_steps(run),
             find_drift(run.records, self.shared_world, run.placeholders),

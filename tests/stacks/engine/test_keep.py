@@ -236,3 +236,46 @@ def test_a_file_system_is_taken_back_in_its_own_zone(here, catalog) -> None:
     assert held("us-central1-a") == both
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "there", "back"),
+    [
+        ("aws", "range: 10.50.0.0/16", "range: 10.42.0.0/16"),
+        ("azure", "range: 10.50.0.0/16", "range: 10.42.0.0/16"),
+        (
+            "aws",
+            "id: vpc-0a1b2c3d4e5f60718, range: 10.20.0.0/20, "
+            "subnets: [subnet-0a1b2c3d4e5f60711@us-east-1a]",
+            "range: 10.42.0.0/16",
+        ),
+    ],
+)
+def test_networks_that_change_and_come_back_make_no_third_file_system(
+    here, catalog, cloud: str, there: str, back: str
+) -> None:
+    """What was left in a network is taken back with it, however often that comes back."""
+    text = (
+        "apiVersion: tonnage/v1\nkind: Training\nname: chat\n"
+        "model: {name: llama-3.1-8b}\n"
+        "data: {location: s3://sets/chat, tokens: 200M, storage: parallel}\n"
+        "train: {method: finetune, deadline: 3d}\nprotect: false\n"
+        f"where: {{clouds: [{cloud}]}}\nbuy: {{spot: never}}\n"
+    )
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    seen = []
+    for network in (back, there) * 3:
+        plan = plan_of(catalog, f"{text}network: {{{network}}}\n")
+        engine.apply(plan, quiet, RunControl(allow=frozenset({"outage"})))
+        assert engine.apply(plan, quiet).steps == ()
+        seen.append(
+            {
+                object_id
+                for object_id, found in objects(engine).items()
+                if held_data(found["type"]) == "file system"
+                or found["type"].endswith((":Vpc", ":VirtualNetwork"))
+            }
+        )
+    assert seen[1] == seen[2] == seen[3] == seen[4] == seen[5]
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
