@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from msgspec.structs import replace
 
 from planner import figures
 from planner.cli import option
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.status import StackStatus
     from planner.plan.types import Changes, Plan
-    from stacks.engine.protocol import Lives, StackEngine
+    from stacks.engine.protocol import Lives, RunControl, StackEngine
+    from stacks.operate.machine import Trouble
 
 # What a saved plan has already settled.
 PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
@@ -86,6 +88,11 @@ PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
     "--buy-capacity-blocks",
     is_flag=True,
     help="Buy the capacity block that the plan has; nobody takes it back.",
+)
+@click.option(
+    "--no-wait",
+    is_flag=True,
+    help="End when the cloud has a new template, and take none back that fails.",
 )
 @option.format_option("text", "json")
 @option.color
@@ -146,7 +153,7 @@ def _carry_out(
     """Check a plan against all that it was made from, and apply it."""
     from stacks.engine.guard import refuse_purchase
     from stacks.engine.ladder import standing_rung
-    from stacks.engine.protocol import RunControl
+    from stacks.engine.roll import apply_and_watch, begin_roll
 
     if is_saved and spec_file is None and not option_values["require_approval"]:
         raise _underivable(plan)
@@ -180,18 +187,16 @@ def _carry_out(
             plan, present_inputs(plan, fresh_spec, catalog), stack_status
         )
 
+    control = replace(_control(option_values), check=check)
+    roll = (
+        None
+        if option_values["no_wait"]
+        else begin_roll(engine, plan, stack_status, changes, control)
+    )
     return run_engine(
         engine,
-        lambda listener, stop: engine.apply(
-            plan,
-            listener,
-            RunControl(
-                stop=stop,
-                check=check,
-                allow=option_values["allow"],
-                most_usd_hour=_most_usd(option_values),
-                lives=_seen_lives,
-            ),
+        lambda listener, stop: apply_and_watch(
+            engine, plan, roll, listener, replace(control, stop=stop)
         ),
         "apply",
         plan.stack.name,
@@ -199,6 +204,18 @@ def _carry_out(
         expected_steps=changes.count if changes else len(plan.graph.resources),
         output_format=option_values["format"],
         plan=plan,
+    )
+
+
+def _control(option_values: OptionValues) -> RunControl:
+    """Return what a run has to heed, as far as options say it."""
+    from stacks.engine.protocol import RunControl
+
+    return RunControl(
+        allow=option_values["allow"],
+        most_usd_hour=_most_usd(option_values),
+        lives=_seen_lives,
+        troubles=_seen_troubles,
     )
 
 
@@ -210,6 +227,18 @@ def _seen_lives(provider: str, bucket: str, region: str) -> Lives:
     return lives_in(
         Bucket(provider=provider, name=bucket, region=region),
         datetime.now(UTC),
+    )
+
+
+def _seen_troubles(
+    provider: str, bucket: str, region: str, since: datetime
+) -> list[Trouble]:
+    """Ask a real bucket for the machines that were given back in trouble."""
+    from stacks.operate.bucket import Bucket
+    from stacks.operate.health import troubles_since
+
+    return troubles_since(
+        Bucket(provider=provider, name=bucket, region=region), since
     )
 
 
@@ -526,8 +555,6 @@ def _plan_and_confirm(
     option_values: OptionValues,
 ) -> Plan | None:
     """Plan a spec on its stack, show the plan and ask; None when the answer is no."""
-    from msgspec.structs import replace
-
     from planner.render.plan import plan_page
 
     plan = make_plan(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from providers.base import NodeGroup
     from providers.simulated.world import ThrottleRule, World, WorldMemory
 
+# The output of a launch template that each change of it changes.
+VERSION_OUTPUT: Final = "latestVersion"
 # How the clouds call a request that is wrong in itself.
 INVALID_CODE: Final = "InvalidParameterValue"
 
@@ -123,9 +125,9 @@ class SimulatedCloud:
             inputs,
         )
         # Each change of a launch template makes a new version.
-        if "latestVersion" in outputs:
-            outputs["latestVersion"] = (
-                int(cloud_object["outputs"].get("latestVersion", 1)) + 1
+        if VERSION_OUTPUT in outputs:
+            outputs[VERSION_OUTPUT] = (
+                int(cloud_object["outputs"].get(VERSION_OUTPUT, 1)) + 1
             )
         self.memory.objects[object_id] = {
             **cloud_object,
@@ -133,7 +135,23 @@ class SimulatedCloud:
             "outputs": outputs,
         }
         self._resize(object_id, cloud_object["inputs"], granted)
+        self.memory.history[object_id].is_silent = self._silences(cloud_object)
         return outputs
+
+    def _silences(self, cloud_object: Properties) -> bool:
+        """Whether new machines do not answer after an update of an object."""
+        due = [
+            self._is_due(f"silence/{number}", rule.after, rule.times)
+            for number, rule in enumerate(self.world.silences)
+            if rule.applies(cloud_object["type"], cloud_object["name"])
+        ]
+        return any(due)
+
+    def _is_due(self, key: str, after: int, times: int) -> bool:
+        """Count a call of a rule; return whether it is among those that the rule is about."""
+        call_count = self.memory.fired.get(key, 0)
+        self.memory.fired[key] = call_count + 1
+        return after <= call_count < after + times
 
     def _begin_history(self, object_id: str) -> None:
         """Count the hours of an object from now on."""
@@ -223,10 +241,7 @@ class SimulatedCloud:
         for fault_index, fault in enumerate(self.world.faults):
             if not fault.applies(operation, resource_type, resource_name):
                 continue
-            call_count = self.memory.fired.get(str(fault_index), 0)
-            self.memory.fired[str(fault_index)] = call_count + 1
-            # Calls before and after this range succeed.
-            if fault.after <= call_count < fault.after + fault.times:
+            if self._is_due(str(fault_index), fault.after, fault.times):
                 raise CloudError(fault.code, "injected by the world file")
         for throttle_index, throttle in enumerate(self.world.throttles):
             if throttle.applies(operation, resource_type, resource_name):

@@ -49,6 +49,7 @@ class ObjectHistory(Struct, kw_only=True):
     sizes   of a group of machines, in the order of time; empty for everything else
     next_loss  second in which the group loses a machine; none before it was drawn
     due_back   seconds in which machines that were lost come back
+    is_silent  whether machines of its last template do not answer
     """
 
     type: str
@@ -61,6 +62,7 @@ class ObjectHistory(Struct, kw_only=True):
     sizes: list[SizedGroup] = field(default_factory=list)
     next_loss: float | None = None
     due_back: list[float] = field(default_factory=list)
+    is_silent: bool = False
 
     @property
     def nodes(self) -> int:

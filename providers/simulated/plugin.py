@@ -24,6 +24,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from providers.files import MAX_DOCUMENT_BYTES, read_regular
 from providers.simulated import world
 from providers.simulated.cloud import (
+    VERSION_OUTPUT,
     CloudError,
     SimulatedCloud,
     computed_outputs,
@@ -207,6 +208,8 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
                 if value != prior_inputs.get(name)
             }
             outputs = {**struct_to_dict(request.olds), **changed}
+            if changed and VERSION_OUTPUT in outputs:
+                outputs[VERSION_OUTPUT] = UNKNOWN
             return provider_pb2.UpdateResponse(
                 properties=dict_to_struct(outputs)
             )

@@ -65,6 +65,17 @@ class SharedWorld:
                 if history.stack == stack_name:
                     history.stack = new_name
 
+    def silent_groups(self, stack_name: str) -> set[str]:
+        """Return the groups of a stack whose new machines do not answer."""
+        self._load()
+        return {
+            history.name
+            for history in self.memory.history.values()
+            if history.stack == stack_name
+            and history.is_silent
+            and history.until is None
+        }
+
     def now(self) -> datetime:
         """Return the time in the world."""
         self._load()

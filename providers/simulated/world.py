@@ -131,6 +131,27 @@ class ThrottleRule(CallRule, frozen=True):
     per_minute: int
 
 
+class SilenceRule(Struct, frozen=True):
+    """A new template of a group with which machines do not answer.
+
+    type   pattern of the resource type
+    name   pattern of the resource name
+    times  updates of a group that bring such a template
+    after  updates that bring a good one before
+    """
+
+    type: str
+    name: str
+    times: int
+    after: int
+
+    def applies(self, resource_type: str, resource_name: str) -> bool:
+        """Whether a group is meant."""
+        return fnmatchcase(resource_type, self.type) and fnmatchcase(
+            resource_name, self.name
+        )
+
+
 class DelayRule(Struct, frozen=True):
     """How long calls for resources of a type take, seconds. `type` is a pattern."""
 
@@ -165,6 +186,7 @@ class World(Struct, frozen=True, kw_only=True):
     delays    how long calls take, other than they usually do
     lags      how long new objects are not known everywhere
     losses    how often machines are lost
+    silences  templates with which machines do not answer
     seed      of everything that is drawn
     """
 
@@ -179,6 +201,7 @@ class World(Struct, frozen=True, kw_only=True):
     delays: tuple[DelayRule, ...] = ()
     lags: tuple[LagRule, ...] = ()
     losses: tuple[LossRule, ...] = ()
+    silences: tuple[SilenceRule, ...] = ()
     seed: int = 1
 
     @property

@@ -45,6 +45,7 @@ from providers.simulated.world import (
     LagRule,
     LossRule,
     PriceOverride,
+    SilenceRule,
     ThrottleRule,
     World,
 )
@@ -161,6 +162,16 @@ _CALL_FIELDS: Final = (
 _FAULT_FIELDS: Final = (
     Field("times", _CALL_COUNT, "how often it fails", default=1),
     Field("after", _CALL_COUNT, "how many calls succeed first", default=0),
+)
+_SILENCE_BLOCK: Final = Block(
+    "silences",
+    _without_place(SilenceRule),
+    (
+        Field("type", NAME_PATTERN, "type of the group", default="*"),
+        Field("name", NAME_PATTERN, "name of the group", default="*"),
+        Field("times", _CALL_COUNT, "how many templates are so", default=1),
+        Field("after", _CALL_COUNT, "how many are good before", default=0),
+    ),
 )
 _THROTTLE_BLOCK: Final = Block(
     "throttles",
@@ -281,6 +292,12 @@ WORLD_BLOCK: Final = Block(
             "losses",
             ListOf(_LOSS_BLOCK),
             "how often machines are lost",
+            default=(),
+        ),
+        Field(
+            "silences",
+            ListOf(_SILENCE_BLOCK),
+            "templates with which machines do not answer",
             default=(),
         ),
         Field(

@@ -253,7 +253,8 @@ def _refresh(
 ) -> Properties:
     """How a refresh replaces machines. One that fails, or at which machines do, ends.
 
-    It does not go back: Auto Scaling goes back to no template whose image is a parameter.
+    The apply that began it goes back: Auto Scaling goes back to no template whose image is a
+    parameter.
 
     percent that stay = 100 * (1 - share at once); those of a surge are rounded up to a machine
     """

@@ -50,7 +50,11 @@ def walk_down(
     nothing would answer for a while is left out, unless that is allowed; one that leaves data in a
     zone always is. Raises CapacityError when every rung is refused.
     """
-    first_rung = standing_rung(plan, stack_status)
+    first_rung = (
+        standing_rung(plan, stack_status)
+        if control.first_rung is None
+        else control.first_rung
+    )
     refused: list[CapacityError] = []
     has_quota = True
     for rung in _open_rungs(plan, first_rung, store, now, control):

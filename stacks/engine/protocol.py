@@ -9,7 +9,8 @@ from msgspec import Struct, field
 from stacks.engine.stop import StopRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
     from decimal import Decimal
 
     from planner.plan.status import StackStatus
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from providers.simulated.shared import SharedWorld
     from stacks.engine.failure import RefusedCall
     from stacks.engine.store import StateStore
+    from stacks.operate.machine import Trouble
 
 # "keep" leaves an object that holds data in the cloud; "adopt" takes it back into the stack.
 Action: TypeAlias = Literal[
@@ -81,8 +83,13 @@ class EngineOutcome(Struct, frozen=True, kw_only=True):
 Listener: TypeAlias = "Callable[[ProgressEvent], None]"
 # What machines that live say of their work, by scaling group and handle of the machine.
 Lives: TypeAlias = "Mapping[str, Mapping[str, str]]"
+
 # Asks who gives signs of life in a bucket: cloud, name of the bucket, region.
 LifeProbe: TypeAlias = "Callable[[str, str, str], Lives]"
+# Asks a bucket which machines were given back in trouble since a time.
+TroubleProbe: TypeAlias = (
+    "Callable[[str, str, str, datetime], Sequence[Trouble]]"
+)
 
 
 def accept_any(status: StackStatus | None) -> None:
@@ -98,6 +105,16 @@ def see_nobody(
     return {}
 
 
+def see_no_trouble(
+    provider: str,  # noqa: ARG001 - a probe
+    bucket: str,  # noqa: ARG001
+    region: str,  # noqa: ARG001
+    since: datetime,  # noqa: ARG001
+) -> Sequence[Trouble]:
+    """See no machine in trouble."""
+    return ()
+
+
 class RunControl(Struct, frozen=True, kw_only=True):
     """What a run has to heed.
 
@@ -106,6 +123,8 @@ class RunControl(Struct, frozen=True, kw_only=True):
     allow  what it may do beside what is always allowed
     most_usd_hour  fallbacks that cost more are left out, USD an hour; none: no limit
     lives  says which machines of real clouds live and work
+    troubles    says which of them were given back in trouble
+    first_rung  of a plan that is tried first; none: the one that stands
     """
 
     stop: StopRequest = field(default_factory=StopRequest)
@@ -113,6 +132,8 @@ class RunControl(Struct, frozen=True, kw_only=True):
     allow: frozenset[Permission] = frozenset()
     most_usd_hour: Decimal | None = None
     lives: LifeProbe = see_nobody
+    troubles: TroubleProbe = see_no_trouble
+    first_rung: int | None = None
 
 
 UNCONTROLLED: Final = RunControl()

@@ -51,6 +51,7 @@ STATE_SUFFIX: Final = ".json"
 LOCK_SUFFIX: Final = ".lock"
 HOLDER_SUFFIX: Final = ".holder"
 NOTE_SUFFIX: Final = ".note"
+KEPT_SUFFIX: Final = ".kept"
 # How buckets say that an object is there already, or is another version.
 CONFLICTS: Final = (
     exceptions.AlreadyExistsError,
@@ -102,6 +103,12 @@ class StateStore(Protocol):
 
     def notes(self, stack_name: str) -> list[bytes]:
         """Return what is kept about a stack, in the order of names."""
+
+    def keep(self, stack_name: str, content: bytes) -> None:
+        """Keep a document of a stack in place of the one before."""
+
+    def kept(self, stack_name: str) -> bytes | None:
+        """Return the document that is kept of a stack; nothing when there is none."""
 
     def unlock(self, stack_name: str) -> bool:
         """Free a lock whose holder is dead; return whether there was one.
@@ -207,6 +214,21 @@ class FolderStore:
             read_regular(note_path, MAX_DOCUMENT_BYTES)
             for note_path in sorted(note_folder.glob(f"*{NOTE_SUFFIX}"))
         ]
+
+    def keep(self, stack_name: str, content: bytes) -> None:
+        """Keep a document of a stack in a file of its own."""
+        make_folder(self.folder)
+        write_atomically(self._kept_path(stack_name), content)
+
+    def kept(self, stack_name: str) -> bytes | None:
+        """Return the document that is kept of a stack."""
+        try:
+            return read_regular(self._kept_path(stack_name), MAX_DOCUMENT_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def _kept_path(self, stack_name: str) -> Path:
+        return self.folder / f"{stack_name}{KEPT_SUFFIX}"
 
     def _file_lock(self, stack_name: str) -> FileLock:
         return FileLock(self.folder / f"{stack_name}{LOCK_SUFFIX}", timeout=0)
@@ -339,6 +361,16 @@ class BucketStore:
             return [
                 bytes(get_object(self.objects, key).bytes()) for key in keys
             ]
+
+    def keep(self, stack_name: str, content: bytes) -> None:
+        """Keep a document of a stack in an object of its own."""
+        with self._errors():
+            put_object(self.objects, f"{stack_name}{KEPT_SUFFIX}", content)
+
+    def kept(self, stack_name: str) -> bytes | None:
+        """Return the document that is kept of a stack."""
+        found = self._get(f"{stack_name}{KEPT_SUFFIX}")
+        return found[0] if found else None
 
     def _take(
         self, stack_name: str, key: str, holder: LockHolder

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import obstore
 
 from planner.errors import TonnageError
 from planner.plan.account import GroupHealth, MachineEvent, StackHealth
 from planner.units import SECONDS_PER_HOUR
-from stacks.operate.machine import SIGNS, machines
+from stacks.operate.machine import SIGNS, Trouble, machines
 from stacks.runtime.vm.node.agent import LAUNCH_FORM
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 # Where each machine that ever lived has an object.
 LIVES: Final = "lived/"
 # Where an agent leaves why it ends its machine, by what becomes of the machine.
+RELEASED: Final = "released/"
 REASON_FOLDERS: Final = {
-    "released/": "given back",
+    RELEASED: "given back",
     "broken/": "moved to other hardware",
 }
 # The newest are read: a stack that runs for years leaves thousands.
@@ -70,6 +71,47 @@ def stack_health(bucket: Bucket, now: datetime) -> StackHealth:
     )
 
 
+def troubles_since(bucket: Bucket, since: datetime) -> list[Trouble]:
+    """Return the machines that were given back in trouble since a time, the oldest first.
+
+    One that was moved to other hardware is none of them: its template is not to blame. Raises the
+    errors of the bucket.
+    """
+    with bucket.errors():
+        store = bucket.folder(RELEASED)
+        found = sorted(
+            (
+                meta
+                for page in obstore.list(store)
+                for meta in page
+                if meta["last_modified"] >= since
+            ),
+            key=lambda meta: meta["last_modified"],
+        )
+        records = [
+            (meta["path"].partition("/")[0], _record(store, meta["path"]))
+            for meta in found
+        ]
+    return [
+        Trouble(
+            group=group,
+            handle=str(record.get("handle", "")),
+            reason=str(record.get("reason", "")),
+        )
+        for group, record in records
+        if record.get("trouble")
+    ]
+
+
+def _record(store: ObjectStore, path: str) -> dict[str, Any]:
+    """Return what an agent has left; nothing of what was cut off."""
+    try:
+        record = json.loads(bytes(obstore.get(store, path).bytes()))
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
 def _lived_hours(store: ObjectStore) -> dict[str, float]:
     """Return for how long the machines of each group have lived, hours, also of those gone.
 
@@ -103,7 +145,7 @@ def _newest_events(
     for meta in found[-MOST_EVENTS:]:
         group, _, name = meta["path"].partition("/")
         try:
-            record = json.loads(bytes(obstore.get(store, meta["path"]).bytes()))
+            record = _record(store, meta["path"])
             reason = str(record["reason"])
             at = datetime.fromisoformat(record["at"]).astimezone(UTC)
         except (ValueError, KeyError, TypeError):

@@ -46,6 +46,14 @@ class LivingMachine(Struct, frozen=True, kw_only=True):
         return self.handle.rpartition("/")[2]
 
 
+class Trouble(Struct, frozen=True, kw_only=True):
+    """A machine that was given back because it did not do its work."""
+
+    group: str
+    handle: str
+    reason: str
+
+
 class Door(Struct, frozen=True, kw_only=True):
     """What a way to a machine needs to know of it.
 

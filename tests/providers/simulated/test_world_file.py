@@ -132,6 +132,7 @@ throttles: [{on: create, per_minute: 60}]
 delays: [{type: "*", seconds: 3}]
 lags: [{type: "*", seconds: 3, code: NotReady}]
 losses: [{purchase: spot, per_day: 0.5}]
+silences: [{name: serve-nodes, after: 1}]
 """
 
 

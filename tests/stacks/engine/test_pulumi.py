@@ -19,8 +19,10 @@ from planner.errors import (
 )
 from providers.simulated import world
 from stacks.engine.handover import handover_of
+from stacks.engine.impact import changes_of
 from stacks.engine.lock import host_name
 from stacks.engine.protocol import ProgressEvent, RunControl
+from stacks.engine.roll import apply_and_watch, begin_roll
 from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.store import FolderStore
 from tests.conftest import chat, present
@@ -69,6 +71,31 @@ def engine_in(folder, rules: str = "") -> PulumiEngine:
 
 def objects(engine: PulumiEngine) -> dict:
     return world.load_memory(engine.folder / "world.json").objects
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_a_roll_that_fails_is_taken_back_by_the_real_engine(
+    here, catalog, cloud
+) -> None:
+    engine = engine_in(here, "silences: [{name: serve-nodes}]\n")
+    home, away = (
+        plan_of(catalog, service(cloud) + f"shutdown: {{idle: {idle}}}\n")
+        for idle in ("30m", "40m")
+    )
+
+    def roll_to(plan) -> None:
+        status = engine.stack_status("chat")
+        changes = status and changes_of(plan, engine.preview(plan), status)
+        roll = begin_roll(engine, plan, status, changes, RunControl())
+        apply_and_watch(engine, plan, roll, quiet, RunControl())
+
+    roll_to(home)
+    with pytest.raises(ResourceError, match="not well"):
+        roll_to(away)
+    assert present(engine.stack_status("chat")).plan == home.digest
+    assert engine.drift("chat") == ()
+    roll_to(away)
+    assert present(engine.stack_status("chat")).plan == away.digest
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])

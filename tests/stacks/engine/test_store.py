@@ -193,6 +193,18 @@ def test_a_process_is_known_by_when_it_was_started() -> None:
     assert decode_holder(b"{") is None
 
 
+def test_a_document_is_kept_in_place_of_the_one_before(
+    opener: Opener,
+) -> None:
+    store = opener()
+    assert store.kept("chat") is None
+    store.keep("chat", b"first")
+    opener().keep("chat", b"second")
+    assert store.kept("chat") == b"second"
+    assert opener().kept("chat-2") is None
+    assert opener().stack_names() == []
+
+
 def test_notes_are_kept_in_their_order_and_are_no_stacks(
     opener: Opener,
 ) -> None:

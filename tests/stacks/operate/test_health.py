@@ -12,10 +12,12 @@ from obstore.store import LocalStore
 
 from planner.plan.account import StackHealth
 from stacks.operate.bucket import Bucket
-from stacks.operate.health import MOST_EVENTS, stack_health
+from stacks.operate.health import MOST_EVENTS, stack_health, troubles_since
 from tests.conftest import chat
 from tests.planner.cli.conftest import Command
 from tests.stacks.runtime.vm.sandbox import World
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -57,9 +59,28 @@ def test_what_agents_leave_is_what_is_told(
     for key, (data, _) in world.objects.items():
         if key.startswith("released/"):
             leave(bucket, key, data)
+    # What is planned to end is in no trouble.
+    assert troubles_since(bucket, LONG_AGO) == []
     event = health(bucket).events[0]
     assert (event.group, event.outcome) == ("serve", "given back")
     assert event.reason == "nobody asked for anything"
+
+
+def test_a_machine_whose_work_fails_is_in_trouble(
+    tmp_path: Path, bucket: Bucket
+) -> None:
+    """Its weights never come, so the agent gives it back."""
+    world = World("gcp", tmp_path / "machines")
+    world.add("serve")
+    world.run(4 * 3600)
+    [released] = [key for key in world.objects if key.startswith("released/")]
+    leave(bucket, released, world.objects[released][0])
+    [trouble] = troubles_since(bucket, LONG_AGO)
+    assert trouble.group == "serve"
+    name = released.rpartition("/")[2].removesuffix(".json")
+    assert trouble.handle.endswith(name)
+    assert "did not get beyond" in trouble.reason
+    assert troubles_since(bucket, datetime.now(UTC) + timedelta(hours=1)) == []
 
 
 def test_hours_are_those_of_all_machines_that_ever_lived(

@@ -329,7 +329,9 @@ class Agent:
         """Leave the reason in the bucket, where it outlives the node."""
         folder = "broken" if release.is_replaced else "released"
         record = {
+            "handle": self._cloud.handle(),
             "reason": release.reason,
+            "trouble": release.is_trouble,
             "at": self._machine.utc().isoformat(timespec="seconds"),
         }
         group, name = self._settings["group"], self._cloud.node_name()
