@@ -85,7 +85,9 @@ def test_a_roll_that_fails_is_taken_back_by_the_real_engine(
 
     def roll_to(plan) -> None:
         status = engine.stack_status("chat")
-        changes = status and changes_of(plan, engine.preview(plan), status)
+        changes = (
+            changes_of(plan, engine.preview(plan), status) if status else None
+        )
         roll = begin_roll(engine, plan, status, changes, RunControl())
         apply_and_watch(engine, plan, roll, quiet, RunControl())
 
