@@ -35,22 +35,36 @@ def package(name: str) -> dict[str, Any]:
 
 def errors(kind: str, inputs: dict[str, Any]) -> list[str]:
     """What the official schema says against the inputs of a resource."""
-    schema = package(kind.split(":", maxsplit=1)[0])
-    resource = schema["resources"].get(kind)
-    if resource is None:
+    checker = _checker(kind)
+    if checker is None:
         return [f"no such type: {kind}"]
-    definitions = {
-        _key(name): _type(shape) for name, shape in schema["types"].items()
-    }
-    whole = {
-        **_object(resource["inputProperties"], resource["requiredInputs"]),
-        "$defs": definitions,
-    }
-    checker = jsonschema.Draft202012Validator(whole)
     return [
         f"{e.json_path}: {e.message}"
         for e in checker.iter_errors(_filled(inputs))
     ]
+
+
+@cache
+def _checker(kind: str) -> jsonschema.Draft202012Validator | None:
+    """What checks the inputs of a type; nothing for one that the SDK does not have."""
+    name = kind.split(":", maxsplit=1)[0]
+    resource = package(name)["resources"].get(kind)
+    if resource is None:
+        return None
+    return jsonschema.Draft202012Validator(
+        {
+            **_object(resource["inputProperties"], resource["requiredInputs"]),
+            "$defs": _definitions(name),
+        }
+    )
+
+
+@cache
+def _definitions(name: str) -> dict[str, Any]:
+    return {
+        _key(type_name): _type(shape)
+        for type_name, shape in package(name)["types"].items()
+    }
 
 
 def outputs(kind: str) -> set[str]:

@@ -101,7 +101,7 @@ def crash_cases(cloud: str) -> tuple[crash.CrashCase, ...]:
 
 def core_text(cloud: str) -> str:
     """A spec of the same service in a network that stands."""
-    network, subnet, _ = GIVEN[cloud]
+    network, subnet = GIVEN[cloud]
     return (
         f"{text_of(cloud)}network: {{id: {network}, range: 10.9.0.0/16, "
         f"subnets: ['{subnet}@{PLACES[cloud]}']}}\n"

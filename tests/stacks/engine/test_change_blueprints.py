@@ -23,6 +23,7 @@ from planner.plan.types import Changes, Plan
 from planner.spec.load import load_spec
 from stacks.engine.keep import held_data
 from stacks.engine.protocol import RunControl
+from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import ROOT, present
 from tests.stacks.engine.test_change_fields import changed, check_step
 from tests.stacks.engine.test_simulated import objects, quiet
@@ -84,8 +85,13 @@ class Stack:
         self.document = yaml.safe_load(blueprint.read_text())
         self.name = self.document["name"]
         self.options = PlanningOptions(simulate="default", stack=self.name)
-        open_engine(self.options).apply(self.plan(self.document), quiet)
+        self.engine().apply(self.plan(self.document), quiet)
         shutil.copytree(self.folder, self.base)
+
+    def engine(self) -> SimulatedEngine:
+        found = open_engine(self.options)
+        assert isinstance(found, SimulatedEngine)
+        return found
 
     def plan(self, document: dict[str, Any]) -> Plan:
         file_bytes = yaml.safe_dump(document).encode()
@@ -106,7 +112,7 @@ class Stack:
             return False
         if not plan.solution.pools:
             return False
-        engine = open_engine(self.options)
+        engine = self.engine()
         told = present(plan.changes)
         steps = {step.name: step for step in engine.preview(plan)}
         before = objects(engine)
