@@ -73,6 +73,8 @@ SENTENCES: Final = {
     "spot": "spot machines can be taken back at short notice, all of them at once",
     "reserved-roll": "a new template takes one machine more than the {machines:,} that are "
     "reserved: write update: recreate, or the roll waits for ever",
+    "asleep": "while nobody asks, no machine runs, and then nothing answers: the hours of the "
+    "schedule bring machines back, or tonnage start, in {startup_s:time}",
     "spot-base": "spot machines can be taken back at short notice, all of them at once: "
     "{base_nodes:,} of {nodes:,} machines stay, and meet the limits of as much of the peak",
     "unsure-price": "the {purchase} price of {machine} in {region} is {basis}, of {as_of}, with "

@@ -113,7 +113,7 @@ def _told(
 ) -> list[tuple[str, str]]:
     """Return what people want to know of a stack that was applied, each with a label."""
     from planner.cli.compose import engine_now, stack_account
-    from planner.render.status import shown_outputs
+    from planner.render.status import shown_outputs, wake_rows
     from stacks.spec.grant import hand_grants
 
     status = engine.stack_status(plan.stack.name)
@@ -125,6 +125,7 @@ def _told(
             ("" if number else "call it", line)
             for number, line in enumerate(service_calls(status))
         ),
+        *wake_rows(status),
         ("connect", f"tonnage connect {plan.stack.name}{options.flags}"),
         *(
             ("to grant" if not number else "", command)

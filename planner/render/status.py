@@ -72,6 +72,14 @@ def shown_outputs(status: StackStatus) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(outputs.items()))
 
 
+def wake_rows(status: StackStatus) -> tuple[tuple[str, str], ...]:
+    """Return what brings the machines of a service back that has none while nobody asks."""
+    pools = status.facts.pools if status.facts is not None else ()
+    if not any(pool.elastic and not pool.elastic.least_share for pool in pools):
+        return ()
+    return (("wake it", f"tonnage start {status.stack}"),)
+
+
 def stacks_page(stacks: Sequence[tuple[StackStatus, StackAccount]]) -> Page:
     """Return the page of all stacks: where they are, what they cost, how they are."""
     if not stacks:
@@ -206,7 +214,10 @@ def status_page(
             for number, line in enumerate(calls)
         )
         page_blocks.append(
-            PageTable(("output", "value"), output_rows + call_rows)
+            PageTable(
+                ("output", "value"),
+                output_rows + call_rows + wake_rows(stack_status),
+            )
         )
     if full:
         page_blocks.append(_resource_table("resource", stack_status.resources))

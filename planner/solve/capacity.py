@@ -11,7 +11,12 @@ from msgspec import Struct
 from planner.cost.lifetime import daily_window_s
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.spec.schedule import open_minutes
-from planner.units import HOURS_PER_WEEK, MINUTES_PER_DAY, MINUTES_PER_HOUR
+from planner.units import (
+    HOURS_PER_WEEK,
+    MINUTES_PER_DAY,
+    MINUTES_PER_HOUR,
+    MINUTES_PER_WEEK,
+)
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import SpareGroups, Week
@@ -49,9 +54,11 @@ def minute_nodes(
     """Return how many nodes a pool wants at each minute of a week, from Monday 00:00.
 
     A daily batch runs from midnight to its deadline. A training job runs with all of its nodes.
-    Everything else follows a share of the load of the hour, all of it by default. Outside the
-    schedule nothing runs.
+    Everything else follows a share of the load of the hour, all of it by default, and without a
+    share nothing runs. Outside the schedule nothing does either.
     """
+    if not load_share:
+        return (0,) * MINUTES_PER_WEEK
     if pool.role == "batch":
         run_minutes = (
             int(daily_window_s(pool.run_window_s)) // 60

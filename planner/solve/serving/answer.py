@@ -232,9 +232,21 @@ def _serving_warnings(
         )
     return (
         *plan_warnings,
+        *_sleep_warnings(spec, selection),
         *_purchase_warnings(spec, selection),
         *price_warnings(selection.offer, selection.bill.unpriced_lines),
     )
+
+
+def _sleep_warnings(
+    spec: Inference | Batch, selection: ServingCandidate
+) -> Iterator[PlanWarning]:
+    """Yield what to know of a service that may have no machine."""
+    elastic = spec.elastic if isinstance(spec, Inference) else None
+    if elastic is not None and not elastic.least:
+        startup_s = startup_time_s(selection.sizing.replica)
+        reason = because("asleep", startup_s=startup_s)
+        yield PlanWarning(code="asleep", reason=reason, place=elastic.place)
 
 
 def _purchase_warnings(

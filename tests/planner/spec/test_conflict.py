@@ -21,6 +21,7 @@ BLOCK = block_lines()
 RESERVED = "reservations: [cr-0a1b2c3d4e5f60718@us-east-1a:2xp5.48xlarge]"
 TTL = "shutdown: {ttl: 72h}"
 IDLE = "shutdown: {idle: 1h}"
+ASLEEP = "elastic: {least: 0, most: 2}"
 ELASTIC = "elastic: {least: 0.5, most: 2}"
 RESERVE = "update: recreate\nbuy: {reserve: true}"
 PUBLIC = (
@@ -122,6 +123,14 @@ EXAMPLES = {
     "spot-commit": (
         service("buy: {spot: only, commit: 1y}"),
         service("buy: {commit: 1y}"),
+    ),
+    "elastic-none-availability": (
+        chat(sla="availability: 99.5%", extra=ASLEEP),
+        chat(sla="availability: 99.5%", extra=ELASTIC),
+    ),
+    "elastic-none-survives": (
+        chat(sla="survives: node", extra=ASLEEP),
+        chat(sla="survives: node", extra=ELASTIC),
     ),
     "elastic-idle": (service(f"{ELASTIC}\n{IDLE}"), service(ELASTIC)),
     "elastic-reservations": (

@@ -206,9 +206,9 @@ class Agent:
             self._watched_s = now_s
             self._watch_others(phase)
             self._told_phase = phase
-            self._follow_load()
+            self._follow_load(0.0 if state is None else now_s - state.busy_s)
 
-    def _follow_load(self) -> None:
+    def _follow_load(self, idle_s: float) -> None:
         """Let the group follow the load, where it does, and once the work has brought how."""
         if "elastic" not in self._settings:
             return
@@ -221,7 +221,7 @@ class Agent:
             self._follower = module.Follower(
                 self._machine, self._cloud, self._settings["elastic"]
             )
-        self._follower.look(self._alive_folder(), self._alive_key())
+        self._follower.look(self._alive_folder(), self._alive_key(), idle_s)
 
     def _launch_time(self) -> str:
         """Return when the life of the node began, as names of objects say it."""

@@ -108,8 +108,11 @@ class Follower:
         # When this machine looked, and how many were enough then; none while others look.
         self._looks: list[tuple[float, int]] = []
 
-    def look(self, folder: str, own_key: str) -> None:
-        """Set the size of the group when this machine is the first that lives."""
+    def look(self, folder: str, own_key: str, idle_s: float) -> None:
+        """Set the size of the group when this machine is the first that lives.
+
+        `idle_s` is for how long it has had no work.
+        """
         versions = self._leases.versions(folder)
         living = [
             key
@@ -120,7 +123,7 @@ class Follower:
             self._looks.clear()
             return
         signs = [sign for key in living if (sign := self._sign(key))]
-        self._decide(signs, own_key)
+        self._decide(signs, own_key, idle_s)
 
     def _sign(self, key: str) -> LifeSign | None:
         stored = self._cloud.read(key)
@@ -134,7 +137,9 @@ class Follower:
             float(record.get("requests", 0)),
         )
 
-    def _decide(self, signs: Sequence[LifeSign], own_key: str) -> None:
+    def _decide(
+        self, signs: Sequence[LifeSign], own_key: str, idle_s: float
+    ) -> None:
         now_s = self._machine.now_s()
         working = [sign for sign in signs if sign.phase == "working"]
         size = self._cloud.size()
@@ -162,16 +167,15 @@ class Follower:
         has_looked_s = now_s - self._looks[0][0]
         enough = max(count for _, count in self._looks)
         if enough < size and has_looked_s >= self._rule.linger_s - LOOK_S:
-            self._leave_one(signs, own_key, f"{enough} of {size} are enough")
+            others = [sign for sign in signs if sign.key != own_key]
+            # Few requests may miss every look, so the last one goes by its own work alone.
+            if not others and (enough or idle_s < self._rule.linger_s):
+                return
+            self._leave_one(others or signs, f"{enough} of {size} are enough")
 
-    def _leave_one(
-        self, signs: Sequence[LifeSign], own_key: str, reason: str
-    ) -> None:
+    def _leave_one(self, signs: Sequence[LifeSign], reason: str) -> None:
         """Give a machine back, one that does not work yet before one that does."""
-        others = [sign for sign in signs if sign.key != own_key]
-        if not others:
-            return
-        last = max(others, key=lambda sign: (sign.phase != "working", sign.key))
+        last = max(signs, key=lambda sign: (sign.phase != "working", sign.key))
         self._machine.log(f"gives {last.handle} back: {reason}")
         self._cloud.give_back(last.handle)
         self._cloud.delete(last.key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from planner import api
 from planner.cost.weekly_load import weekly_load
 from planner.errors import SpecError
+from planner.facts.cloud import clouds
 from planner.market.offer_filter import OfferFilter, spec_rules
 from planner.solve.capacity import most_nodes
 from planner.solve.serving.elastic import elastic_range, load_growth
@@ -27,6 +29,7 @@ from providers.catalog.load import load_catalog
 from stacks.spec.stack import derive_stack
 from stacks.spec.table import unsupported_reason
 from tests.conftest import chat, find, present, spec_of
+from tests.planner.cli.conftest import Command
 
 CATALOG = load_catalog(None)
 ELASTIC = "elastic: {least: 0.5, most: 2.5}"
@@ -169,3 +172,21 @@ def test_what_does_not_go_together_is_refused_at_its_place(
     with pytest.raises(SpecError, match=reason) as refused:
         load_spec(chat(extra=extra).encode(), "spec.yaml")
     assert present(refused.value.problems[0].place).line > 1
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_a_service_that_may_sleep_says_what_wakes_it(
+    tonnage: Command, here: Path, cloud: str
+) -> None:
+    text = chat(
+        extra=f"elastic: {{least: 0, most: 2}}\nwhere: {{clouds: [{cloud}]}}"
+    )
+    (here / "s.yaml").write_text(text)
+    code, out, _ = tonnage("apply", "s.yaml", "--simulate", "--yes")
+    assert (code, "no machine runs" in out) == (0, True)
+    code, out, _ = tonnage("status", "chat", "--simulate")
+    assert (code, "tonnage start chat" in out) == (0, True)
+    stack = derive_stack(spec_of(text), find(CATALOG, text, keep=0), "chat")
+    [(_, group)] = stack.scaling_groups
+    assert set(group.least_nodes) == {0}
+    assert group.nodes >= 1

@@ -149,6 +149,28 @@ def test_another_machine_leads_when_the_first_is_dead(world: World) -> None:
     assert asked_s <= HOUR + 10 * MINUTE
 
 
+def test_the_last_one_leaves_when_nobody_asks(world: World) -> None:
+    world.requests = lambda now_s: 12.0 if now_s < HOUR else 0.0
+    serving(world, 2, least=[0] * 168)
+    sizes = sizes_of(world, 2 * HOUR)
+    one_s = min(at for at, size in sizes if size == 1)
+    none_s = min(at for at, size in sizes if size == 0)
+    assert HOUR < one_s < none_s
+    assert none_s >= HOUR + RULE.linger_s
+    assert world.answering() == []
+    # Whoever starts it again has machines that follow the load.
+    world.requests = lambda _: 12.0
+    world.resize(world.machines[0], 1)
+    assert {size for _, size in sizes_of(world, 4 * HOUR)[60:]} == {2}
+
+
+def test_one_that_works_between_looks_stays(world: World) -> None:
+    """A request of a second in each five minutes is seen by no look of a minute."""
+    world.requests = lambda now_s: 1.0 if now_s % 300 < 15 else 0.0
+    serving(world, 1, least=[0] * 168)
+    assert {size for _, size in sizes_of(world, 3 * HOUR)} == {1}
+
+
 def test_what_was_stopped_by_hand_stays_stopped(world: World) -> None:
     world.requests = lambda _: 45.0
     serving(world, 2)
