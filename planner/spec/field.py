@@ -378,10 +378,12 @@ class Block(Struct, frozen=True):
                 continue
             group_keys = ", ".join(key_group)
             if present_keys:
-                message = f"{block_path}: {' and '.join(present_keys)} exclude each other"
+                message = f"{' and '.join(present_keys)} exclude each other"
+                if block_path:
+                    message = f"{block_path}: {message}"
                 problem_place = node.key_places[present_keys[-1]]
             else:
-                message = f"{block_path} needs one of: {group_keys}"
+                message = f"{block_path or self.name} needs one of: {group_keys}"
                 problem_place = node.place
             report.add(
                 problem_place,
