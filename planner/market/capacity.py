@@ -81,7 +81,7 @@ def fleet_limit(offer: Offer) -> int | None:
     """
     if offer.reservation is not None:
         return offer.reservation.machines
-    if offer.mix is not None:
+    if offer.mix is not None and offer.mix.base_share is not None:
         limit = known_limit(replace(offer, purchase="spot"))
         spot_share = 1 - offer.mix.base_share
         return int(limit.machines / spot_share) if limit is not None else None

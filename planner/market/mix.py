@@ -1,19 +1,25 @@
-"""Offers of machines that are bought on demand up to a base, and on spot above it."""
+"""Offers of machines that are bought in two ways: a base that serves first, and others above it.
+
+Spot stands above a base on demand, and machines on demand above a base that is committed to.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
-from planner.market.offer import MIXED_PURCHASE, SpotMix
+from planner.market.offer import COMMITTED_MIX, MIXED_PURCHASE, PurchaseMix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from decimal import Decimal
 
     from planner.market.offer import Catalog, Instance, Offer
+
+# Cloud, machine type, region.
+PlaceKey: TypeAlias = "tuple[str, str, str]"
 
 
 def mixed_offers(catalog: Catalog, base_share: Decimal) -> Iterator[Offer]:
@@ -22,18 +28,10 @@ def mixed_offers(catalog: Catalog, base_share: Decimal) -> Iterator[Offer]:
     price = share * on demand + (1 - share) * spot, at most on demand, USD an hour
     It bounds the mean price of every fleet from below: the base is rounded up, and serves first.
     """
-    on_demand = {
-        offer.key[:3]: offer
-        for offer in catalog.offers
-        if offer.purchase == "on_demand"
-    }
-    for spot in catalog.offers:
-        base = on_demand.get(spot.key[:3])
-        if (
-            spot.purchase != "spot"
-            or base is None
-            or not may_be_mixed(spot.instance)
-        ):
+    on_demand = _offers_by_place(catalog, "on_demand")
+    for place, spot in _offers_by_place(catalog, "spot").items():
+        base = on_demand.get(place)
+        if base is None or not may_be_mixed(spot.instance):
             continue
         yield replace(
             spot,
@@ -43,12 +41,78 @@ def mixed_offers(catalog: Catalog, base_share: Decimal) -> Iterator[Offer]:
                 base_share * base.usd_hour + (1 - base_share) * spot.usd_hour,
             ),
             zones=tuple(zone for zone in base.zones if zone in spot.zones),
-            mix=SpotMix(
+            mix=PurchaseMix(
+                base_purchase="on_demand",
+                base_usd=base.usd_hour,
+                above_purchase="spot",
+                above_usd=spot.usd_hour,
                 base_share=base_share,
-                on_demand_usd=base.usd_hour,
-                spot_usd=spot.usd_hour,
             ),
         )
+
+
+def committed_offers(
+    catalog: Catalog, commitments: tuple[str, ...]
+) -> Iterator[Offer]:
+    """Yield a mix of each machine type that a region sells on demand and with a commitment.
+
+    Of several commitments it is the cheapest: each bills every hour. Its price bounds the mean
+    price of every fleet from below.
+    """
+    on_demand = _offers_by_place(catalog, "on_demand")
+    committed: dict[PlaceKey, Offer] = {}
+    for purchase in commitments:
+        for place, offer in _offers_by_place(catalog, purchase).items():
+            known = committed.get(place)
+            if known is None or offer.usd_hour < known.usd_hour:
+                committed[place] = offer
+    for place, base in committed.items():
+        above = on_demand.get(place)
+        if above is None or above.usd_hour <= base.usd_hour:
+            continue
+        yield replace(
+            base,
+            purchase=COMMITTED_MIX,
+            mix=PurchaseMix(
+                base_purchase=base.purchase,
+                base_usd=base.usd_hour,
+                above_purchase="on_demand",
+                above_usd=above.usd_hour,
+            ),
+        )
+
+
+def _offers_by_place(
+    catalog: Catalog, purchase: str
+) -> Mapping[PlaceKey, Offer]:
+    return {
+        offer.key[:3]: offer
+        for offer in catalog.offers
+        if offer.purchase == purchase
+    }
+
+
+def best_base(
+    mix: PurchaseMix,
+    level_hours: Mapping[int, Decimal],
+    committed_hours: Decimal,
+) -> int:
+    """Return of how many groups a base that is committed to costs the least.
+
+    The k-th group is committed to when that costs less than the hours in which it runs:
+    committed hours * committed price < hours of level k * price on demand
+    `level_hours` are the hours in which at least so many groups run, for each number of groups
+    of an hour: between two of them the hours are those of the larger one. As the hours fall with
+    the level, the base is the largest level for which it pays.
+    """
+    return max(
+        (
+            groups
+            for groups, hours in level_hours.items()
+            if committed_hours * mix.base_usd < hours * mix.above_usd
+        ),
+        default=0,
+    )
 
 
 def may_be_mixed(instance: Instance) -> bool:

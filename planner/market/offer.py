@@ -27,6 +27,8 @@ FLEX_PURCHASE: Final = "flex_start"
 RESERVED_PURCHASE: Final = "capacity_reservation"
 # Machines on demand that stay, and machines on spot above them.
 MIXED_PURCHASE: Final = "spot_above_base"
+# Machines that are committed to, and machines on demand above them.
+COMMITTED_MIX: Final = "reserved_base"
 ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 
@@ -131,27 +133,36 @@ class ReclaimBand(Struct, frozen=True):
     as_of: str
 
 
-class SpotMix(Struct, frozen=True, kw_only=True):
-    """How the machines of a fleet are bought on demand and on spot; prices in USD an hour of one.
+class PurchaseMix(Struct, frozen=True, kw_only=True):
+    """How the machines of a fleet are bought in two ways; prices in USD an hour of one.
 
-    base_share  of the machines at the peak, which are bought on demand
+    base_purchase, base_usd    of those that serve first
+    above_purchase, above_usd  of those above them
+    base_share   of the machines at the peak that are the base; None where their hours decide
+    base_groups  how many groups are the base where their hours have decided
     """
 
-    base_share: Decimal
-    on_demand_usd: Decimal
-    spot_usd: Decimal
+    base_purchase: str
+    base_usd: Decimal
+    above_purchase: str
+    above_usd: Decimal
+    base_share: Decimal | None = None
+    base_groups: int = 0
 
     def base_nodes(self, nodes: int, group_nodes: int) -> int:
-        """Return how many of some machines are bought on demand: whole groups, rounded up."""
-        groups = math.ceil(nodes // group_nodes * self.base_share)
-        return groups * group_nodes
+        """Return how many of some machines are the base: whole groups, a share rounded up."""
+        groups = (
+            self.base_groups
+            if self.base_share is None
+            else math.ceil(nodes // group_nodes * self.base_share)
+        )
+        return min(nodes, groups * group_nodes)
 
     def usd_hour(self, nodes: int, group_nodes: int) -> Decimal:
         """Return what some machines cost together, USD an hour."""
         base_nodes = self.base_nodes(nodes, group_nodes)
-        return (
-            base_nodes * self.on_demand_usd
-            + (nodes - base_nodes) * self.spot_usd
+        return base_nodes * self.base_usd + (nodes - base_nodes) * (
+            self.above_usd
         )
 
 
@@ -186,7 +197,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     place_rank: tuple[int, int] = (0, 0)
     reservation: Reservation | None = None
     block: CapacityBlock | None = None
-    mix: SpotMix | None = None
+    mix: PurchaseMix | None = None
 
     @property
     def provider(self) -> str:
@@ -209,6 +220,13 @@ class Offer(Struct, frozen=True, kw_only=True):
         most = clouds()[self.provider].spread_zones
         # Some regions name no zones, and are one.
         return max(1, min(len(self.zones), most))
+
+    @property
+    def purchases(self) -> tuple[str, ...]:
+        """The ways in which its machines are bought."""
+        if self.mix is None:
+            return (self.purchase,)
+        return (self.mix.base_purchase, self.mix.above_purchase)
 
     @property
     def key(self) -> tuple[str, str, str, str]:

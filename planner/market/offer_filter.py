@@ -15,6 +15,7 @@ from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
 from planner.facts.rule import rules_of
 from planner.market.offer import (
+    COMMITTED_MIX,
     FLEX_PURCHASE,
     MIXED_PURCHASE,
     RESERVED_PURCHASE,
@@ -206,6 +207,8 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
     # none: capacity without a commitment, that is on demand.
     if "none" in spec.buy.commit:
         purchase_options.insert(0, "on_demand")
+    if "on_demand" in purchase_options and len(purchase_options) > 1:
+        purchase_options.append(COMMITTED_MIX)
     # A whole spot fleet can be reclaimed at once; runs can resume.
     if spec.buy.spot == "auto" and resumes and not spec.buy.reservations:
         purchase_options.append("spot")

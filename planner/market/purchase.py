@@ -16,11 +16,12 @@ from planner.cost.bill_line import (
 from planner.market.offer import RESERVED_PURCHASE
 
 if TYPE_CHECKING:
-    from planner.market.offer import Offer, SpotMix
+    from planner.market.offer import Offer, PurchaseMix
     from planner.spec.block import CapacityBlock
 
 # These are paid for in every hour, whether the machine runs or not.
-COMMITTED_PURCHASES: Final = ("reserved_1y", "reserved_3y", RESERVED_PURCHASE)
+TERM_PURCHASES: Final = ("reserved_1y", "reserved_3y")
+COMMITTED_PURCHASES: Final = (*TERM_PURCHASES, RESERVED_PURCHASE)
 
 
 def machine_line(
@@ -51,21 +52,26 @@ def machine_line(
 
 def mixed_lines(
     offer: Offer,
-    mix: SpotMix,
+    mix: PurchaseMix,
     nodes: tuple[int, int],
     node_hours: tuple[Decimal, Decimal],
     *,
     pool: str,
 ) -> list[BillLine]:
-    """Return the bill lines of machines that are bought on demand and on spot.
+    """Return the bill lines of machines that are bought in two ways.
 
-    `nodes` and `node_hours` are those of all machines, and of those on demand among them.
+    `nodes` and `node_hours` are those of all machines, and of the base among them.
     """
     all_nodes, base_nodes = nodes
     all_hours, base_hours = node_hours
     parts = (
-        ("on_demand", mix.on_demand_usd, base_nodes, base_hours),
-        ("spot", mix.spot_usd, all_nodes - base_nodes, all_hours - base_hours),
+        (mix.base_purchase, mix.base_usd, base_nodes, base_hours),
+        (
+            mix.above_purchase,
+            mix.above_usd,
+            all_nodes - base_nodes,
+            all_hours - base_hours,
+        ),
     )
     return [
         machine_line(

@@ -147,8 +147,8 @@ def _purchases(
         )
     base_nodes = mix.base_nodes(nodes, group_nodes)
     parts = (
-        PoolPurchase("on_demand", base_nodes, mix.on_demand_usd),
-        PoolPurchase("spot", nodes - base_nodes, mix.spot_usd),
+        PoolPurchase(mix.base_purchase, base_nodes, mix.base_usd),
+        PoolPurchase(mix.above_purchase, nodes - base_nodes, mix.above_usd),
     )
     return tuple(part for part in parts if part.nodes)
 

@@ -383,7 +383,9 @@ class Block(Struct, frozen=True):
                     message = f"{block_path}: {message}"
                 problem_place = node.key_places[present_keys[-1]]
             else:
-                message = f"{block_path or self.name} needs one of: {group_keys}"
+                message = (
+                    f"{block_path or self.name} needs one of: {group_keys}"
+                )
                 problem_place = node.place
             report.add(
                 problem_place,

@@ -10,16 +10,23 @@ from msgspec.structs import replace
 from planner.errors import MissingError, Problem, SpecError, TonnageError
 from planner.facts.accelerator import is_named
 from planner.market.block import block_offer
-from planner.market.mix import mixed_offers
+from planner.market.mix import committed_offers, mixed_offers
 from planner.market.offer import (
     FLEX_PURCHASE,
     RESERVED_PURCHASE,
     group_offers,
 )
-from planner.market.offer_filter import OfferFilter, place_order, spec_rules
+from planner.market.offer_filter import (
+    OfferFilter,
+    allowed_purchases,
+    place_order,
+    spec_rules,
+)
+from planner.market.purchase import TERM_PURCHASES
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
+from planner.spec.model import Inference
 from planner.workload.registry import workload_of
 from planner.workload.stand_in import with_stand_ins
 
@@ -136,6 +143,14 @@ def _own_groups(spec: Spec, catalog: Catalog) -> tuple[tuple[Offer, ...], ...]:
     if spec.buy.on_demand_base is not None:
         mixed = mixed_offers(catalog, spec.buy.on_demand_base)
         return tuple((offer,) for offer in mixed)
+    commitments = tuple(
+        purchase
+        for purchase in allowed_purchases(spec, resumes=False)
+        if purchase in TERM_PURCHASES
+    )
+    if isinstance(spec, Inference) and commitments:
+        committed = committed_offers(catalog, commitments)
+        return tuple((offer,) for offer in committed)
     return group_offers(_own_offers(spec, catalog))
 
 

@@ -16,7 +16,7 @@ from planner.workload.fallback import cheapest_among
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from planner.market.offer import Catalog
+    from planner.market.offer import Catalog, Offer
     from planner.market.offer_key import OfferKey
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import SizedPool, Solution
@@ -55,7 +55,7 @@ def stay_or_move(
     ):
         return solution, None
     stays = cheapest_among(
-        spec, settings, lambda offer: _place_key(offer.key) in standing
+        spec, settings, lambda offer: _place_keys(offer) <= set(standing)
     )
     if stays is None or stays.bill is None:
         return solution, None
@@ -117,10 +117,13 @@ def offer_keys(solution: Solution) -> set[OfferKey]:
     }
 
 
-def _place_key(offer_key: tuple[str, str, str, str]) -> OfferKey:
-    """Return the key of an offer as plans write it: the region before the machine type."""
-    provider, instance_type, region, purchase = offer_key
-    return provider, region, instance_type, purchase
+def _place_keys(offer: Offer) -> set[OfferKey]:
+    """Return the keys of an offer as plans write them: one for each way in which it is bought."""
+    provider, instance_type, region, _ = offer.key
+    return {
+        (provider, region, instance_type, purchase)
+        for purchase in offer.purchases
+    }
 
 
 def _moving_usd(stays: Solution, moves: Solution, catalog: Catalog) -> Decimal:

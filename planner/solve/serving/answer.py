@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from planner.market.offer import MIXED_PURCHASE
 from planner.solve.cause import because
 from planner.solve.serving.alternative import alternatives
 from planner.solve.serving.elastic import elastic_range
@@ -264,7 +265,7 @@ def _purchase_warnings(
     ):
         reason = because("reserved-roll", machines=reserved.machines)
         yield PlanWarning(code="roll", reason=reason, place=place)
-    if mix is not None:
+    if offer.purchase == MIXED_PURCHASE and mix is not None:
         base_nodes = mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
         reason = because("spot-base", nodes=sizing.nodes, base_nodes=base_nodes)
         yield PlanWarning(code="spot", reason=reason, place=place)

@@ -25,6 +25,7 @@ from planner.cost.lifetime import (
 )
 from planner.cost.weekly_load import weekly_starts
 from planner.facts.cloud import clouds
+from planner.market.mix import best_base
 from planner.market.purchase import (
     COMMITTED_PURCHASES,
     machine_line,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import PriceBook
-    from planner.market.offer import Offer
+    from planner.market.offer import Offer, PurchaseMix
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
     from planner.spec.model import ShutdownRule
@@ -84,7 +85,7 @@ def _run_lifetime(
 
 
 def paid_node_hours(
-    requirement: ServingRequirement, sizing: FleetSizing, purchase: str
+    requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
 ) -> Decimal:
     """Return the node-hours that are paid in the period of the bill.
 
@@ -92,22 +93,91 @@ def paid_node_hours(
     batch:       nodes * billed hours of the run: boot, work, and the tail until the release
     daily batch: the same for each day of a month, or of the time to live
     serving:     node-hours that follow the weekly load, spare groups included
+    mix:         those of its base, and of the machines above it as they follow the load
     """
     life = fleet_lifetime(requirement, sizing)
-    if purchase in COMMITTED_PURCHASES:
+    if offer.purchase in COMMITTED_PURCHASES:
         return committed_hours(life) * sizing.nodes
     if requirement.mode == "batch":
         return _batch_hours(requirement, sizing, life) * sizing.nodes
-    week_fleet = (
-        sizing.peak_groups,
-        sizing.nodes_per_group,
-        sizing.spares,
-    )
+    if offer.mix is not None:
+        base_nodes = offer.mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
+        return _base_hours(requirement, sizing, offer.mix) + _running_hours(
+            requirement,
+            tuple(
+                max(0, nodes - base_nodes)
+                for nodes in _hourly_nodes(requirement, sizing)
+            ),
+        )
     if life is None:
-        return requirement.week.node_hours(*week_fleet)
+        return requirement.week.node_hours(
+            sizing.peak_groups, sizing.nodes_per_group, sizing.spares
+        )
     return standing_hours(
-        requirement.week.hourly_nodes(*week_fleet), requirement.shutdown
+        _hourly_nodes(requirement, sizing), requirement.shutdown
     )
+
+
+def _hourly_nodes(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> tuple[int, ...]:
+    """Return the nodes of each hour of the week."""
+    return requirement.week.hourly_nodes(
+        sizing.peak_groups, sizing.nodes_per_group, sizing.spares
+    )
+
+
+def _running_hours(
+    requirement: ServingRequirement, hourly_nodes: tuple[int, ...]
+) -> Decimal:
+    """Return the node-hours in the period of the bill, by the nodes of each hour of the week."""
+    if requirement.shutdown.ttl is None:
+        return requirement.week.month_hours(hourly_nodes)
+    return standing_hours(hourly_nodes, requirement.shutdown)
+
+
+def _base_hours(
+    requirement: ServingRequirement, sizing: FleetSizing, mix: PurchaseMix
+) -> Decimal:
+    """Return the node-hours of the base of a mix: what is committed to runs always."""
+    base_nodes = mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
+    if mix.base_purchase in COMMITTED_PURCHASES:
+        life = fleet_lifetime(requirement, sizing)
+        return committed_hours(life) * base_nodes
+    return _running_hours(
+        requirement,
+        tuple(
+            min(nodes, base_nodes)
+            for nodes in _hourly_nodes(requirement, sizing)
+        ),
+    )
+
+
+def settled_offer(
+    requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
+) -> Offer:
+    """Return an offer whose base is of as many groups as cost the least.
+
+    Only that of a commitment depends on the hours; every other offer is as it was.
+    """
+    mix = offer.mix
+    if mix is None or mix.base_share is not None:
+        return offer
+    hourly_groups = [
+        nodes // sizing.nodes_per_group
+        for nodes in _hourly_nodes(requirement, sizing)
+    ]
+    level_hours = {
+        level: _running_hours(
+            requirement, tuple(int(groups >= level) for groups in hourly_groups)
+        )
+        for level in set(hourly_groups)
+        if level
+    }
+    base_groups = best_base(
+        mix, level_hours, committed_hours(fleet_lifetime(requirement, sizing))
+    )
+    return replace(offer, mix=replace(mix, base_groups=base_groups))
 
 
 def _machine_lines(
@@ -116,25 +186,12 @@ def _machine_lines(
     offer: Offer,
     node_hours: Decimal,
 ) -> list[BillLine]:
-    """Return the lines of the machines. Of a mix those on demand serve first.
-
-    node-hours on demand = sum over the hours of min(nodes, base)
-    """
+    """Return the lines of the machines. Of a mix those of the base serve first."""
     pool = "batch" if requirement.mode == "batch" else "serve"
     if offer.mix is None:
         return [machine_line(offer, sizing.nodes, node_hours, pool=pool)]
     base_nodes = offer.mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
-    hourly_base = tuple(
-        min(nodes, base_nodes)
-        for nodes in requirement.week.hourly_nodes(
-            sizing.peak_groups, sizing.nodes_per_group, sizing.spares
-        )
-    )
-    base_hours = (
-        requirement.week.month_hours(hourly_base)
-        if fleet_lifetime(requirement, sizing) is None
-        else standing_hours(hourly_base, requirement.shutdown)
-    )
+    base_hours = _base_hours(requirement, sizing, offer.mix)
     return mixed_lines(
         offer,
         offer.mix,
@@ -166,10 +223,11 @@ def _scheduled_starts(
     """Return the starts of machines in a month that the hours of the week cause."""
     if requirement.mode == "batch":
         return Decimal(0)
-    hourly_nodes = requirement.week.hourly_nodes(
-        sizing.peak_groups, sizing.nodes_per_group, sizing.spares
+    return (
+        weekly_starts(_hourly_nodes(requirement, sizing))
+        * HOURS_PER_MONTH
+        / HOURS_PER_WEEK
     )
-    return weekly_starts(hourly_nodes) * HOURS_PER_MONTH / HOURS_PER_WEEK
 
 
 def _weights_gb(
@@ -232,9 +290,10 @@ def serving_bill(
     received GB = requests a month * mean prompt tokens * text bytes per token / 10^9
     Traffic and storage of a life are those of a month * its hours / 730.
     """
+    offer = settled_offer(requirement, sizing, offer)
     life = fleet_lifetime(requirement, sizing)
     months = life_hours(life) / HOURS_PER_MONTH
-    node_hours = paid_node_hours(requirement, sizing, offer.purchase)
+    node_hours = paid_node_hours(requirement, sizing, offer)
     weights_gb = _weights_gb(requirement, sizing)
     # Weights that the account has already are paid for without the stack.
     stored_gb = weights_gb if requirement.weights == "bucket" else Decimal(0)

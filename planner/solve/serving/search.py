@@ -18,7 +18,7 @@ from planner import figures
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Confidence, Replica
 from planner.solve.serving.batch_run import cheapest_run
-from planner.solve.serving.bill import serving_bill
+from planner.solve.serving.bill import serving_bill, settled_offer
 from planner.solve.serving.cloud_limit import beyond_reach, obtainable
 from planner.solve.serving.cost_bound import (
     bound_nodes,
@@ -324,7 +324,11 @@ class ServingSearch:
             if runs_once
             else (sizing, bill_of(sizing))
         )
-        return ServingCandidate(offer=offer, sizing=sizing, bill=bill)
+        return ServingCandidate(
+            offer=settled_offer(requirement, sizing, offer),
+            sizing=sizing,
+            bill=bill,
+        )
 
     def _rejected(
         self,

@@ -406,17 +406,22 @@ def billed(mode: str, **words: object) -> Any:
     return SimpleNamespace(**base | {"mode": mode} | words)
 
 
+def paid_hours(mode: str, purchase: str) -> Decimal:
+    offer: Any = SimpleNamespace(purchase=purchase, mix=None)
+    return paid_node_hours(billed(mode), fleet(), offer)
+
+
 def test_paid_hours_are_committed_run_or_follow_the_load() -> None:
     for purchase in ("reserved_1y", "reserved_3y"):
-        assert paid_node_hours(billed("batch"), fleet(), purchase) == 6 * 730
+        assert paid_hours("batch", purchase) == 6 * 730
     # A run of 2.5 h with its boot, and the minute in which its machines hear that it is done.
-    assert paid_node_hours(billed("batch"), fleet(), "spot") == pytest.approx(
+    assert paid_hours("batch", "spot") == pytest.approx(
         6 * (Decimal("2.5") + Decimal(1) / 60)
     )
     # Two groups and a spare in 50 hours of a week, one and a spare in 118.
-    assert paid_node_hours(
-        billed("open"), fleet(), "on_demand"
-    ) == pytest.approx(Decimal(2 * (50 * 3 + 118 * 2) * 730) / 168)
+    assert paid_hours("open", "on_demand") == pytest.approx(
+        Decimal(2 * (50 * 3 + 118 * 2) * 730) / 168
+    )
 
 
 @pytest.mark.parametrize(
@@ -439,7 +444,7 @@ def test_a_bill_counts_what_its_period_of_requests_sends(
     )
     found = serving_bill(billed(mode), fleet(), offer, PriceBook({}))
     lines = {x.kind: x for x in found.lines[1:]}
-    hours = paid_node_hours(billed(mode), fleet(), "on_demand")
+    hours = paid_hours(mode, "on_demand")
     machines = found.lines[0]
     assert machines.quantity == pytest.approx(hours)
     assert machines.name.startswith("6 x ")

@@ -1,0 +1,226 @@
+"""A base that is committed to, and machines on demand above it: never dearer than any other base.
+
+The oracle buys each machine by itself, in each of the ways there are.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.facts.cloud import clouds
+from planner.market.mix import best_base
+from planner.market.offer import PurchaseMix
+from planner.plan.commitment import commitments_of
+from planner.units import SECONDS_PER_DAY
+from providers.simulated.clock import advance
+from stacks.build import build_stack
+from stacks.engine.simulated import SimulatedEngine
+from tests.conftest import chat, present, solve, spec_of
+from tests.planner.cli.conftest import Command
+from tests.stacks.engine.test_simulated import (
+    EVERYTHING,
+    objects,
+    plan_of,
+    quiet,
+    world_of,
+)
+from tests.stacks.test_build import check
+
+MONTH = Decimal(730)
+WEEK = 168
+PRICE = st.decimals("0.01", "100", places=2)
+
+
+def mix_of(committed_usd: Decimal, on_demand_usd: Decimal) -> PurchaseMix:
+    return PurchaseMix(
+        base_purchase="reserved_1y",
+        base_usd=committed_usd,
+        above_purchase="on_demand",
+        above_usd=on_demand_usd,
+    )
+
+
+def level_hours(hourly: list[int]) -> dict[int, Decimal]:
+    return {
+        level: sum(count >= level for count in hourly) * MONTH / WEEK
+        for level in set(hourly)
+        if level
+    }
+
+
+@given(PRICE, PRICE, st.lists(st.integers(0, 6), min_size=7, max_size=7))
+def test_each_machine_is_bought_in_its_cheapest_way(
+    committed_usd: Decimal, on_demand_usd: Decimal, days: list[int]
+) -> None:
+    """Against every way to buy each of up to six machines: 64 of them."""
+    hourly = [count for count in days for _ in range(24)]
+    machines = max(hourly)
+    hours = [
+        sum(count > machine for count in hourly) * MONTH / WEEK
+        for machine in range(machines)
+    ]
+
+    def cost(ways: tuple[bool, ...]) -> Decimal:
+        return sum(
+            (
+                MONTH * committed_usd if is_committed else run * on_demand_usd
+                for is_committed, run in zip(ways, hours, strict=True)
+            ),
+            Decimal(0),
+        )
+
+    base = best_base(
+        mix_of(committed_usd, on_demand_usd), level_hours(hourly), MONTH
+    )
+    found = cost(tuple(machine < base for machine in range(machines)))
+    assert found == min(map(cost, product((False, True), repeat=machines)))
+
+
+def test_a_tie_commits_to_nothing() -> None:
+    same = mix_of(Decimal(1), Decimal(2))
+    assert best_base(same, {1: MONTH / 2}, MONTH) == 0
+    assert best_base(same, {1: MONTH / 2 + 1}, MONTH) == 1
+
+
+def text_of(
+    cloud: str, commit: str, profile: str = "business-hours", extra: str = ""
+) -> str:
+    return chat(
+        traffic=f"peak_rps: 40\n  profile: {profile}",
+        extra=f"buy: {{commit: {commit}}}\nwhere: {{clouds: [{cloud}]}}\n{extra}",
+    )
+
+
+def total(catalog: Any, text: str) -> Decimal:
+    return present(solve(catalog, text, keep=0).bill).total
+
+
+STAIRS = str([float(weight) for weight in range(1, 25)])
+
+
+@pytest.mark.parametrize(
+    ("cloud", "profile"),
+    [("aws", "business-hours"), ("gcp", STAIRS), ("azure", "diurnal")],
+)
+def test_no_base_is_cheaper(catalog, cloud: str, profile: str) -> None:
+    """Of the machine type that the plan has: its bill with every other base, to the cent."""
+    text = text_of(cloud, "[none, 1y, 3y]", profile)
+    solution = solve(catalog, text, keep=0)
+    [pool] = solution.pools
+    prices = {
+        offer.purchase: offer.usd_hour
+        for offer in catalog.offers
+        if (offer.instance.instance_type, offer.region)
+        == (pool.instance.instance_type, pool.region)
+    }
+    hourly = present(solution.week).hourly_nodes(
+        pool.nodes // pool.nodes_per_group - pool.spares.count,
+        pool.nodes_per_group,
+        pool.spares,
+    )
+
+    def cost(purchase: str, base: int) -> Decimal:
+        above = sum(max(0, nodes - base) for nodes in hourly)
+        return (
+            base * MONTH * prices[purchase]
+            + above * MONTH / WEEK * prices["on_demand"]
+        )
+
+    machines = sum(
+        present(line.usd)
+        for line in present(solution.bill).lines
+        if line.kind == "accelerators"
+    )
+    best = min(
+        cost(purchase, base)
+        for purchase in ("reserved_1y", "reserved_3y")
+        if purchase in prices
+        for base in range(pool.nodes + 1)
+    )
+    assert abs(machines - best) <= Decimal("0.01")
+
+
+@pytest.mark.parametrize(
+    ("cloud", "profile"),
+    [("aws", "flat"), ("gcp", "diurnal"), ("azure", "business-hours")],
+)
+def test_a_wider_choice_never_costs_more(
+    catalog, cloud: str, profile: str
+) -> None:
+    costs = {
+        commit: total(catalog, text_of(cloud, commit, profile))
+        for commit in ("none", "1y", "[none, 1y]", "[none, 1y, 3y]")
+    }
+    assert costs["[none, 1y, 3y]"] <= costs["[none, 1y]"]
+    assert costs["[none, 1y]"] <= min(costs["none"], costs["1y"])
+
+
+def test_hours_of_a_day_leave_a_base_and_a_rest(catalog) -> None:
+    """Ten hours of five days are too few for a commitment of the whole fleet."""
+    [pool] = solve(catalog, text_of("aws", "[none, 1y, 3y]"), keep=0).pools
+    base, above = pool.purchases
+    assert (base.purchase, above.purchase) == ("reserved_3y", "on_demand")
+    assert 0 < base.nodes < pool.nodes
+
+
+def test_a_time_to_live_is_too_short_for_a_commitment(catalog) -> None:
+    text = text_of("aws", "[none, 1y, 3y]", extra="shutdown: {ttl: 3d}")
+    [pool] = solve(catalog, text, keep=0).pools
+    assert [part.purchase for part in pool.purchases] == ["on_demand"]
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_what_is_committed_to_runs_always(
+    catalog, here: Path, cloud: str
+) -> None:
+    """The rest follows its hours, in the same group."""
+    text = text_of(cloud, "[none, 1y, 3y]", "diurnal")
+    plan = plan_of(catalog, text)
+    spec = spec_of(text)
+    check(build_stack(spec, solve(catalog, text, keep=0), spec.name).graph)
+    [pool] = plan.solution.pools
+    committed = [
+        part for part in pool.purchases if part.purchase != "on_demand"
+    ]
+    assert sum(part.nodes for part in committed) > 0
+    assert [found.nodes for found in commitments_of(plan)] == [
+        part.nodes for part in committed
+    ]
+    engine = SimulatedEngine(world_of("project: mine"), here / "clouds")
+    engine.apply(plan, quiet)
+    world = engine.shared_world
+    advance(world, 7 * SECONDS_PER_DAY)
+    begin = world.view().memory.seconds
+    advance(world, 7 * SECONDS_PER_DAY)
+    memory = world.view().memory
+    sizes = [
+        size.nodes
+        for history in memory.history.values()
+        for size in history.sizes
+        if size.second >= begin
+    ]
+    assert min(sizes, default=pool.nodes) >= sum(
+        part.nodes for part in committed
+    )
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+def test_a_stack_that_stands_in_two_ways_stays(
+    tonnage: Command, here: Path, catalog
+) -> None:
+    """Another place is a little cheaper now: a move would not pay."""
+    spec = here / "s.yaml"
+    spec.write_text(text_of("aws", "[none, 3y]"))
+    flags = ("--simulate", "--yes", "--commitments-bought")
+    assert tonnage("apply", "s.yaml", *flags)[0] == 0
+    code, out, _ = tonnage("plan", "s.yaml", "--simulate", "--stack", "chat")
+    assert code == 0
+    assert "reserved 3y +" in out
