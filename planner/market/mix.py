@@ -13,7 +13,7 @@ from planner.facts.cloud import clouds
 from planner.market.offer import COMMITTED_MIX, MIXED_PURCHASE, PurchaseMix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from decimal import Decimal
 
     from planner.market.offer import Catalog, Instance, Offer
@@ -113,6 +113,21 @@ def best_base(
         ),
         default=0,
     )
+
+
+def undominated(mixed: Sequence[Offer]) -> Iterator[Offer]:
+    """Yield the mixes of a machine type than which no other one is as cheap in both ways.
+
+    The bill of a fleet falls with either price, so no other mix is cheaper. Of equal ones the
+    first is taken.
+    """
+    priced = [(offer, offer.mix) for offer in mixed if offer.mix is not None]
+    priced.sort(key=lambda pair: (pair[1].base_usd, pair[1].above_usd))
+    least_above: Decimal | None = None
+    for offer, mix in priced:
+        if least_above is None or mix.above_usd < least_above:
+            least_above = mix.above_usd
+            yield offer
 
 
 def may_be_mixed(instance: Instance) -> bool:

@@ -14,6 +14,7 @@ from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
 from planner.facts.rule import rules_of
+from planner.market.mix import undominated
 from planner.market.offer import (
     COMMITTED_MIX,
     FLEX_PURCHASE,
@@ -376,7 +377,8 @@ class OfferFilter:
     def cheapest(self, skipped_rule: str = "") -> list[Offer]:
         """Return the cheapest allowed region of each machine type and purchase.
 
-        Of regions with the same price it is the one that the spec lists first.
+        Of a mix it is each region than which no other one is as cheap in both ways. Of regions
+        with the same price it is the one that the spec lists first.
         The rule `skipped_rule` is not applied. Performance and service prices are equal in all
         regions of the catalog, so only dominated offers are dropped.
         """
@@ -401,6 +403,13 @@ class OfferFilter:
             )
             cheapest_offer = next(allowed_offers, None)
             if cheapest_offer is None:
+                continue
+            if cheapest_offer.mix is not None:
+                preferred_first = sorted(
+                    (cheapest_offer, *allowed_offers), key=self.order.rank
+                )
+                for mixed in undominated(preferred_first):
+                    yield self.order.placed(mixed) or mixed
                 continue
             # Those after it cost as much at least.
             least_usd_hour = cheapest_offer.usd_hour

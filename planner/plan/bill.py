@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.bill_line import CENT
 from planner.market.price_age import is_old
 from planner.plan import types
 from planner.plan.number import optional_money, plain_money, rounded
@@ -13,7 +14,8 @@ from planner.units import SECONDS_PER_HOUR
 if TYPE_CHECKING:
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
-    from planner.solve.solution import Solution
+    from planner.market.hosted import HostedTokens
+    from planner.solve.solution import CommitmentSaving, Solution
 
 EXCLUDED_COSTS: Final = (
     "tax",
@@ -56,6 +58,32 @@ def cost_entry(
         ),
         # The total has no line whose price is unknown.
         excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
+        commitments=tuple(map(_commitment, solution.commitments)),
+        hosted=tuple(map(_hosted, solution.hosted)),
+    )
+
+
+def _hosted(cost: HostedTokens) -> types.HostedCost:
+    price = cost.price
+    return types.HostedCost(
+        provider=price.provider,
+        name=price.name,
+        usd=plain_money(cost.usd),
+        input_usd=plain_money(price.input_usd),
+        cached_usd=optional_money(price.cached_usd),
+        output_usd=plain_money(price.output_usd),
+        price_source=price.source,
+        price_as_of=price.as_of,
+    )
+
+
+def _commitment(option: CommitmentSaving) -> types.CommitmentOption:
+    return types.CommitmentOption(
+        purchase=option.purchase,
+        nodes=option.nodes,
+        saved_usd_month=plain_money(option.saved_usd),
+        committed_usd=plain_money(option.committed_usd.quantize(CENT)),
+        pays_after_months=rounded(option.pays_after_months),
     )
 
 

@@ -72,6 +72,49 @@ class TokenCost(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class CommitmentOption(DocumentPart, frozen=True, kw_only=True):
+    """A commitment to some of the machines, against all of them on demand."""
+
+    purchase: Annotated[str, Meta(description="how they would be bought")]
+    nodes: Annotated[int, Meta(description="for how many it saves the most")]
+    saved_usd_month: Annotated[
+        Decimal, Meta(description="what the bill of a month is less")
+    ]
+    committed_usd: Annotated[
+        Decimal, Meta(description="cost of its whole term, used or not")
+    ]
+    pays_after_months: Annotated[
+        Number,
+        Meta(
+            description="a workload that ends earlier would have cost less on demand"
+        ),
+    ]
+
+
+class HostedCost(DocumentPart, frozen=True, kw_only=True):
+    """The same tokens at a service that sells the model by the token."""
+
+    provider: Annotated[str, Meta(description="who sells it")]
+    name: Annotated[str, Meta(description="what the model is called there")]
+    usd: Annotated[
+        Decimal, Meta(description="of the tokens of the period of the bill")
+    ]
+    input_usd: Annotated[
+        Decimal, Meta(description="a million tokens of prompts")
+    ]
+    cached_usd: Annotated[
+        Decimal | None,
+        Meta(
+            description="a million tokens of prompts that were read before; none: as the others"
+        ),
+    ]
+    output_usd: Annotated[
+        Decimal, Meta(description="a million tokens of answers")
+    ]
+    price_source: Annotated[str, Meta(description="where the price is from")]
+    price_as_of: Annotated[str, Meta(description="its date")]
+
+
 class Cost(DocumentPart, frozen=True, kw_only=True):
     """The bill of a month, of a run, or of the time to live of what stands."""
 
@@ -105,6 +148,17 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
     excludes: Annotated[
         tuple[str, ...], Meta(description="what the total leaves out")
     ]
+    commitments: Annotated[
+        tuple[CommitmentOption, ...],
+        Meta(description="those that would save something, by their term"),
+    ] = ()
+    hosted: Annotated[
+        tuple[HostedCost, ...],
+        Meta(
+            description="the same tokens at services that sell the model by the token, the "
+            "cheapest first; empty where no price is known"
+        ),
+    ] = ()
 
     @property
     def is_partial(self) -> bool:

@@ -13,7 +13,14 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from planner.plan.change import Changes, PlanInputs, ResourceChange, Stay
-from planner.plan.cost import Cost, CostLine, Life, TokenCost
+from planner.plan.cost import (
+    CommitmentOption,
+    Cost,
+    CostLine,
+    HostedCost,
+    Life,
+    TokenCost,
+)
 from planner.plan.fallback import Fallback
 from planner.plan.graph import PlannedGraph, PlannedResource
 from planner.plan.part import (
@@ -51,6 +58,7 @@ __all__ = [
     "CatalogRef",
     "Changes",
     "CheckpointRule",
+    "CommitmentOption",
     "Cost",
     "CostLine",
     "CurvePoint",
@@ -59,6 +67,7 @@ __all__ = [
     "Fallback",
     "FleetRef",
     "FunnelStep",
+    "HostedCost",
     "Launch",
     "Layout",
     "Life",

@@ -27,6 +27,7 @@ SMALL_SHARE_PERCENT: Final = 1
 # Each of them has its name there; of more than ten, the eight dearest do.
 NAMED_LINES: Final = 8
 MOST_NAMED_LINES: Final = 10
+TERM_PHRASES: Final = {"reserved_1y": "a year", "reserved_3y": "3 years"}
 RELEASE_PHRASES: Final = {
     "done": "the job ends it when it is done",
     "idle": "the idle limit ends it",
@@ -71,9 +72,42 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         Paragraph(
             f"  not in it: {', '.join(plan.cost.excludes)}", "dim", LINE_WIDTH
         ),
+        *_commitment_blocks(plan),
+        *_hosted_blocks(plan),
         *_life_blocks(plan),
         *_energy_blocks(plan),
     ]
+
+
+def _hosted_blocks(plan: Plan) -> list[Block]:
+    """Return what the same tokens cost where the model is sold by the token, if that is known."""
+    if not plan.cost.hosted:
+        return []
+    services = ", ".join(
+        f"{figures.dollars(cost.usd)} at {cost.provider}"
+        for cost in plan.cost.hosted
+    )
+    return [
+        Paragraph(f"  the same tokens at an API: {services}", width=LINE_WIDTH)
+    ]
+
+
+def _commitment_blocks(plan: Plan) -> list[Block]:
+    """Return what commitments save against on demand; nothing where that is next to nothing."""
+    options = [
+        option
+        for option in plan.cost.commitments
+        if option.saved_usd_month * 100 >= plan.cost.total * SMALL_SHARE_PERCENT
+    ]
+    if not options:
+        return []
+    terms = ", ".join(
+        f"{option.nodes} for {TERM_PHRASES[option.purchase]} "
+        f"{figures.dollars(option.saved_usd_month)} "
+        f"(pays after {option.pays_after_months:.0f})"
+        for option in options
+    )
+    return [Paragraph(f"  committed, a month less: {terms}", width=LINE_WIDTH)]
 
 
 def _is_small(cost_line: CostLine, plan: Plan) -> bool:

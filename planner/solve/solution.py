@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from planner.cost.weekly_load import SpareGroups, Week
     from planner.errors import Place
     from planner.facts.llm import Llm
+    from planner.market.hosted import HostedTokens
     from planner.market.offer import Instance, Offer
     from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.correction import Correction
@@ -33,6 +34,21 @@ class TokenVolume(Struct, frozen=True):
 
     prompt_tokens: Decimal
     answer_tokens: Decimal
+
+
+class CommitmentSaving(Struct, frozen=True, kw_only=True):
+    """A commitment to some machines of a fleet, against all of them on demand.
+
+    saved_usd      a month, over the whole bill
+    committed_usd  what its whole term costs
+    pays_after_months  after so many months the term costs no more than on demand would have
+    """
+
+    purchase: str
+    nodes: int
+    saved_usd: Decimal
+    committed_usd: Decimal
+    pays_after_months: float
 
 
 class PoolPurchase(Struct, frozen=True):
@@ -389,6 +405,8 @@ class Solution(Struct, frozen=True, kw_only=True):
     calibration: Correction | None = None
     energy: Energy | None = None
     token_volume: TokenVolume | None = None
+    commitments: tuple[CommitmentSaving, ...] = ()
+    hosted: tuple[HostedTokens, ...] = ()
     find_reasons: Callable[[], Reasons] | None = None
 
     def explained(self) -> Solution:

@@ -12,6 +12,7 @@ from planner.facts.accelerator import is_named
 from planner.market.block import block_offer
 from planner.market.mix import committed_offers, mixed_offers
 from planner.market.offer import (
+    COMMITTED_MIX,
     FLEX_PURCHASE,
     RESERVED_PURCHASE,
     group_offers,
@@ -127,7 +128,7 @@ def why_not(
 def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
     catalog = settings.catalog
     return OfferFilter(
-        (*catalog.offer_groups, *_own_groups(spec, catalog)),
+        _offer_groups(spec, catalog),
         spec_rules(
             spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
         ),
@@ -135,29 +136,39 @@ def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
     )
 
 
-def _own_groups(spec: Spec, catalog: Catalog) -> tuple[tuple[Offer, ...], ...]:
-    """Return what only the specs may buy that ask for it, in groups of which one region is best.
+def _offer_groups(
+    spec: Spec, catalog: Catalog
+) -> tuple[tuple[Offer, ...], ...]:
+    """Return what a spec may choose from, by machine type and purchase.
 
-    Which region is best for a mix depends on how many machines of it run for how long.
+    A mix takes the place of its two ways to buy: a base of none or of all machines is one of them.
     """
-    if spec.buy.on_demand_base is not None:
-        mixed = mixed_offers(catalog, spec.buy.on_demand_base)
-        return tuple((offer,) for offer in mixed)
-    commitments = tuple(
-        purchase
-        for purchase in allowed_purchases(spec, resumes=False)
-        if purchase in TERM_PURCHASES
+    purchases = allowed_purchases(spec, resumes=False)
+    if COMMITTED_MIX not in purchases or not isinstance(spec, Inference):
+        own_offers = _own_offers(spec, catalog)
+        return (*catalog.offer_groups, *group_offers(own_offers))
+    mixed = tuple(
+        committed_offers(
+            catalog,
+            tuple(term for term in TERM_PURCHASES if term in purchases),
+        )
     )
-    if isinstance(spec, Inference) and commitments:
-        committed = committed_offers(catalog, commitments)
-        return tuple((offer,) for offer in committed)
-    return group_offers(_own_offers(spec, catalog))
+    places = {offer.key[:3] for offer in mixed}
+    others = (
+        offer
+        for offer in catalog.offers
+        if offer.key[:3] not in places
+        or offer.purchase not in ("on_demand", *TERM_PURCHASES)
+    )
+    return group_offers((*others, *mixed))
 
 
 def _own_offers(spec: Spec, catalog: Catalog) -> list[Offer]:
     """Return what only the specs may buy that ask for it."""
     if spec.buy.block is not None:
         return [block_offer(catalog, spec.buy.block)]
+    if spec.buy.on_demand_base is not None:
+        return list(mixed_offers(catalog, spec.buy.on_demand_base))
     if spec.buy.reserve:
         # The price of a reservation is that of its machines on demand.
         return [

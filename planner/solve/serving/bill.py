@@ -158,7 +158,8 @@ def settled_offer(
 ) -> Offer:
     """Return an offer whose base is of as many groups as cost the least.
 
-    Only that of a commitment depends on the hours; every other offer is as it was.
+    Only that of a commitment depends on the hours; every other offer is as it was. Where none or
+    all of the machines are the base, they are bought in one way.
     """
     mix = offer.mix
     if mix is None or mix.base_share is not None:
@@ -177,6 +178,17 @@ def settled_offer(
     base_groups = best_base(
         mix, level_hours, committed_hours(fleet_lifetime(requirement, sizing))
     )
+    if base_groups == 0:
+        return replace(
+            offer,
+            purchase=mix.above_purchase,
+            usd_hour=mix.above_usd,
+            mix=None,
+        )
+    if base_groups == max(hourly_groups):
+        return replace(
+            offer, purchase=mix.base_purchase, usd_hour=mix.base_usd, mix=None
+        )
     return replace(offer, mix=replace(mix, base_groups=base_groups))
 
 

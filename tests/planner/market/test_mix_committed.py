@@ -8,6 +8,7 @@ from __future__ import annotations
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.facts.cloud import clouds
-from planner.market.mix import best_base
+from planner.market.mix import best_base, undominated
 from planner.market.offer import PurchaseMix
 from planner.plan.commitment import commitments_of
 from planner.units import SECONDS_PER_DAY
 from providers.simulated.clock import advance
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, only, present, solve, spec_of
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -224,3 +225,84 @@ def test_a_stack_that_stands_in_two_ways_stays(
     code, out, _ = tonnage("plan", "s.yaml", "--simulate", "--stack", "chat")
     assert code == 0
     assert "reserved 3y +" in out
+
+
+def few(catalog: Any, machine: str, region: str = "") -> Any:
+    return only(
+        catalog,
+        lambda offer: (
+            offer.instance.instance_type == machine
+            and offer.region in (region or offer.region)
+        ),
+    )
+
+
+def test_no_region_is_cheaper_that_was_left_out(catalog) -> None:
+    """Against a plan of each region by itself."""
+    machine = "g6e.xlarge"
+    text = text_of("aws", "[none, 1y, 3y]")
+    regions = {offer.region for offer in few(catalog, machine).offers}
+    alone = [
+        present(solution.bill).total
+        for region in sorted(regions)
+        if (
+            solution := solve(few(catalog, machine, region), text, keep=0)
+        ).pools
+    ]
+    assert len(alone) > 5
+    assert total(few(catalog, machine), text) == min(alone)
+
+
+@given(
+    st.lists(st.tuples(PRICE, PRICE), min_size=1, max_size=12),
+    st.integers(0, 168),
+)
+def test_what_is_left_out_is_dearer_at_any_hours(
+    prices: list[tuple[Decimal, Decimal]], hours: int
+) -> None:
+    offers: Any = [
+        SimpleNamespace(mix=mix_of(*pair), number=number)
+        for number, pair in enumerate(prices)
+    ]
+
+    def cost(offer: Any) -> Decimal:
+        return min(WEEK * offer.mix.base_usd, hours * offer.mix.above_usd)
+
+    kept = list(undominated(offers))
+    assert min(map(cost, kept)) == min(map(cost, offers))
+    assert len(kept) <= len({pair[0] for pair in prices})
+
+
+@pytest.mark.parametrize("term", ["1y", "3y"])
+def test_a_plan_says_what_a_commitment_would_save(catalog, term: str) -> None:
+    """Of one machine type in one region, where nothing else can change."""
+    catalog = few(catalog, "g6e.xlarge", "us-east-1")
+    plan = plan_of(catalog, text_of("aws", "none"))
+    [option] = [
+        found
+        for found in plan.cost.commitments
+        if found.purchase == f"reserved_{term}"
+    ]
+    committed = plan_of(catalog, text_of("aws", f"[none, {term}]"))
+    assert plan.cost.total - committed.cost.total == option.saved_usd_month
+    base = committed.solution.pools[0].purchases[0]
+    assert (base.purchase, base.nodes) == (option.purchase, option.nodes)
+    # Its own plan says the same of it.
+    assert option in committed.cost.commitments
+    months = {"1y": 12, "3y": 36}[term]
+    month_usd = base.nodes * base.usd_per_hour * MONTH
+    assert abs(option.committed_usd - month_usd * months) <= Decimal("0.01")
+    # So many months on demand cost as much as the whole term.
+    assert float(option.pays_after_months) * float(
+        month_usd + option.saved_usd_month
+    ) == pytest.approx(float(option.committed_usd), rel=1e-3)
+
+
+@pytest.mark.parametrize("extra", ["shutdown: {ttl: 3d}", "update: recreate"])
+def test_what_ends_or_is_on_spot_is_not_committed_to(
+    catalog, extra: str
+) -> None:
+    text = text_of("aws", "none", extra=extra)
+    if "ttl" not in extra:
+        text = text.replace("commit: none", "spot: only")
+    assert plan_of(catalog, text).cost.commitments == ()
