@@ -5,13 +5,17 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.bill_line import CENT
+from planner.cost.bill_line import CENT, MACHINE_KIND
 from planner.market.price_age import is_old
+from planner.market.small_cloud import cheapest_elsewhere
 from planner.plan import types
 from planner.plan.number import optional_money, plain_money, rounded
 from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
     from planner.market.hosted import HostedTokens
@@ -60,7 +64,28 @@ def cost_entry(
         excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
         commitments=tuple(map(_commitment, solution.commitments)),
         hosted=tuple(map(_hosted, solution.hosted)),
+        elsewhere=tuple(_elsewhere(solution, bill)),
     )
+
+
+def _elsewhere(solution: Solution, bill: Bill) -> Iterator[types.ElsewhereCost]:
+    """Yield what the machines of a bill would cost at small clouds; of one machine type alone."""
+    machine_lines = [line for line in bill.lines if line.kind == MACHINE_KIND]
+    if len(solution.pools) != 1 or any(
+        line.unit != "node-hour" for line in machine_lines
+    ):
+        return
+    node_hours = sum((line.quantity for line in machine_lines), Decimal(0))
+    for fleet in cheapest_elsewhere(solution.pools[0].instance, node_hours):
+        machine = fleet.machine
+        yield types.ElsewhereCost(
+            cloud=machine.cloud,
+            machine=machine.machine,
+            usd=plain_money(fleet.usd),
+            usd_hour=plain_money(machine.usd_hour),
+            price_source=machine.source,
+            price_as_of=machine.as_of,
+        )
 
 
 def _hosted(cost: HostedTokens) -> types.HostedCost:

@@ -115,6 +115,21 @@ class HostedCost(DocumentPart, frozen=True, kw_only=True):
     price_as_of: Annotated[str, Meta(description="its date")]
 
 
+class ElsewhereCost(DocumentPart, frozen=True, kw_only=True):
+    """The same machine-hours at a cloud on which nothing is built here, machines alone."""
+
+    cloud: Annotated[str, Meta(description="who rents them out")]
+    machine: Annotated[
+        str, Meta(description="with as many of the same accelerator")
+    ]
+    usd: Annotated[
+        Decimal, Meta(description="of the node-hours of the bill, on demand")
+    ]
+    usd_hour: Annotated[Decimal, Meta(description="of one machine")]
+    price_source: Annotated[str, Meta(description="where the price is from")]
+    price_as_of: Annotated[str, Meta(description="its date")]
+
+
 class Cost(DocumentPart, frozen=True, kw_only=True):
     """The bill of a month, of a run, or of the time to live of what stands."""
 
@@ -157,6 +172,13 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
         Meta(
             description="the same tokens at services that sell the model by the token, the "
             "cheapest first; empty where no price is known"
+        ),
+    ] = ()
+    elsewhere: Annotated[
+        tuple[ElsewhereCost, ...],
+        Meta(
+            description="the same machine-hours at small clouds, the cheapest first; empty where "
+            "none is known to have such machines"
         ),
     ] = ()
 

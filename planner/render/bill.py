@@ -74,6 +74,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         ),
         *_commitment_blocks(plan),
         *_hosted_blocks(plan),
+        *_elsewhere_blocks(plan),
         *_life_blocks(plan),
         *_energy_blocks(plan),
     ]
@@ -89,6 +90,28 @@ def _hosted_blocks(plan: Plan) -> list[Block]:
     )
     return [
         Paragraph(f"  the same tokens at an API: {services}", width=LINE_WIDTH)
+    ]
+
+
+def _elsewhere_blocks(plan: Plan) -> list[Block]:
+    """Return what the machines alone would cost at small clouds, if they have such ones.
+
+    Several machines of one job need a fabric too, of which their prices say nothing.
+    """
+    works_together = any(
+        pool.role == "train" and pool.nodes > 1 for pool in plan.solution.pools
+    )
+    if not plan.cost.elsewhere or works_together:
+        return []
+    fleets = ", ".join(
+        f"{figures.dollars(fleet.usd)} at {fleet.cloud}"
+        for fleet in plan.cost.elsewhere
+    )
+    return [
+        Paragraph(
+            f"  such machines alone at a small cloud: {fleets}",
+            width=LINE_WIDTH,
+        )
     ]
 
 
