@@ -109,6 +109,14 @@ def _commitment(option: CommitmentSaving) -> types.CommitmentOption:
         saved_usd_month=plain_money(option.saved_usd),
         committed_usd=plain_money(option.committed_usd.quantize(CENT)),
         pays_after_months=rounded(option.pays_after_months),
+        regrets=tuple(
+            types.CommitmentRegret(
+                scenario=regret.scenario.scenario,
+                meaning=regret.scenario.meaning,
+                usd=plain_money(regret.usd),
+            )
+            for regret in option.regrets
+        ),
     )
 
 

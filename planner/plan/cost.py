@@ -72,6 +72,20 @@ class TokenCost(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class CommitmentRegret(DocumentPart, frozen=True, kw_only=True):
+    """What a commitment loses against on demand in a future that was not planned."""
+
+    scenario: Annotated[str, Meta(description="ends, traffic or price")]
+    meaning: Annotated[str, Meta(description="what happens then")]
+    usd: Annotated[
+        Decimal,
+        Meta(
+            description="what its term costs more than on demand would have; 0 where it still "
+            "saves something"
+        ),
+    ]
+
+
 class CommitmentOption(DocumentPart, frozen=True, kw_only=True):
     """A commitment to some of the machines, against all of them on demand."""
 
@@ -88,6 +102,10 @@ class CommitmentOption(DocumentPart, frozen=True, kw_only=True):
         Meta(
             description="a workload that ends earlier would have cost less on demand"
         ),
+    ]
+    regrets: Annotated[
+        tuple[CommitmentRegret, ...],
+        Meta(description="what it loses in each of some futures"),
     ]
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from planner.plan.change import Changes, PlanInputs, ResourceChange, Stay
 from planner.plan.cost import (
     CommitmentOption,
+    CommitmentRegret,
     Cost,
     CostLine,
     ElsewhereCost,
@@ -60,6 +61,7 @@ __all__ = [
     "Changes",
     "CheckpointRule",
     "CommitmentOption",
+    "CommitmentRegret",
     "Cost",
     "CostLine",
     "CurvePoint",

@@ -72,7 +72,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         Paragraph(
             f"  not in it: {', '.join(plan.cost.excludes)}", "dim", LINE_WIDTH
         ),
-        *_commitment_blocks(plan),
+        *_commitment_blocks(plan, full=full),
         *_hosted_blocks(plan),
         *_elsewhere_blocks(plan),
         *_life_blocks(plan),
@@ -115,8 +115,11 @@ def _elsewhere_blocks(plan: Plan) -> list[Block]:
     ]
 
 
-def _commitment_blocks(plan: Plan) -> list[Block]:
-    """Return what commitments save against on demand; nothing where that is next to nothing."""
+def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    """Return what commitments save against on demand; nothing where that is next to nothing.
+
+    A full page also says what they lose in other futures.
+    """
     options = [
         option
         for option in plan.cost.commitments
@@ -130,7 +133,19 @@ def _commitment_blocks(plan: Plan) -> list[Block]:
         f"(pays after {option.pays_after_months:.0f})"
         for option in options
     )
-    return [Paragraph(f"  committed, a month less: {terms}", width=LINE_WIDTH)]
+    return [
+        Paragraph(f"  committed, a month less: {terms}", width=LINE_WIDTH),
+        *(
+            Paragraph(
+                f"  lost by {option.nodes} for {TERM_PHRASES[option.purchase]} where "
+                f"{regret.meaning}: {figures.dollars(regret.usd)}",
+                width=LINE_WIDTH,
+            )
+            for option in options
+            for regret in option.regrets
+            if full and regret.usd
+        ),
+    ]
 
 
 def _is_small(cost_line: CostLine, plan: Plan) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.market.hosted import HostedTokens
     from planner.market.offer import Instance, Offer
+    from planner.market.regret import Regret
     from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.load import Routing
@@ -42,6 +43,7 @@ class CommitmentSaving(Struct, frozen=True, kw_only=True):
     saved_usd      a month, over the whole bill
     committed_usd  what its whole term costs
     pays_after_months  after so many months the term costs no more than on demand would have
+    regrets        what it loses where the future is another one
     """
 
     purchase: str
@@ -49,6 +51,7 @@ class CommitmentSaving(Struct, frozen=True, kw_only=True):
     saved_usd: Decimal
     committed_usd: Decimal
     pays_after_months: float
+    regrets: tuple[Regret, ...]
 
 
 class PoolPurchase(Struct, frozen=True):

@@ -144,12 +144,21 @@ def _base_hours(
     if mix.base_purchase in COMMITTED_PURCHASES:
         life = fleet_lifetime(requirement, sizing)
         return committed_hours(life) * base_nodes
+    return running_base_hours(requirement, sizing, base_nodes)
+
+
+def running_base_hours(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    base_nodes: int,
+    load_share: float = 1.0,
+) -> Decimal:
+    """Return the node-hours for which a base is needed, at a share of the planned load."""
+    hourly_nodes = requirement.week.hourly_nodes(
+        sizing.peak_groups * load_share, sizing.nodes_per_group, sizing.spares
+    )
     return _running_hours(
-        requirement,
-        tuple(
-            min(nodes, base_nodes)
-            for nodes in _hourly_nodes(requirement, sizing)
-        ),
+        requirement, tuple(min(nodes, base_nodes) for nodes in hourly_nodes)
     )
 
 

@@ -8,7 +8,12 @@ from msgspec.structs import replace
 
 from planner.market.mix import committed_offers
 from planner.market.purchase import TERM_PURCHASES
-from planner.solve.serving.bill import serving_bill, settled_offer
+from planner.market.regret import Regret, scenarios
+from planner.solve.serving.bill import (
+    running_base_hours,
+    serving_bill,
+    settled_offer,
+)
 from planner.solve.solution import CommitmentSaving
 from planner.units import HOURS_PER_MONTH
 
@@ -32,9 +37,6 @@ def commitment_options(
 ) -> Iterator[CommitmentSaving]:
     """Yield each commitment that would save something, with the base for which it saves most.
 
-    saved a month = bill with all machines on demand - bill with the base
-    pays after    = months of the term * committed USD a month / (that + saved a month)
-
     What ends by itself, on spot, or in a reservation is not committed to.
     """
     bought = {*selection.offer.purchases}
@@ -46,38 +48,66 @@ def commitment_options(
     place = selection.offer.key[:3]
     here = tuple(offer for offer in catalog.offers if offer.key[:3] == place)
     nearby = replace(catalog, offers=here)
+    sizing = selection.sizing
     for on_demand in here:
         if on_demand.purchase != "on_demand":
             continue
-        plain = serving_bill(
-            requirement, selection.sizing, on_demand, catalog.price_book
-        )
+        plain = serving_bill(requirement, sizing, on_demand, catalog.price_book)
         for purchase in TERM_PURCHASES:
             for mixed in committed_offers(nearby, (purchase,)):
-                offer = settled_offer(requirement, selection.sizing, mixed)
-                nodes, usd_hour = _committed(offer, selection.sizing)
-                saved_usd = (
-                    plain.total
-                    - serving_bill(
+                offer = settled_offer(requirement, sizing, mixed)
+                bill = serving_bill(
+                    requirement, sizing, offer, catalog.price_book
+                )
+                if bill.total < plain.total:
+                    yield _saving(
                         requirement,
-                        selection.sizing,
+                        sizing,
                         offer,
-                        catalog.price_book,
-                    ).total
-                )
-                if not nodes or saved_usd <= 0:
-                    continue
-                month_usd = nodes * usd_hour * HOURS_PER_MONTH
-                months = TERM_MONTHS[purchase]
-                yield CommitmentSaving(
-                    purchase=purchase,
-                    nodes=nodes,
-                    saved_usd=saved_usd,
-                    committed_usd=month_usd * months,
-                    pays_after_months=float(
-                        months * month_usd / (month_usd + saved_usd)
-                    ),
-                )
+                        purchase,
+                        plain.total - bill.total,
+                    )
+
+
+def _saving(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    offer: Offer,
+    purchase: str,
+    saved_usd: Decimal,
+) -> CommitmentSaving:
+    """Return a commitment with what it saves a month, and what it loses in other futures.
+
+    on demand  = committed USD a month + saved USD a month, which its machines would cost
+    pays after = months of the term * committed USD a month / on demand
+    """
+    nodes, usd_hour = _committed(offer, sizing)
+    months = TERM_MONTHS[purchase]
+    month_usd = nodes * usd_hour * HOURS_PER_MONTH
+    on_demand_usd = month_usd + saved_usd
+    planned_hours = running_base_hours(requirement, sizing, nodes)
+    return CommitmentSaving(
+        purchase=purchase,
+        nodes=nodes,
+        saved_usd=saved_usd,
+        committed_usd=month_usd * months,
+        pays_after_months=float(months * month_usd / on_demand_usd),
+        regrets=tuple(
+            Regret(
+                scenario,
+                scenario.regret_usd(
+                    month_usd * months,
+                    on_demand_usd
+                    * running_base_hours(
+                        requirement, sizing, nodes, float(scenario.load_share)
+                    )
+                    / planned_hours,
+                    months,
+                ),
+            )
+            for scenario in scenarios()
+        ),
+    )
 
 
 def _committed(offer: Offer, sizing: FleetSizing) -> tuple[int, Decimal]:

@@ -1,0 +1,85 @@
+"""What a commitment loses against on demand when the future is not what was planned."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from planner.cost.bill_line import CENT
+from planner.facts import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The price of another accelerator holds from then on.
+PRICE_CHANGES_AFTER: Final = 12
+
+
+class Scenario(Struct, frozen=True, kw_only=True):
+    """A future that may come.
+
+    months       after which the workload ends; None where it lasts as long as the term
+    load_share   traffic, as a share of what was planned
+    price_share  price on demand after a year, as a share of today's
+    """
+
+    scenario: str
+    months: int | None
+    load_share: Decimal
+    price_share: Decimal
+    meaning: str
+
+    def regret_usd(
+        self,
+        committed_usd: Decimal,
+        on_demand_usd: Decimal,
+        term_months: int,
+    ) -> Decimal:
+        """Return what a commitment loses, USD; 0 where it still saves something.
+
+        max(0, cost of the term - what its machines would have cost on demand)
+        on demand = USD a month * months of today's price
+                    + USD a month * price share * months after a year
+        `on_demand_usd` is that of a month at the load of the scenario.
+        """
+        months = min(term_months, self.months or term_months)
+        before = min(months, PRICE_CHANGES_AFTER)
+        on_demand = on_demand_usd * (
+            before + (months - before) * self.price_share
+        )
+        return max(Decimal(0), committed_usd - on_demand).quantize(CENT)
+
+
+class Regret(Struct, frozen=True):
+    """What a commitment loses in a scenario, USD over its term."""
+
+    scenario: Scenario
+    usd: Decimal
+
+
+@cache
+def scenarios() -> tuple[Scenario, ...]:
+    """Return the scenarios that every commitment is held against."""
+    return tuple(_read_scenarios())
+
+
+def _read_scenarios() -> Iterator[Scenario]:
+    columns: table.Columns = {
+        "scenario": table.nonempty_text,
+        "months": table.optional(table.integer_between(1, 120)),
+        "load_share": table.finite_decimal,
+        "price_share": table.finite_decimal,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    for row in table.load_rows("planner.market", "scenarios.csv", columns):
+        yield Scenario(
+            scenario=row["scenario"],
+            months=row["months"],
+            load_share=row["load_share"],
+            price_share=row["price_share"],
+            meaning=row["meaning"],
+        )

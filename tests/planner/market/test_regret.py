@@ -1,0 +1,74 @@
+"""What a commitment loses in other futures: against a ledger that is written month by month."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.market.regret import Scenario, scenarios
+from tests.planner.market.test_mix_committed import few, text_of
+from tests.stacks.engine.test_simulated import plan_of
+
+USD = st.decimals("1", "100000", places=2)
+SHARE = st.decimals("0.1", "1", places=2)
+
+
+@given(
+    USD,
+    USD,
+    st.sampled_from([12, 36]),
+    st.one_of(st.none(), st.integers(1, 48)),
+    SHARE,
+)
+def test_a_regret_is_the_difference_of_two_ledgers(
+    committed_usd: Decimal,
+    on_demand_usd: Decimal,
+    term: int,
+    months: int | None,
+    price_share: Decimal,
+) -> None:
+    scenario = Scenario(
+        scenario="x",
+        months=months,
+        load_share=Decimal(1),
+        price_share=price_share,
+        meaning="x",
+    )
+    ledger = Decimal(0)
+    for month in range(term):
+        if months is None or month < months:
+            ledger += on_demand_usd * (price_share if month >= 12 else 1)
+    found = scenario.regret_usd(committed_usd, on_demand_usd, term)
+    assert abs(found - max(Decimal(0), committed_usd - ledger)) <= Decimal(
+        "0.01"
+    )
+
+
+@pytest.mark.parametrize("profile", ["business-hours", "flat"])
+def test_a_plan_says_what_its_commitment_may_lose(
+    catalog, profile: str
+) -> None:
+    plan = plan_of(
+        few(catalog, "g6e.xlarge", "us-east-1"),
+        text_of("aws", "[none, 1y, 3y]", profile),
+    )
+    for option in plan.cost.commitments:
+        regrets = {found.scenario: found.usd for found in option.regrets}
+        assert regrets.keys() == {found.scenario for found in scenarios()}
+        # Four months of on demand are less than a year of the commitment.
+        month_usd = option.committed_usd / {"reserved_1y": 12}.get(
+            option.purchase, 36
+        )
+        on_demand = month_usd + option.saved_usd_month
+        assert abs(
+            regrets["ends"] - (option.committed_usd - 4 * on_demand)
+        ) <= Decimal("0.05")
+        # Less traffic needs the base for as many hours or fewer, so it never loses less than none.
+        assert 0 <= regrets["traffic"] <= option.committed_usd
+        assert (regrets["price"] == 0) == (
+            option.committed_usd
+            <= on_demand * (12 if option.purchase == "reserved_1y" else 24)
+        )
