@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 PRICE_CHANGES_AFTER: Final = 12
 
 
-class Scenario(Struct, frozen=True, kw_only=True):
-    """A future that may come.
+class Future(Struct, frozen=True, kw_only=True):
+    """One that may come instead of the planned one.
 
     months       after which the workload ends; None where it lasts as long as the term
     load_share   traffic, as a share of what was planned
@@ -56,17 +56,17 @@ class Scenario(Struct, frozen=True, kw_only=True):
 class Regret(Struct, frozen=True):
     """What a commitment loses in a scenario, USD over its term."""
 
-    scenario: Scenario
+    scenario: Future
     usd: Decimal
 
 
 @cache
-def scenarios() -> tuple[Scenario, ...]:
+def scenarios() -> tuple[Future, ...]:
     """Return the scenarios that every commitment is held against."""
     return tuple(_read_scenarios())
 
 
-def _read_scenarios() -> Iterator[Scenario]:
+def _read_scenarios() -> Iterator[Future]:
     columns: table.Columns = {
         "scenario": table.nonempty_text,
         "months": table.optional(table.integer_between(1, 120)),
@@ -76,7 +76,7 @@ def _read_scenarios() -> Iterator[Scenario]:
         **table.SOURCE_COLUMNS,
     }
     for row in table.load_rows("planner.market", "scenarios.csv", columns):
-        yield Scenario(
+        yield Future(
             scenario=row["scenario"],
             months=row["months"],
             load_share=row["load_share"],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.market.regret import Scenario, scenarios
+from planner.market.regret import Future, scenarios
 from tests.planner.market.test_mix_committed import few, text_of
 from tests.stacks.engine.test_simulated import plan_of
 
@@ -30,7 +30,7 @@ def test_a_regret_is_the_difference_of_two_ledgers(
     months: int | None,
     price_share: Decimal,
 ) -> None:
-    scenario = Scenario(
+    scenario = Future(
         scenario="x",
         months=months,
         load_share=Decimal(1),
