@@ -80,6 +80,7 @@ def command(stack: str, **option_values: Any) -> int:
         expected_steps=len(stack_status.resources),
         output_format=option_values["format"],
     )
+    engine.store.forget(stack)
     # A cloud deletes what is in its buckets with them; of a simulated one it is in a folder.
     if (
         deletes_data

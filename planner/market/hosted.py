@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from planner.cost.bill_line import CENT
 from planner.facts import table
+from planner.units import TOKENS_PER_MILLION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from decimal import Decimal
 
 NAMED_SERVICES: Final = 3
-TOKENS_PER_MILLION: Final = 10**6
 
 
 class HostedPrice(Struct, frozen=True, kw_only=True):

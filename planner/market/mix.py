@@ -92,6 +92,20 @@ def _offers_by_place(
     }
 
 
+def all_above(mixed: Offer, mix: PurchaseMix) -> Offer:
+    """Return a mix in which no machine is the base: it is bought in one way."""
+    return replace(
+        mixed, purchase=mix.above_purchase, usd_hour=mix.above_usd, mix=None
+    )
+
+
+def all_base(mixed: Offer, mix: PurchaseMix) -> Offer:
+    """Return a mix in which every machine is the base: it is bought in one way."""
+    return replace(
+        mixed, purchase=mix.base_purchase, usd_hour=mix.base_usd, mix=None
+    )
+
+
 def best_base(
     mix: PurchaseMix,
     level_hours: Mapping[int, Decimal],

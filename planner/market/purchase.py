@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from planner.market.offer import Offer, PurchaseMix
     from planner.spec.block import CapacityBlock
 
+# Commitments, with the months of their terms.
+TERM_MONTHS: Final = {"reserved_1y": 12, "reserved_3y": 36}
+TERM_PURCHASES: Final = tuple(TERM_MONTHS)
 # These are paid for in every hour, whether the machine runs or not.
-TERM_PURCHASES: Final = ("reserved_1y", "reserved_3y")
 COMMITTED_PURCHASES: Final = (*TERM_PURCHASES, RESERVED_PURCHASE)
 
 

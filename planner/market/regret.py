@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,22 +14,21 @@ from planner.facts import table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The price of another accelerator holds from then on.
-PRICE_CHANGES_AFTER: Final = 12
-
 
 class Future(Struct, frozen=True, kw_only=True):
     """One that may come instead of the planned one.
 
     months       after which the workload ends; None where it lasts as long as the term
     load_share   traffic, as a share of what was planned
-    price_share  price on demand after a year, as a share of today's
+    price_share  price on demand after some months, as a share of today's
+    price_after_months  after how many it is so
     """
 
     scenario: str
     months: int | None
     load_share: Decimal
     price_share: Decimal
+    price_after_months: int
     meaning: str
 
     def regret_usd(
@@ -41,12 +40,11 @@ class Future(Struct, frozen=True, kw_only=True):
         """Return what a commitment loses, USD; 0 where it still saves something.
 
         max(0, cost of the term - what its machines would have cost on demand)
-        on demand = USD a month * months of today's price
-                    + USD a month * price share * months after a year
+        on demand = USD a month * (months of today's price + price share * months after them)
         `on_demand_usd` is that of a month at the load of the scenario.
         """
         months = min(term_months, self.months or term_months)
-        before = min(months, PRICE_CHANGES_AFTER)
+        before = min(months, self.price_after_months)
         on_demand = on_demand_usd * (
             before + (months - before) * self.price_share
         )
@@ -72,6 +70,7 @@ def _read_scenarios() -> Iterator[Future]:
         "months": table.optional(table.integer_between(1, 120)),
         "load_share": table.finite_decimal,
         "price_share": table.finite_decimal,
+        "price_after_months": table.integer_between(0, 120),
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
@@ -81,5 +80,6 @@ def _read_scenarios() -> Iterator[Future]:
             months=row["months"],
             load_share=row["load_share"],
             price_share=row["price_share"],
+            price_after_months=row["price_after_months"],
             meaning=row["meaning"],
         )

@@ -6,11 +6,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import CENT, MACHINE_KIND
+from planner.market.hosted import cheapest_hosted
 from planner.market.price_age import is_old
 from planner.market.small_cloud import cheapest_elsewhere
 from planner.plan import types
 from planner.plan.number import optional_money, plain_money, rounded
-from planner.units import SECONDS_PER_HOUR
+from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
-    from planner.market.hosted import HostedTokens
     from planner.solve.solution import CommitmentSaving, Solution
 
 EXCLUDED_COSTS: Final = (
@@ -27,7 +27,6 @@ EXCLUDED_COSTS: Final = (
     "private discounts",
     "transfers to other networks and regions",
 )
-TOKENS_PER_MILLION: Final = 1_000_000
 # Small models cost fractions of a cent a million tokens.
 UNIT_COST_STEP: Final = Decimal("0.0001")
 
@@ -63,7 +62,7 @@ def cost_entry(
         # The total has no line whose price is unknown.
         excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
         commitments=tuple(map(_commitment, solution.commitments)),
-        hosted=tuple(map(_hosted, solution.hosted)),
+        hosted=tuple(_hosted(solution)),
         elsewhere=tuple(_elsewhere(solution, bill)),
     )
 
@@ -88,18 +87,28 @@ def _elsewhere(solution: Solution, bill: Bill) -> Iterator[types.ElsewhereCost]:
         )
 
 
-def _hosted(cost: HostedTokens) -> types.HostedCost:
-    price = cost.price
-    return types.HostedCost(
-        provider=price.provider,
-        name=price.name,
-        usd=plain_money(cost.usd),
-        input_usd=plain_money(price.input_usd),
-        cached_usd=optional_money(price.cached_usd),
-        output_usd=plain_money(price.output_usd),
-        price_source=price.source,
-        price_as_of=price.as_of,
-    )
+def _hosted(solution: Solution) -> Iterator[types.HostedCost]:
+    """Yield what the tokens would cost at the cheapest services that sell the model."""
+    volume, llm = solution.token_volume, solution.llm
+    if volume is None or llm is None:
+        return
+    for tokens in cheapest_hosted(
+        llm.model,
+        volume.prompt_tokens,
+        volume.answer_tokens,
+        volume.cached_share,
+    ):
+        price = tokens.price
+        yield types.HostedCost(
+            provider=price.provider,
+            name=price.name,
+            usd=plain_money(tokens.usd),
+            input_usd=plain_money(price.input_usd),
+            cached_usd=optional_money(price.cached_usd),
+            output_usd=plain_money(price.output_usd),
+            price_source=price.source,
+            price_as_of=price.as_of,
+        )
 
 
 def _commitment(option: CommitmentSaving) -> types.CommitmentOption:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from planner.cost.weekly_load import SpareGroups, Week
     from planner.errors import Place
     from planner.facts.llm import Llm
-    from planner.market.hosted import HostedTokens
     from planner.market.offer import Instance, Offer
     from planner.market.regret import Regret
     from planner.perf.common.layout import ReplicaLayout
@@ -31,10 +30,14 @@ FallbackKind: TypeAlias = Literal["zone", "type", "region", "purchase", "cloud"]
 
 
 class TokenVolume(Struct, frozen=True):
-    """Tokens that are read and written in the period of the bill, at the load of the spec."""
+    """Tokens that are read and written in the period of the bill, at the load of the spec.
+
+    cached_share  of the prompts, which is found in the prefix cache
+    """
 
     prompt_tokens: Decimal
     answer_tokens: Decimal
+    cached_share: Decimal
 
 
 class CommitmentSaving(Struct, frozen=True, kw_only=True):
@@ -409,7 +412,6 @@ class Solution(Struct, frozen=True, kw_only=True):
     energy: Energy | None = None
     token_volume: TokenVolume | None = None
     commitments: tuple[CommitmentSaving, ...] = ()
-    hosted: tuple[HostedTokens, ...] = ()
     find_reasons: Callable[[], Reasons] | None = None
 
     def explained(self) -> Solution:

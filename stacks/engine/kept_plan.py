@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 class Roll(Struct, frozen=True, kw_only=True):
     """A new template on its way to the machines of a service.
 
-    plan    digest of the plan that has it
-    before  digest of the plan that stood
-    began   when it was begun
-    pools   whose machines are made anew, and how
-    old     handles of the machines that lived then, by scaling group
+    plan   digest of the plan that has it
+    began  when it was begun
+    pools  whose machines are made anew, and how
+    old    handles of the machines that lived then, by scaling group
     """
 
     plan: str
-    before: str
     began: datetime
     pools: tuple[Rolling, ...]
     old: dict[str, tuple[str, ...]]
@@ -40,6 +38,15 @@ class KeptPlan(Struct, frozen=True, kw_only=True):
     plan: Plan
     rung: int
     roll: Roll | None = None
+
+    def is_before(self, standing: str) -> bool:
+        """Whether it is the last one before the plan that stands, or that plan itself.
+
+        A roll that was cut or refused leaves its plan standing, and its machines were never well.
+        `standing` is the digest of that plan. What another version applied is not known here.
+        """
+        rolled = self.roll.plan if self.roll is not None else ""
+        return standing in (self.plan.digest, rolled)
 
 
 def read_kept(store: StateStore, stack_name: str) -> KeptPlan | None:

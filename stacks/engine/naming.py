@@ -44,9 +44,13 @@ def refuse_rename(
 
 
 def move_notes(store: StateStore, stack_name: str, new_name: str) -> None:
-    """Let the history of a stack be that of its new name too."""
+    """Let the history of a stack be that of its new name too.
+
+    The plan that was kept names its stack, so it is none of the new name.
+    """
     for number, note in enumerate(store.notes(stack_name)):
         store.add_note(new_name, f"0-{number:08d}", note)
+    store.forget(stack_name)
 
 
 def refuse_stranger(

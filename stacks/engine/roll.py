@@ -84,12 +84,11 @@ def begin_roll(
             return None
     roll = Roll(
         plan=plan.digest,
-        before=status.plan,
         began=world.now() if world else datetime.now(UTC),
         pools=pools,
         old=old,
     )
-    if kept is not None:
+    if kept is not None and kept.is_before(status.plan):
         keep_plan(engine.store, replace(kept, roll=roll))
     return roll
 
@@ -167,7 +166,6 @@ class RollWatch(Struct, kw_only=True):
     roll: Roll
     listener: Listener
     control: RunControl
-    began_s: float = 0.0
     told: str = ""
 
     @property
@@ -204,7 +202,7 @@ class RollWatch(Struct, kw_only=True):
     def await_machines(self, outcome: EngineOutcome) -> None:
         """Look at the machines until all are new. Raises RollError, and CancelledError."""
         bucket = str(outcome.outputs.get("bucket", ""))
-        self.began_s = heard_s = time.monotonic()
+        began_s = heard_s = time.monotonic()
         working: set[str] = set()
         while True:
             lives = self._look(bucket)
@@ -227,7 +225,7 @@ class RollWatch(Struct, kw_only=True):
             old_count = sum(map(len, self.roll.old.values()))
             self._tell(
                 f"until its machines are new: {len(new)} of {old_count}",
-                now_s - self.began_s,
+                now_s - began_s,
             )
             self.control.stop.wait(LOOK_S)
             if self.control.stop.is_made:
@@ -242,11 +240,7 @@ class RollWatch(Struct, kw_only=True):
         """
         stack_name = self.plan.stack.name
         kept = read_kept(engine.store, stack_name)
-        if (
-            kept is None
-            or kept.plan.digest != self.roll.before
-            or kept.plan.stack.name != stack_name
-        ):
+        if kept is None or kept.roll != self.roll:
             return _failed(
                 stack_name,
                 failure,

@@ -110,6 +110,9 @@ class StateStore(Protocol):
     def kept(self, stack_name: str) -> bytes | None:
         """Return the document that is kept of a stack; nothing when there is none."""
 
+    def forget(self, stack_name: str) -> None:
+        """Delete the document that is kept of a stack; an absent one is no error."""
+
     def unlock(self, stack_name: str) -> bool:
         """Free a lock whose holder is dead; return whether there was one.
 
@@ -226,6 +229,10 @@ class FolderStore:
             return read_regular(self._kept_path(stack_name), MAX_DOCUMENT_BYTES)
         except FileNotFoundError:
             return None
+
+    def forget(self, stack_name: str) -> None:
+        """Delete the document that is kept of a stack."""
+        self._kept_path(stack_name).unlink(missing_ok=True)
 
     def _kept_path(self, stack_name: str) -> Path:
         return self.folder / f"{stack_name}{KEPT_SUFFIX}"
@@ -371,6 +378,11 @@ class BucketStore:
         """Return the document that is kept of a stack."""
         found = self._get(f"{stack_name}{KEPT_SUFFIX}")
         return found[0] if found else None
+
+    def forget(self, stack_name: str) -> None:
+        """Delete the document that is kept of a stack."""
+        with self._errors(), suppress(FileNotFoundError):
+            delete_object(self.objects, f"{stack_name}{KEPT_SUFFIX}")
 
     def _take(
         self, stack_name: str, key: str, holder: LockHolder

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from planner.market.hosted import cheapest_hosted
 from planner.market.offer import MIXED_PURCHASE
 from planner.solve.cause import because
 from planner.solve.serving.alternative import alternatives
@@ -115,7 +113,6 @@ def _found_solution(
 ) -> Solution:
     simulation_check = _simulation_check(requirement, search, selection)
     predictions = predict_serving(requirement, selection.sizing)
-    volume = token_volume(requirement, predictions, selection.bill)
     is_undecided = (
         simulation_check is not None and simulation_check.verdict == "undecided"
     )
@@ -143,15 +140,9 @@ def _found_solution(
         confidence_cost=asked_confidence(requirement),
         simulation_check=simulation_check,
         calibration=selection.sizing.replica.correction,
-        token_volume=volume,
+        token_volume=token_volume(requirement, predictions, selection.bill),
         commitments=tuple(
             commitment_options(requirement, selection, settings.catalog)
-        ),
-        hosted=cheapest_hosted(
-            requirement.llm.model,
-            volume.prompt_tokens,
-            volume.answer_tokens,
-            Decimal(requirement.load.prefix_hit),
         ),
         find_reasons=partial(
             find_reasons,

@@ -25,7 +25,7 @@ from planner.cost.lifetime import (
 )
 from planner.cost.weekly_load import weekly_starts
 from planner.facts.cloud import clouds
-from planner.market.mix import best_base
+from planner.market.mix import all_above, all_base, best_base
 from planner.market.purchase import (
     COMMITTED_PURCHASES,
     machine_line,
@@ -171,7 +171,7 @@ def settled_offer(
     all of the machines are the base, they are bought in one way.
     """
     mix = offer.mix
-    if mix is None or mix.base_share is not None:
+    if mix is None or mix.base_share is not None or mix.base_groups:
         return offer
     hourly_groups = [
         nodes // sizing.nodes_per_group
@@ -188,16 +188,9 @@ def settled_offer(
         mix, level_hours, committed_hours(fleet_lifetime(requirement, sizing))
     )
     if base_groups == 0:
-        return replace(
-            offer,
-            purchase=mix.above_purchase,
-            usd_hour=mix.above_usd,
-            mix=None,
-        )
+        return all_above(offer, mix)
     if base_groups == max(hourly_groups):
-        return replace(
-            offer, purchase=mix.base_purchase, usd_hour=mix.base_usd, mix=None
-        )
+        return all_base(offer, mix)
     return replace(offer, mix=replace(mix, base_groups=base_groups))
 
 

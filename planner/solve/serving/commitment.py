@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from planner.market.mix import committed_offers
-from planner.market.purchase import TERM_PURCHASES
+from planner.market.mix import all_above, committed_offers
+from planner.market.purchase import TERM_MONTHS, TERM_PURCHASES
 from planner.market.regret import Regret, scenarios
 from planner.solve.serving.bill import (
     running_base_hours,
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingCandidate
     from planner.solve.serving.sizing import FleetSizing
-
-# The months of each term.
-TERM_MONTHS: Final = {"reserved_1y": 12, "reserved_3y": 36}
 
 
 def commitment_options(
@@ -49,24 +46,22 @@ def commitment_options(
     here = tuple(offer for offer in catalog.offers if offer.key[:3] == place)
     nearby = replace(catalog, offers=here)
     sizing = selection.sizing
-    for on_demand in here:
-        if on_demand.purchase != "on_demand":
-            continue
-        plain = serving_bill(requirement, sizing, on_demand, catalog.price_book)
-        for purchase in TERM_PURCHASES:
-            for mixed in committed_offers(nearby, (purchase,)):
-                offer = settled_offer(requirement, sizing, mixed)
-                bill = serving_bill(
-                    requirement, sizing, offer, catalog.price_book
+    for purchase in TERM_PURCHASES:
+        for mixed in committed_offers(nearby, (purchase,)):
+            assert mixed.mix is not None  # noqa: S101 - each of them is one
+            offer = settled_offer(requirement, sizing, mixed)
+            committed, plain = (
+                serving_bill(requirement, sizing, bought, catalog.price_book)
+                for bought in (offer, all_above(mixed, mixed.mix))
+            )
+            if committed.total < plain.total:
+                yield _saving(
+                    requirement,
+                    sizing,
+                    offer,
+                    purchase,
+                    plain.total - committed.total,
                 )
-                if bill.total < plain.total:
-                    yield _saving(
-                        requirement,
-                        sizing,
-                        offer,
-                        purchase,
-                        plain.total - bill.total,
-                    )
 
 
 def _saving(

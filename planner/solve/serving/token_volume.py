@@ -26,6 +26,7 @@ def token_volume(
     return TokenVolume(
         request_count * Decimal(load.prompt_lengths.mean_tokens),
         request_count * Decimal(load.answer_lengths.mean_tokens),
+        Decimal(load.prefix_hit),
     )
 
 

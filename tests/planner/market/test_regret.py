@@ -22,6 +22,7 @@ SHARE = st.decimals("0.1", "1", places=2)
     st.sampled_from([12, 36]),
     st.one_of(st.none(), st.integers(1, 48)),
     SHARE,
+    st.integers(0, 40),
 )
 def test_a_regret_is_the_difference_of_two_ledgers(
     committed_usd: Decimal,
@@ -29,18 +30,20 @@ def test_a_regret_is_the_difference_of_two_ledgers(
     term: int,
     months: int | None,
     price_share: Decimal,
+    after: int,
 ) -> None:
     scenario = Future(
         scenario="x",
         months=months,
         load_share=Decimal(1),
         price_share=price_share,
+        price_after_months=after,
         meaning="x",
     )
     ledger = Decimal(0)
     for month in range(term):
         if months is None or month < months:
-            ledger += on_demand_usd * (price_share if month >= 12 else 1)
+            ledger += on_demand_usd * (price_share if month >= after else 1)
     found = scenario.regret_usd(committed_usd, on_demand_usd, term)
     assert abs(found - max(Decimal(0), committed_usd - ledger)) <= Decimal(
         "0.01"

@@ -166,7 +166,6 @@ def test_silent_machines_are_given_up_and_the_plan_before_stands_again(
 def test_time_begins_anew_with_each_machine_that_comes(watching) -> None:
     roll = Roll(
         plan="",
-        before="",
         began=datetime.now(UTC),
         pools=present(watching.begin(watching.away)).pools,
         old={"serve": ("a", "b", "c")},
@@ -242,6 +241,43 @@ def test_a_run_that_was_cut_is_watched_by_the_next_one(watching) -> None:
     with pytest.raises(ResourceError, match="no new machine answered"):
         watching.apply(watching.away)
     assert watching.standing == watching.home.digest
+
+
+def test_the_plan_before_is_the_last_one_with_which_machines_were_well(
+    watching, catalog
+) -> None:
+    """The first roll was cut, so the second one goes back beyond it."""
+
+    class Cut(SteppingStop):
+        def wait(self, seconds: float) -> None:
+            self.is_made = True
+
+    control = watching.control
+    watching.looks = [OLD]
+    watching.control = replace(control, stop=Cut())
+    with pytest.raises(CancelledError):
+        watching.apply(watching.away)
+    watching.control = control
+    watching.looks = [BOTH]
+    with pytest.raises(ResourceError, match="no new machine answered"):
+        watching.apply(plan_of(catalog, text_of("gcp", "50m")))
+    assert watching.standing == watching.home.digest
+
+
+def test_the_plan_that_is_kept_goes_with_its_stack(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(text_of("gcp"))
+    kept = here / ".tonnage" / "simulated" / "stacks" / "chat.kept"
+    assert tonnage("apply", "s.yaml", "--simulate", "--yes")[0] == 0
+    assert kept.exists()
+    assert tonnage("rename", "chat", "other", "--simulate")[0] == 0
+    assert not kept.exists()
+    (here / "s.yaml").write_text(text_of("gcp").replace("chat", "third", 1))
+    assert tonnage("apply", "s.yaml", "--simulate", "--yes")[0] == 0
+    assert kept.with_name("third.kept").exists()
+    assert tonnage("destroy", "third", "--simulate", "--yes")[0] == 0
+    assert not kept.with_name("third.kept").exists()
 
 
 def test_nothing_is_watched_that_does_not_roll(watching, catalog) -> None:

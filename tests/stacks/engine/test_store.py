@@ -202,6 +202,9 @@ def test_a_document_is_kept_in_place_of_the_one_before(
     opener().keep("chat", b"second")
     assert store.kept("chat") == b"second"
     assert opener().kept("chat-2") is None
+    store.forget("chat-2")
+    store.forget("chat")
+    assert opener().kept("chat") is None
     assert opener().stack_names() == []
 
 
