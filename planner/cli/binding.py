@@ -91,6 +91,7 @@ def refuse_underived(
         alternatives=0,
         confidence=plan.inputs.confidence,
         calibration=plan.inputs.calibration,
+        stops_after=plan.inputs.stops_after_months,
     )
     derived_plan = derive_plan(
         spec_file,

@@ -24,6 +24,7 @@ from providers.files import MAX_DOCUMENT_BYTES, MAX_FILE_BYTES, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from decimal import Decimal
 
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
@@ -212,6 +213,7 @@ def solve_settings(
     names is entered into `digests`.
     """
     from planner.market.region import check_regions
+    from planner.market.regret import futures
     from planner.solve.settings import Memory, SolveSettings
     from stacks.spec.table import unsupported_reason
 
@@ -222,6 +224,7 @@ def solve_settings(
         read_file=spec_folder_reader(spec_file.path, digests),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
+        futures=futures(options.stops_after),
         run_all=run_in_parallel,
         memory=memory or Memory(),
     )
@@ -252,6 +255,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     alternatives  number of alternatives of each sort
     confidence    confidence that the limits are met, percent
     calibration   calibration file
+    stops_after   months after which the workload may end
     engine        pulumi or simulated
     backend       URL of Pulumi's state
     """
@@ -262,6 +266,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     alternatives: int = 3
     confidence: int = 90
     calibration: str | None = None
+    stops_after: Decimal | None = None
     engine: str | None = None
     backend: str | None = None
 
@@ -459,6 +464,7 @@ def _plan_inputs(
         ),
         alternatives=options.alternatives,
         confidence=options.confidence,
+        stops_after_months=options.stops_after,
         plugins=plugin_versions(provider),
     )
 

@@ -111,6 +111,26 @@ calibration = click.option(
     metavar="FILE",
     help="Use what your own benchmark taught: see calibrate.",
 )
+
+
+def parse_months(
+    _context: click.Context, _parameter: click.Parameter, span_text: str | None
+) -> Any:
+    """Return a span of time in months; raises BadParameter for another text."""
+    from planner.spec.unit import parse_months as months_of
+
+    try:
+        return None if span_text is None else months_of(span_text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+stops_after = click.option(
+    "--stops-after",
+    metavar="SPAN",
+    callback=parse_months,
+    help="Say what commitments lose when the workload ends then: 4 months, 120d, 1 year.",
+)
 output = click.option(
     "-o", "--output", metavar="FILE", help="Write the result to FILE."
 )
@@ -185,6 +205,7 @@ def planning_flags(command: CommandT) -> CommandT:
         stack,
         alternatives,
         calibration,
+        stops_after,
         confidence,
         simulate,
         catalog,
@@ -204,6 +225,7 @@ def planning_options(option_values: OptionValues) -> PlanningOptions:
         "backend",
         "confidence",
         "calibration",
+        "stops_after",
     )
     return PlanningOptions(
         **{

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.cost.bill_line import CENT
 from planner.facts import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# The one in which a workload ends early.
+END_SCENARIO: Final = "ends"
 
 
 class Future(Struct, frozen=True, kw_only=True):
@@ -25,7 +30,7 @@ class Future(Struct, frozen=True, kw_only=True):
     """
 
     scenario: str
-    months: int | None
+    months: Decimal | None
     load_share: Decimal
     price_share: Decimal
     price_after_months: int
@@ -43,8 +48,9 @@ class Future(Struct, frozen=True, kw_only=True):
         on demand = USD a month * (months of today's price + price share * months after them)
         `on_demand_usd` is that of a month at the load of the scenario.
         """
-        months = min(term_months, self.months or term_months)
-        before = min(months, self.price_after_months)
+        term = Decimal(term_months)
+        months = term if self.months is None else min(term, self.months)
+        before = min(months, Decimal(self.price_after_months))
         on_demand = on_demand_usd * (
             before + (months - before) * self.price_share
         )
@@ -58,6 +64,22 @@ class Regret(Struct, frozen=True):
     usd: Decimal
 
 
+def futures(stops_after_months: Decimal | None) -> tuple[Future, ...]:
+    """Return the scenarios; the workload ends after so many months where they are given."""
+    if stops_after_months is None:
+        return scenarios()
+    return tuple(
+        replace(
+            future,
+            months=stops_after_months,
+            meaning=f"the workload ends after {stops_after_months.normalize():f} months",
+        )
+        if future.scenario == END_SCENARIO
+        else future
+        for future in scenarios()
+    )
+
+
 @cache
 def scenarios() -> tuple[Future, ...]:
     """Return the scenarios that every commitment is held against."""
@@ -67,7 +89,7 @@ def scenarios() -> tuple[Future, ...]:
 def _read_scenarios() -> Iterator[Future]:
     columns: table.Columns = {
         "scenario": table.nonempty_text,
-        "months": table.optional(table.integer_between(1, 120)),
+        "months": table.optional(table.finite_decimal),
         "load_share": table.finite_decimal,
         "price_share": table.finite_decimal,
         "price_after_months": table.integer_between(0, 120),

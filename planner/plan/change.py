@@ -232,6 +232,10 @@ class PlanInputs(DocumentPart, frozen=True, kw_only=True):
     confidence: Annotated[
         int, Meta(description="confidence that limits are met, percent")
     ] = 90
+    stops_after_months: Annotated[
+        Decimal | None,
+        Meta(description="after how many the workload may end"),
+    ] = None
     plugins: Annotated[
         dict[str, str],
         Meta(description="version of each provider that the graph needs"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from planner import figures
 from planner.cost.bill_line import MACHINE_KIND
 from planner.market.price_age import age_days
+from planner.market.regret import END_SCENARIO
 from planner.render import period
 from planner.render.page import (
     LINE_WIDTH,
@@ -20,7 +21,7 @@ from planner.render.page import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.plan.types import CostLine, Plan
+    from planner.plan.types import CommitmentRegret, CostLine, Plan
 
 # Lines below this share of the total are in one row of the default page.
 SMALL_SHARE_PERCENT: Final = 1
@@ -118,7 +119,7 @@ def _elsewhere_blocks(plan: Plan) -> list[Block]:
 def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
     """Return what commitments save against on demand; nothing where that is next to nothing.
 
-    A full page also says what they lose in other futures.
+    What they lose in the future that was asked for is said too; a full page says it of each.
     """
     options = [
         option
@@ -143,9 +144,17 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
             )
             for option in options
             for regret in option.regrets
-            if full and regret.usd
+            if regret.usd and (full or _is_asked(regret, plan))
         ),
     ]
+
+
+def _is_asked(regret: CommitmentRegret, plan: Plan) -> bool:
+    """Whether it is of a workload that ends when --stops-after says."""
+    return (
+        regret.scenario == END_SCENARIO
+        and plan.inputs.stops_after_months is not None
+    )
 
 
 def _is_small(cost_line: CostLine, plan: Plan) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from planner.market.regret import Future, scenarios
 from planner.perf.serving.replica import Confidence
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     confidence         with which limits are met, and what a benchmark of the user's own taught
     run_all            runs tasks that do not depend on each other, and returns what they return
     memory             what specs leave for those that are solved after them
+    futures            which a commitment is held against, beside the planned one
     """
 
     catalog: Catalog
@@ -67,3 +69,4 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     confidence: Confidence = DEFAULT_CONFIDENCE
     run_all: TaskRunner = run_in_turn
     memory: Memory = field(default_factory=Memory)
+    futures: tuple[Future, ...] = field(default_factory=scenarios)

@@ -10,6 +10,8 @@ import re
 from decimal import Decimal
 from typing import Final
 
+from planner.units import DAYS_PER_MONTH
+
 NUMBER_PATTERN: Final = r"(\d{1,15}(?:\.\d{1,9})?)"
 
 # The currency may stand before or after the amount, or be left out.
@@ -39,6 +41,12 @@ BYTES_PER_UNIT: Final = {
     "tb": 10**12,
     "pb": 10**15,
 }
+MONTHS_PER_UNIT: Final = {
+    "d": 1 / DAYS_PER_MONTH,
+    "month": Decimal(1),
+    "year": Decimal(12),
+}
+MOST_MONTHS: Final = 120
 PERIODS_PER_MONTH: Final = {  # billing convention of the three clouds: 730 hours a month
     "hour": Decimal(730),
     "day": Decimal(730) / 24,
@@ -88,6 +96,26 @@ def parse_seconds(text: str) -> Decimal:
             "write a time span with its unit, for example 800ms, 30m, 12h or 14d"
         )
     return Decimal(quantity_match[1]) * SECONDS_PER_UNIT[quantity_match[2]]
+
+
+def parse_months(text: str) -> Decimal:
+    """Return a span of time in months, more than 0: 4 months, 1.5 years, 120d.
+
+    A year has 12 months, and a month 365 / 12 days.
+    """
+    span_match = re.fullmatch(
+        NUMBER_PATTERN + r"\s*(d|month|year)s?", text.strip().lower()
+    )
+    months = (
+        Decimal(span_match[1]) * MONTHS_PER_UNIT[span_match[2]]
+        if span_match
+        else Decimal(0)
+    ).quantize(Decimal("0.01"))
+    if not 0 < months <= MOST_MONTHS:
+        raise ValueError(
+            "write a span of up to 10 years, for example 4 months, 1 year or 120d"
+        )
+    return months
 
 
 def parse_bytes(text: str) -> int:

@@ -228,6 +228,9 @@ def test_units_are_those_that_people_mean() -> None:
     assert unit.parse_percent("99.9%") == unit.parse_number("0.999")
     assert unit.parse_spending("60000/month") == 60_000
     assert unit.parse_spending("1/hour") == 730
+    assert unit.parse_months("4 months") == 4
+    assert unit.parse_months("1.5 years") == 18
+    assert unit.parse_months("365d") == 12
 
 
 @pytest.mark.parametrize(
@@ -301,6 +304,7 @@ def test_no_text_makes_a_unit_fail_otherwise_than_by_value_error(
         unit.parse_percent,
         unit.parse_money,
         unit.parse_spending,
+        unit.parse_months,
     ):
         try:
             assert read(text) >= 0

@@ -142,7 +142,9 @@ def _found_solution(
         calibration=selection.sizing.replica.correction,
         token_volume=token_volume(requirement, predictions, selection.bill),
         commitments=tuple(
-            commitment_options(requirement, selection, settings.catalog)
+            commitment_options(
+                requirement, selection, settings.catalog, settings.futures
+            )
         ),
         find_reasons=partial(
             find_reasons,

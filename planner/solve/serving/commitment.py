@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from planner.market.mix import all_above, committed_offers
 from planner.market.purchase import TERM_MONTHS, TERM_PURCHASES
-from planner.market.regret import Regret, scenarios
+from planner.market.regret import Regret
 from planner.solve.serving.bill import (
     running_base_hours,
     serving_bill,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.market.offer import Catalog, Offer
+    from planner.market.regret import Future
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingCandidate
     from planner.solve.serving.sizing import FleetSizing
@@ -31,8 +32,11 @@ def commitment_options(
     requirement: ServingRequirement,
     selection: ServingCandidate,
     catalog: Catalog,
+    futures: tuple[Future, ...],
 ) -> Iterator[CommitmentSaving]:
     """Yield each commitment that would save something, with the base for which it saves most.
+
+    It is held against `futures` that may come instead of the planned one.
 
     What ends by itself, on spot, or in a reservation is not committed to.
     """
@@ -60,7 +64,8 @@ def commitment_options(
                     sizing,
                     offer,
                     purchase,
-                    plain.total - committed.total,
+                    saved_usd=plain.total - committed.total,
+                    futures=futures,
                 )
 
 
@@ -69,7 +74,9 @@ def _saving(
     sizing: FleetSizing,
     offer: Offer,
     purchase: str,
+    *,
     saved_usd: Decimal,
+    futures: tuple[Future, ...],
 ) -> CommitmentSaving:
     """Return a commitment with what it saves a month, and what it loses in other futures.
 
@@ -100,7 +107,7 @@ def _saving(
                     months,
                 ),
             )
-            for scenario in scenarios()
+            for scenario in futures
         ),
     )
 

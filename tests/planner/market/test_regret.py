@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.market.regret import Future, scenarios
+from tests.planner.cli.conftest import Command
 from tests.planner.market.test_mix_committed import few, text_of
 from tests.stacks.engine.test_simulated import plan_of
 
@@ -20,7 +24,7 @@ SHARE = st.decimals("0.1", "1", places=2)
     USD,
     USD,
     st.sampled_from([12, 36]),
-    st.one_of(st.none(), st.integers(1, 48)),
+    st.one_of(st.none(), st.decimals("0.5", "48", places=2)),
     SHARE,
     st.integers(0, 40),
 )
@@ -28,7 +32,7 @@ def test_a_regret_is_the_difference_of_two_ledgers(
     committed_usd: Decimal,
     on_demand_usd: Decimal,
     term: int,
-    months: int | None,
+    months: Decimal | None,
     price_share: Decimal,
     after: int,
 ) -> None:
@@ -42,8 +46,12 @@ def test_a_regret_is_the_difference_of_two_ledgers(
     )
     ledger = Decimal(0)
     for month in range(term):
-        if months is None or month < months:
-            ledger += on_demand_usd * (price_share if month >= after else 1)
+        lasted = Decimal(1) if months is None else months - month
+        ledger += (
+            max(Decimal(0), min(Decimal(1), lasted))
+            * on_demand_usd
+            * (price_share if month >= after else 1)
+        )
     found = scenario.regret_usd(committed_usd, on_demand_usd, term)
     assert abs(found - max(Decimal(0), committed_usd - ledger)) <= Decimal(
         "0.01"
@@ -75,3 +83,47 @@ def test_a_plan_says_what_its_commitment_may_lose(
             option.committed_usd
             <= on_demand * (12 if option.purchase == "reserved_1y" else 24)
         )
+
+
+def test_a_workload_may_end_when_its_owner_says(
+    tonnage: Command, here: Path
+) -> None:
+    """Each month that it runs longer, a commitment loses less by what on demand would cost."""
+    (here / "s.yaml").write_text(text_of("aws", "[none, 1y, 3y]"))
+
+    def planned(span: str) -> dict[str, Any]:
+        flags = ("--stops-after", span, "-f", "json")
+        found: dict[str, Any] = json.loads(tonnage("plan", "s.yaml", *flags)[1])
+        return found
+
+    def lost(plan: dict[str, Any]) -> list[Decimal]:
+        return [
+            Decimal(regret["usd"])
+            for option in plan["cost"]["commitments"]
+            for regret in option["regrets"]
+            if regret["scenario"] == "ends"
+        ]
+
+    early, late = planned("2 months"), planned("5 months")
+    assert early["inputs"]["stops_after_months"] == "2.00"
+    assert early["cost"]["total"] == late["cost"]["total"]
+    for option, early_usd, late_usd in zip(
+        early["cost"]["commitments"], lost(early), lost(late), strict=True
+    ):
+        term = {"reserved_1y": 12, "reserved_3y": 36}[option["purchase"]]
+        on_demand_usd = Decimal(option["committed_usd"]) / term + Decimal(
+            option["saved_usd_month"]
+        )
+        assert abs(early_usd - late_usd - 3 * on_demand_usd) <= Decimal("0.05")
+    page = tonnage("plan", "s.yaml", "--stops-after", "2 months")[1]
+    assert "where the workload ends after 2 months: $" in page
+    assert tonnage("plan", "s.yaml", "--stops-after", "2 moons")[0] == 2
+
+
+def test_a_plan_is_bound_to_when_its_workload_may_end(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(text_of("aws", "[none]"))
+    flags = ("--stops-after", "4 months", "-o", "p.json")
+    assert tonnage("plan", "s.yaml", *flags)[0] == 0
+    assert tonnage("apply", "p.json", "--simulate", "--yes")[0] == 0
