@@ -17,7 +17,7 @@ from planner.facts import table
 from planner.facts.cloud import clouds
 
 if TYPE_CHECKING:
-    from planner.market.offer import Offer
+    from planner.market.offer import Offer, PurchaseMix
 
 ANY: Final = "*"
 POLICY: Final = "policy"
@@ -81,12 +81,21 @@ def fleet_limit(offer: Offer) -> int | None:
     """
     if offer.reservation is not None:
         return offer.reservation.machines
-    if offer.mix is not None and offer.mix.base_share is not None:
-        limit = known_limit(replace(offer, purchase="spot"))
-        spot_share = 1 - offer.mix.base_share
-        return int(limit.machines / spot_share) if limit is not None else None
+    if offer.mix is not None:
+        return _mix_limit(offer, offer.mix)
     limit = known_limit(offer) if offer.purchase == "spot" else None
     return limit.machines if limit is not None else None
+
+
+def _mix_limit(offer: Offer, mix: PurchaseMix) -> int | None:
+    """Return the most nodes of which those above the share that is not on spot are to be had."""
+    base_share = max(
+        (tier.share for tier in mix.tiers if tier.share), default=None
+    )
+    if base_share is None:
+        return None
+    limit = known_limit(replace(offer, purchase="spot"))
+    return int(limit.machines / (1 - base_share)) if limit is not None else None
 
 
 def gang_limit(offer: Offer, *, spot_by_name: bool) -> int | None:

@@ -1,85 +1,139 @@
-"""Offers of machines that are bought in two ways: a base that serves first, and others above it.
+"""Offers of machines that are bought in several ways: those of the first serve first.
 
-Spot stands above a base on demand, and machines on demand above a base that is committed to.
+What is owned comes before what is committed to, that before machines on demand, and these before
+machines on spot.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
-from planner.market.offer import COMMITTED_MIX, MIXED_PURCHASE, PurchaseMix
+from planner.market.offer import (
+    COMMITTED_MIX,
+    MIXED_PURCHASE,
+    OWNED_MIX,
+    OWNED_PURCHASE,
+    TERM_PURCHASES,
+    PurchaseMix,
+    PurchaseTier,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from decimal import Decimal
 
     from planner.market.offer import Catalog, Instance, Offer
+    from planner.market.owned import OwnedMachines
 
 # Cloud, machine type, region.
 PlaceKey: TypeAlias = "tuple[str, str, str]"
 
 
-def mixed_offers(catalog: Catalog, base_share: Decimal) -> Iterator[Offer]:
-    """Yield a mix of each machine type that a region sells on demand and on spot.
+def mixed_offers(
+    catalog: Catalog,
+    *,
+    commitments: tuple[str, ...] = (),
+    base_share: Decimal | None = None,
+    owned: tuple[OwnedMachines, ...] = (),
+) -> Iterator[Offer]:
+    """Yield a mix of each machine type that a region sells on demand, and in another way.
 
-    price = share * on demand + (1 - share) * spot, at most on demand, USD an hour
-    It bounds the mean price of every fleet from below: the base is rounded up, and serves first.
+    `commitments` may be bought for machines that run in enough hours. With `base_share` the
+    machines above that share of the peak are on spot. `owned` is what is paid for already.
     """
     on_demand = _offers_by_place(catalog, "on_demand")
-    for place, spot in _offers_by_place(catalog, "spot").items():
-        base = on_demand.get(place)
-        if base is None or not may_be_mixed(spot.instance):
-            continue
-        yield replace(
-            spot,
-            purchase=MIXED_PURCHASE,
-            usd_hour=min(
-                base.usd_hour,
-                base_share * base.usd_hour + (1 - base_share) * spot.usd_hour,
-            ),
-            zones=tuple(zone for zone in base.zones if zone in spot.zones),
-            mix=PurchaseMix(
-                base_purchase="on_demand",
-                base_usd=base.usd_hour,
-                above_purchase="spot",
-                above_usd=spot.usd_hour,
-                base_share=base_share,
-            ),
+    committed = _cheapest_committed(catalog, commitments)
+    spot = _offers_by_place(catalog, "spot") if base_share is not None else {}
+    for place, offer in on_demand.items():
+        tiers = [
+            *_owned_tiers(offer, owned),
+            *_committed_tiers(offer, committed.get(place)),
+            _tier(offer, share=base_share),
+        ]
+        zones = offer.zones
+        if base_share is not None:
+            above = spot.get(place)
+            if above is None or not may_be_mixed(offer.instance):
+                continue
+            tiers.append(_tier(above))
+            zones = tuple(zone for zone in zones if zone in above.zones)
+        if len(tiers) > 1:
+            yield _mixed(replace(offer, zones=zones), tiers)
+
+
+def _mixed(offer: Offer, tiers: Sequence[PurchaseTier]) -> Offer:
+    """Return an offer of several tiers, with a price below the mean of what is not owned.
+
+    least = the cheapest way of those that are not owned, without spot above a share
+    price = share * least + (1 - share) * spot, where spot stands above a share, else least
+    The share is rounded up, so a fleet has no more on spot than that.
+    """
+    *_, last = bought = [tier for tier in tiers if tier.owned is None]
+    base = bought[:-1] or bought
+    least = min(tier.usd_hour for tier in base)
+    share = base[-1].share
+    if share is None:
+        purchase = OWNED_MIX if tiers[0].owned else COMMITTED_MIX
+        usd_hour = min(least, last.usd_hour)
+    else:
+        purchase = MIXED_PURCHASE
+        usd_hour = min(least, share * least + (1 - share) * last.usd_hour)
+    return replace(
+        offer,
+        purchase=purchase,
+        usd_hour=usd_hour,
+        mix=PurchaseMix(tuple(tiers)),
+    )
+
+
+def _tier(offer: Offer, *, share: Decimal | None = None) -> PurchaseTier:
+    return PurchaseTier(
+        purchase=offer.purchase,
+        usd_hour=offer.usd_hour,
+        share=share,
+        source=offer.source,
+        as_of=offer.as_of,
+    )
+
+
+def _owned_tiers(
+    offer: Offer, owned: tuple[OwnedMachines, ...]
+) -> Iterator[PurchaseTier]:
+    """Yield what is owned of a machine type in a region: it costs nothing more."""
+    machines = sum(
+        machines.count for machines in owned if machines.are_of(offer)
+    )
+    if machines:
+        yield PurchaseTier(
+            purchase=OWNED_PURCHASE,
+            usd_hour=Decimal(0),
+            owned=machines,
+            source="buy.owned",
         )
 
 
-def committed_offers(
-    catalog: Catalog, commitments: tuple[str, ...]
-) -> Iterator[Offer]:
-    """Yield a mix of each machine type that a region sells on demand and with a commitment.
+def _committed_tiers(
+    on_demand: Offer, committed: Offer | None
+) -> Iterator[PurchaseTier]:
+    """Yield the commitment to a machine type in a region, where it is cheaper than on demand."""
+    if committed is not None and committed.usd_hour < on_demand.usd_hour:
+        yield _tier(committed)
 
-    Of several commitments it is the cheapest: each bills every hour. Its price bounds the mean
-    price of every fleet from below.
-    """
-    on_demand = _offers_by_place(catalog, "on_demand")
+
+def _cheapest_committed(
+    catalog: Catalog, commitments: tuple[str, ...]
+) -> Mapping[PlaceKey, Offer]:
+    """Return the cheapest of several commitments at each place: each bills every hour."""
     committed: dict[PlaceKey, Offer] = {}
     for purchase in commitments:
         for place, offer in _offers_by_place(catalog, purchase).items():
             known = committed.get(place)
             if known is None or offer.usd_hour < known.usd_hour:
                 committed[place] = offer
-    for place, base in committed.items():
-        above = on_demand.get(place)
-        if above is None or above.usd_hour <= base.usd_hour:
-            continue
-        yield replace(
-            base,
-            purchase=COMMITTED_MIX,
-            mix=PurchaseMix(
-                base_purchase=base.purchase,
-                base_usd=base.usd_hour,
-                above_purchase="on_demand",
-                above_usd=above.usd_hour,
-            ),
-        )
+    return committed
 
 
 def _offers_by_place(
@@ -92,22 +146,79 @@ def _offers_by_place(
     }
 
 
-def all_above(mixed: Offer, mix: PurchaseMix) -> Offer:
-    """Return a mix in which no machine is the base: it is bought in one way."""
+def mix_of(offer: Offer) -> PurchaseMix:
+    """Return the ways in which machines of an offer are bought; often it is one."""
+    return offer.mix or PurchaseMix((_tier(offer),))
+
+
+def with_commitment(mixed: Offer, committed: Offer) -> Offer:
+    """Return an offer with a commitment of which nothing is decided yet, before its last tiers."""
+    tiers = mix_of(mixed).tiers
+    owned = [tier for tier in tiers if tier.owned is not None]
     return replace(
-        mixed, purchase=mix.above_purchase, usd_hour=mix.above_usd, mix=None
+        mixed,
+        mix=PurchaseMix(
+            (
+                *owned,
+                _tier(committed),
+                *(tier for tier in tiers if tier.owned is None),
+            )
+        ),
     )
 
 
-def all_base(mixed: Offer, mix: PurchaseMix) -> Offer:
-    """Return a mix in which every machine is the base: it is bought in one way."""
-    return replace(
-        mixed, purchase=mix.base_purchase, usd_hour=mix.base_usd, mix=None
-    )
+def without_commitment(mixed: Offer, on_demand: Offer) -> Offer:
+    """Return an offer whose committed machines are on demand instead."""
+    if mixed.mix is None:
+        return on_demand if mixed.purchase in TERM_PURCHASES else mixed
+    tiers = [
+        tier for tier in mixed.mix.tiers if tier.purchase not in TERM_PURCHASES
+    ]
+    if all(tier.owned is not None for tier in tiers):
+        tiers.append(_tier(on_demand))
+    return replace(mixed, mix=PurchaseMix(tuple(tiers)))
+
+
+def settled_mix(
+    mix: PurchaseMix,
+    level_hours: Mapping[int, Decimal],
+    committed_hours: Decimal,
+    group_nodes: int,
+) -> PurchaseMix:
+    """Return a mix whose commitment is for as many groups as cost the least.
+
+    `level_hours` has the hours in which at least so many groups run. Machines on spot are not
+    committed to: those above the share of the peak that is not.
+    """
+    decided = []
+    for number, tier in enumerate(mix.tiers):
+        if tier.purchase in TERM_PURCHASES and tier.groups is None:
+            instead = mix.tiers[number + 1]
+            most_groups = max(level_hours, default=0)
+            reach = (
+                instead.end(most_groups * group_nodes, group_nodes)
+                // group_nodes
+            )
+            groups = best_base(
+                tier.usd_hour,
+                instead.usd_hour,
+                {
+                    min(level, reach): hours
+                    for level, hours in sorted(
+                        level_hours.items(), reverse=True
+                    )
+                },
+                committed_hours,
+            )
+            decided.append(replace(tier, groups=groups))
+        else:
+            decided.append(tier)
+    return PurchaseMix(tuple(decided))
 
 
 def best_base(
-    mix: PurchaseMix,
+    committed_usd: Decimal,
+    on_demand_usd: Decimal,
     level_hours: Mapping[int, Decimal],
     committed_hours: Decimal,
 ) -> int:
@@ -123,25 +234,42 @@ def best_base(
         (
             groups
             for groups, hours in level_hours.items()
-            if committed_hours * mix.base_usd < hours * mix.above_usd
+            if committed_hours * committed_usd < hours * on_demand_usd
         ),
         default=0,
     )
 
 
 def undominated(mixed: Sequence[Offer]) -> Iterator[Offer]:
-    """Yield the mixes of a machine type than which no other one is as cheap in both ways.
+    """Yield the mixes of a machine type than which no other one is as cheap in all its ways.
 
-    The bill of a fleet falls with either price, so no other mix is cheaper. Of equal ones the
-    first is taken.
+    The bill of a fleet falls with the price of any tier, so no other mix is cheaper. Of equal
+    ones the first is taken. Where more is owned, a mix is a choice of its own.
     """
-    priced = [(offer, offer.mix) for offer in mixed if offer.mix is not None]
-    priced.sort(key=lambda pair: (pair[1].base_usd, pair[1].above_usd))
-    least_above: Decimal | None = None
-    for offer, mix in priced:
-        if least_above is None or mix.above_usd < least_above:
-            least_above = mix.above_usd
+    kept: list[Offer] = []
+    for offer in sorted(mixed, key=_tier_prices):
+        if not any(_is_as_cheap(other, offer) for other in kept):
+            kept.append(offer)
             yield offer
+
+
+def _tier_prices(offer: Offer) -> tuple[Decimal, ...]:
+    return tuple(
+        tier.usd_hour for tier in (offer.mix.tiers if offer.mix else ())
+    )
+
+
+def _is_as_cheap(one: Offer, other: Offer) -> bool:
+    """Whether a mix has the ways of another, and each of them costs as much at most."""
+    if one.mix is None or other.mix is None:
+        return False
+    pairs = list(zip(one.mix.tiers, other.mix.tiers, strict=False))
+    return len(one.mix.tiers) == len(other.mix.tiers) and all(
+        mine.purchase == its.purchase
+        and (mine.owned or 0) >= (its.owned or 0)
+        and mine.usd_hour <= its.usd_hour
+        for mine, its in pairs
+    )
 
 
 def may_be_mixed(instance: Instance) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -29,7 +29,13 @@ RESERVED_PURCHASE: Final = "capacity_reservation"
 MIXED_PURCHASE: Final = "spot_above_base"
 # Machines that are committed to, and machines on demand above them.
 COMMITTED_MIX: Final = "reserved_base"
-ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
+# Machines that are paid for already, and others above them.
+OWNED_MIX: Final = "owned_base"
+OWNED_PURCHASE: Final = "owned"
+# Commitments, with the months of their terms.
+TERM_MONTHS: Final = {"reserved_1y": 12, "reserved_3y": 36}
+TERM_PURCHASES: Final = tuple(TERM_MONTHS)
+ORDERABLE_PURCHASES: Final = ("on_demand", "spot", *TERM_PURCHASES)
 
 
 class Instance(Struct, frozen=True, kw_only=True, dict=True):
@@ -133,36 +139,73 @@ class ReclaimBand(Struct, frozen=True):
     as_of: str
 
 
-class PurchaseMix(Struct, frozen=True, kw_only=True):
-    """How the machines of a fleet are bought in two ways; prices in USD an hour of one.
+class PurchaseTier(Struct, frozen=True, kw_only=True):
+    """One way to buy in a mix: the machines from the end of the tier before to its own end.
 
-    base_purchase, base_usd    of those that serve first
-    above_purchase, above_usd  of those above them
-    base_share   of the machines at the peak that are the base; None where their hours decide
-    base_groups  how many groups are the base where their hours have decided
+    Its end is where the machines are as many as one of these says; the last tier takes the rest.
+
+    usd_hour       price of one machine, USD an hour
+    owned          machines that are paid for already
+    share          of the machines at the peak, in whole groups, rounded up
+    groups         as many as cost the least, which the hours of a fleet decide
+    source, as_of  where the price is from, and its date
     """
 
-    base_purchase: str
-    base_usd: Decimal
-    above_purchase: str
-    above_usd: Decimal
-    base_share: Decimal | None = None
-    base_groups: int = 0
+    purchase: str
+    usd_hour: Decimal
+    owned: int | None = None
+    share: Decimal | None = None
+    groups: int | None = None
+    source: str = ""
+    as_of: str = ""
 
-    def base_nodes(self, nodes: int, group_nodes: int) -> int:
-        """Return how many of some machines are the base: whole groups, a share rounded up."""
-        groups = (
-            self.base_groups
-            if self.base_share is None
-            else math.ceil(nodes // group_nodes * self.base_share)
+    def end(self, nodes: int, group_nodes: int) -> int:
+        """Return where it ends among some machines."""
+        if self.owned is not None:
+            return min(nodes, self.owned)
+        if self.share is not None:
+            groups = math.ceil(nodes // group_nodes * self.share)
+            return min(nodes, groups * group_nodes)
+        if self.groups is not None:
+            return min(nodes, self.groups * group_nodes)
+        return nodes
+
+
+class PurchaseMix(Struct, frozen=True):
+    """How the machines of a fleet are bought in several ways; those of the first serve first."""
+
+    tiers: tuple[PurchaseTier, ...]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known how many machines are of each tier."""
+        return all(
+            tier.purchase not in TERM_PURCHASES or tier.groups is not None
+            for tier in self.tiers
         )
-        return min(nodes, groups * group_nodes)
+
+    def spans(
+        self, nodes: int, group_nodes: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Return which machines are of each tier, as numbers from and below: (0, 2), (2, 5)."""
+        spans = []
+        start = 0
+        for tier in self.tiers:
+            end = max(start, tier.end(nodes, group_nodes))
+            spans.append((start, end))
+            start = end
+        return tuple(spans)
 
     def usd_hour(self, nodes: int, group_nodes: int) -> Decimal:
         """Return what some machines cost together, USD an hour."""
-        base_nodes = self.base_nodes(nodes, group_nodes)
-        return base_nodes * self.base_usd + (nodes - base_nodes) * (
-            self.above_usd
+        return sum(
+            (
+                (end - start) * tier.usd_hour
+                for tier, (start, end) in zip(
+                    self.tiers, self.spans(nodes, group_nodes), strict=True
+                )
+            ),
+            Decimal(0),
         )
 
 
@@ -178,7 +221,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     `reclaim_band`  how many machines on spot are taken back, where the cloud says so
     `reservation`  what its machines are taken from, where a spec names one
     `block`  what they are a part of, where a spec names a capacity block
-    `mix`  how they are bought in two ways; `usd_hour` is then the least of a mean
+    `mix`  how they are bought in several ways; `usd_hour` is then the least of a mean
     `place_rank`  positions of its cloud and its region in the lists of a spec; lower is preferred
     """
 
@@ -222,11 +265,17 @@ class Offer(Struct, frozen=True, kw_only=True):
         return max(1, min(len(self.zones), most))
 
     @property
+    def owned_nodes(self) -> int:
+        """How many of its machines are paid for already."""
+        tiers = self.mix.tiers if self.mix is not None else ()
+        return sum(tier.owned or 0 for tier in tiers)
+
+    @property
     def purchases(self) -> tuple[str, ...]:
         """The ways in which its machines are bought."""
         if self.mix is None:
             return (self.purchase,)
-        return (self.mix.base_purchase, self.mix.above_purchase)
+        return tuple(tier.purchase for tier in self.mix.tiers)
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -19,6 +19,7 @@ from planner.market.offer import (
     COMMITTED_MIX,
     FLEX_PURCHASE,
     MIXED_PURCHASE,
+    OWNED_MIX,
     RESERVED_PURCHASE,
 )
 from planner.spec.certificate import certificate_of
@@ -200,20 +201,27 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
         return (MIXED_PURCHASE,)
     if spec.buy.spot == "only":
         return ("spot",)
-    purchase_options = [
-        COMMITMENTS[commitment]
-        for commitment in spec.buy.commit
-        if commitment != "none"
-    ]
+    purchase_options = [*allowed_terms(spec)]
     # none: capacity without a commitment, that is on demand.
     if "none" in spec.buy.commit:
         purchase_options.insert(0, "on_demand")
     if "on_demand" in purchase_options and len(purchase_options) > 1:
         purchase_options.append(COMMITTED_MIX)
+    if "on_demand" in purchase_options and spec.buy.owned is not None:
+        purchase_options.append(OWNED_MIX)
     # A whole spot fleet can be reclaimed at once; runs can resume.
     if spec.buy.spot == "auto" and resumes and not spec.buy.reservations:
         purchase_options.append("spot")
     return tuple(purchase_options)
+
+
+def allowed_terms(spec: Spec) -> tuple[str, ...]:
+    """Return the commitments that a spec allows, as ways to buy."""
+    return tuple(
+        COMMITMENTS[commitment]
+        for commitment in spec.buy.commit
+        if commitment != "none"
+    )
 
 
 def _place_rules(

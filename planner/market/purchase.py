@@ -13,15 +13,12 @@ from planner.cost.bill_line import (
     QUANTITY_STEP,
     BillLine,
 )
-from planner.market.offer import RESERVED_PURCHASE
+from planner.market.offer import RESERVED_PURCHASE, TERM_PURCHASES
 
 if TYPE_CHECKING:
-    from planner.market.offer import Offer, PurchaseMix
+    from planner.market.offer import Offer, PurchaseTier
     from planner.spec.block import CapacityBlock
 
-# Commitments, with the months of their terms.
-TERM_MONTHS: Final = {"reserved_1y": 12, "reserved_3y": 36}
-TERM_PURCHASES: Final = tuple(TERM_MONTHS)
 # These are paid for in every hour, whether the machine runs or not.
 COMMITTED_PURCHASES: Final = (*TERM_PURCHASES, RESERVED_PURCHASE)
 
@@ -52,39 +49,16 @@ def machine_line(
     )
 
 
-def mixed_lines(
-    offer: Offer,
-    mix: PurchaseMix,
-    nodes: tuple[int, int],
-    node_hours: tuple[Decimal, Decimal],
-    *,
-    pool: str,
-) -> list[BillLine]:
-    """Return the bill lines of machines that are bought in two ways.
-
-    `nodes` and `node_hours` are those of all machines, and of the base among them.
-    """
-    all_nodes, base_nodes = nodes
-    all_hours, base_hours = node_hours
-    parts = (
-        (mix.base_purchase, mix.base_usd, base_nodes, base_hours),
-        (
-            mix.above_purchase,
-            mix.above_usd,
-            all_nodes - base_nodes,
-            all_hours - base_hours,
-        ),
+def tier_offer(offer: Offer, tier: PurchaseTier) -> Offer:
+    """Return an offer of machines that are bought in one way of a mix alone."""
+    return replace(
+        offer,
+        purchase=tier.purchase,
+        usd_hour=tier.usd_hour,
+        source=tier.source,
+        as_of=tier.as_of,
+        mix=None,
     )
-    return [
-        machine_line(
-            replace(offer, purchase=purchase, usd_hour=usd_hour),
-            part_nodes,
-            part_hours,
-            pool=pool,
-        )
-        for purchase, usd_hour, part_nodes, part_hours in parts
-        if part_nodes
-    ]
 
 
 def _block_line(offer: Offer, block: CapacityBlock, pool: str) -> BillLine:

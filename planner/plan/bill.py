@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
+    from planner.market.owned import OwnedUse
     from planner.solve.solution import CommitmentSaving, Solution
 
 EXCLUDED_COSTS: Final = (
@@ -63,7 +64,20 @@ def cost_entry(
         excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
         commitments=tuple(map(_commitment, solution.commitments)),
         hosted=tuple(_hosted(solution)),
+        owned=tuple(map(_owned, solution.owned)),
         elsewhere=tuple(_elsewhere(solution, bill)),
+    )
+
+
+def _owned(use: OwnedUse) -> types.OwnedCost:
+    machines = use.machines
+    return types.OwnedCost(
+        cloud=machines.cloud,
+        region=machines.region,
+        machine=machines.type,
+        count=machines.count,
+        usd_month=plain_money(machines.usd_month),
+        used_share=rounded(float(use.used_share)),
     )
 
 

@@ -148,6 +148,23 @@ class ElsewhereCost(DocumentPart, frozen=True, kw_only=True):
     price_as_of: Annotated[str, Meta(description="its date")]
 
 
+class OwnedCost(DocumentPart, frozen=True, kw_only=True):
+    """Machines that are paid for already, and what of them the plan uses."""
+
+    cloud: Annotated[str, Meta(description="where they are")]
+    region: Annotated[str, Meta(description="or a pattern of regions")]
+    machine: Annotated[str, Meta(description="their type")]
+    count: Annotated[int, Meta(description="how many")]
+    usd_month: Annotated[
+        Decimal,
+        Meta(description="what they cost anyway; not in the total"),
+    ]
+    used_share: Annotated[
+        Number,
+        Meta(description="of their hours, in which the plan has work for them"),
+    ]
+
+
 class Cost(DocumentPart, frozen=True, kw_only=True):
     """The bill of a month, of a run, or of the time to live of what stands."""
 
@@ -191,6 +208,10 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
             description="the same tokens at services that sell the model by the token, the "
             "cheapest first; empty where no price is known"
         ),
+    ] = ()
+    owned: Annotated[
+        tuple[OwnedCost, ...],
+        Meta(description="what is paid for already, by buy.owned"),
     ] = ()
     elsewhere: Annotated[
         tuple[ElsewhereCost, ...],

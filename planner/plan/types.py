@@ -21,6 +21,7 @@ from planner.plan.cost import (
     ElsewhereCost,
     HostedCost,
     Life,
+    OwnedCost,
     TokenCost,
 )
 from planner.plan.fallback import Fallback
@@ -80,6 +81,7 @@ __all__ = [
     "Notice",
     "Number",
     "Outcome",
+    "OwnedCost",
     "PercentileBand",
     "Period",
     "Plan",

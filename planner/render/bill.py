@@ -75,6 +75,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         ),
         *_commitment_blocks(plan, full=full),
         *_hosted_blocks(plan),
+        *_owned_blocks(plan),
         *_elsewhere_blocks(plan),
         *_life_blocks(plan),
         *_energy_blocks(plan),
@@ -91,6 +92,19 @@ def _hosted_blocks(plan: Plan) -> list[Block]:
     )
     return [
         Paragraph(f"  the same tokens at an API: {services}", width=LINE_WIDTH)
+    ]
+
+
+def _owned_blocks(plan: Plan) -> list[Block]:
+    """Return what is paid for already, and how much of it is not used."""
+    return [
+        Paragraph(
+            f"  owned: {owned.count} x {owned.machine} in {owned.cloud} {owned.region}, "
+            f"{figures.dollars(owned.usd_month)} a month anyway, "
+            f"{figures.percentage(1 - float(owned.used_share))} of it unused",
+            width=LINE_WIDTH,
+        )
+        for owned in plan.cost.owned
     ]
 
 

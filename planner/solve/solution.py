@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.errors import Place
     from planner.facts.llm import Llm
     from planner.market.offer import Instance, Offer
+    from planner.market.owned import OwnedUse
     from planner.market.regret import Regret
     from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.correction import Correction
@@ -167,12 +168,13 @@ def _purchases(
         return (
             PoolPurchase(offer.purchase, nodes, offer.usd_hour, reservation),
         )
-    base_nodes = mix.base_nodes(nodes, group_nodes)
-    parts = (
-        PoolPurchase(mix.base_purchase, base_nodes, mix.base_usd),
-        PoolPurchase(mix.above_purchase, nodes - base_nodes, mix.above_usd),
+    return tuple(
+        PoolPurchase(tier.purchase, end - start, tier.usd_hour)
+        for tier, (start, end) in zip(
+            mix.tiers, mix.spans(nodes, group_nodes), strict=True
+        )
+        if end > start
     )
-    return tuple(part for part in parts if part.nodes)
 
 
 class BandedPrediction(Struct, frozen=True):
@@ -412,6 +414,7 @@ class Solution(Struct, frozen=True, kw_only=True):
     energy: Energy | None = None
     token_volume: TokenVolume | None = None
     commitments: tuple[CommitmentSaving, ...] = ()
+    owned: tuple[OwnedUse, ...] = ()
     find_reasons: Callable[[], Reasons] | None = None
 
     def explained(self) -> Solution:

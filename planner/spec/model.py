@@ -155,6 +155,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     block  a capacity block, which they are taken from alone
     flex_start  whether they come all at once, when their cloud has them
     on_demand_base  share of the machines of a service that are bought on demand; others on spot
+    owned  file with the machines that are paid for already
     reserve  whether the stack makes a reservation for them, which is paid for in every hour
     """
 
@@ -168,6 +169,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     block: CapacityBlock | None = None
     flex_start: bool = False
     reserve: bool = False
+    owned: str | None = None
     on_demand_base: Decimal | None = None
 
 

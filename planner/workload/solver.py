@@ -10,20 +10,24 @@ from msgspec.structs import replace
 from planner.errors import MissingError, Problem, SpecError, TonnageError
 from planner.facts.accelerator import is_named
 from planner.market.block import block_offer
-from planner.market.mix import committed_offers, mixed_offers
+from planner.market.mix import mixed_offers
 from planner.market.offer import (
     COMMITTED_MIX,
     FLEX_PURCHASE,
+    MIXED_PURCHASE,
+    OWNED_MIX,
     RESERVED_PURCHASE,
+    TERM_PURCHASES,
     group_offers,
 )
 from planner.market.offer_filter import (
     OfferFilter,
     allowed_purchases,
+    allowed_terms,
     place_order,
     spec_rules,
 )
-from planner.market.purchase import TERM_PURCHASES
+from planner.market.owned import owned_machines
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
@@ -128,7 +132,7 @@ def why_not(
 def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
     catalog = settings.catalog
     return OfferFilter(
-        _offer_groups(spec, catalog),
+        _offer_groups(spec, catalog, settings.read_file),
         spec_rules(
             spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
         ),
@@ -137,20 +141,27 @@ def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
 
 
 def _offer_groups(
-    spec: Spec, catalog: Catalog
+    spec: Spec, catalog: Catalog, read_file: Callable[[str], bytes]
 ) -> tuple[tuple[Offer, ...], ...]:
     """Return what a spec may choose from, by machine type and purchase.
 
-    A mix takes the place of its two ways to buy: a base of none or of all machines is one of them.
+    A mix takes the place of the ways to buy of which it is made: where all machines are bought in
+    one way, it is one of them.
     """
     purchases = allowed_purchases(spec, resumes=False)
-    if COMMITTED_MIX not in purchases or not isinstance(spec, Inference):
+    if not isinstance(spec, Inference) or not {
+        COMMITTED_MIX,
+        MIXED_PURCHASE,
+        OWNED_MIX,
+    }.intersection(purchases):
         own_offers = _own_offers(spec, catalog)
         return (*catalog.offer_groups, *group_offers(own_offers))
     mixed = tuple(
-        committed_offers(
+        mixed_offers(
             catalog,
-            tuple(term for term in TERM_PURCHASES if term in purchases),
+            commitments=allowed_terms(spec),
+            base_share=spec.buy.on_demand_base,
+            owned=owned_machines(spec, read_file),
         )
     )
     places = {offer.key[:3] for offer in mixed}
@@ -167,8 +178,6 @@ def _own_offers(spec: Spec, catalog: Catalog) -> list[Offer]:
     """Return what only the specs may buy that ask for it."""
     if spec.buy.block is not None:
         return [block_offer(catalog, spec.buy.block)]
-    if spec.buy.on_demand_base is not None:
-        return list(mixed_offers(catalog, spec.buy.on_demand_base))
     if spec.buy.reserve:
         # The price of a reservation is that of its machines on demand.
         return [

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from planner.market.offer import MIXED_PURCHASE
+from planner.market.owned import owned_machines
 from planner.solve.cause import because
 from planner.solve.serving.alternative import alternatives
-from planner.solve.serving.commitment import commitment_options
+from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.reason import asked_confidence, find_reasons
@@ -146,6 +146,13 @@ def _found_solution(
                 requirement, selection, settings.catalog, settings.futures
             )
         ),
+        owned=tuple(
+            owned_uses(
+                requirement,
+                selection,
+                owned_machines(spec, settings.read_file),
+            )
+        ),
         find_reasons=partial(
             find_reasons,
             requirement,
@@ -271,8 +278,8 @@ def _purchase_warnings(
     ):
         reason = because("reserved-roll", machines=reserved.machines)
         yield PlanWarning(code="roll", reason=reason, place=place)
-    if offer.purchase == MIXED_PURCHASE and mix is not None:
-        base_nodes = mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
+    if mix is not None and mix.tiers[-1].purchase == "spot":
+        *_, (base_nodes, _) = mix.spans(sizing.nodes, sizing.nodes_per_group)
         reason = because("spot-base", nodes=sizing.nodes, base_nodes=base_nodes)
         yield PlanWarning(code="spot", reason=reason, place=place)
     if offer.purchase == "spot":

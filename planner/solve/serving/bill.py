@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cost.bill import Bill, sum_bill
@@ -25,11 +26,12 @@ from planner.cost.lifetime import (
 )
 from planner.cost.weekly_load import weekly_starts
 from planner.facts.cloud import clouds
-from planner.market.mix import all_above, all_base, best_base
+from planner.market.mix import settled_mix
+from planner.market.offer import PurchaseMix
 from planner.market.purchase import (
     COMMITTED_PURCHASES,
     machine_line,
-    mixed_lines,
+    tier_offer,
 )
 from planner.perf.common import memory
 from planner.solve.serving.sizing import expected_service, startup_time_s
@@ -42,10 +44,12 @@ from planner.units import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import PriceBook
-    from planner.market.offer import Offer, PurchaseMix
+    from planner.market.offer import Offer, PurchaseTier
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
     from planner.spec.model import ShutdownRule
@@ -93,7 +97,7 @@ def paid_node_hours(
     batch:       nodes * billed hours of the run: boot, work, and the tail until the release
     daily batch: the same for each day of a month, or of the time to live
     serving:     node-hours that follow the weekly load, spare groups included
-    mix:         those of its base, and of the machines above it as they follow the load
+    mix:         those of each of its tiers
     """
     life = fleet_lifetime(requirement, sizing)
     if offer.purchase in COMMITTED_PURCHASES:
@@ -101,13 +105,12 @@ def paid_node_hours(
     if requirement.mode == "batch":
         return _batch_hours(requirement, sizing, life) * sizing.nodes
     if offer.mix is not None:
-        base_nodes = offer.mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
-        return _base_hours(requirement, sizing, offer.mix) + _running_hours(
-            requirement,
-            tuple(
-                max(0, nodes - base_nodes)
-                for nodes in _hourly_nodes(requirement, sizing)
+        return sum(
+            (
+                part.node_hours
+                for part in bought_parts(requirement, sizing, offer.mix)
             ),
+            Decimal(0),
         )
     if life is None:
         return requirement.week.node_hours(
@@ -136,62 +139,92 @@ def _running_hours(
     return standing_hours(hourly_nodes, requirement.shutdown)
 
 
-def _base_hours(
+class BoughtPart(Struct, frozen=True):
+    """The machines of a fleet that are bought in one way, and their hours in the period."""
+
+    tier: PurchaseTier
+    nodes: int
+    node_hours: Decimal
+
+
+def bought_parts(
     requirement: ServingRequirement, sizing: FleetSizing, mix: PurchaseMix
-) -> Decimal:
-    """Return the node-hours of the base of a mix: what is committed to runs always."""
-    base_nodes = mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
-    if mix.base_purchase in COMMITTED_PURCHASES:
-        life = fleet_lifetime(requirement, sizing)
-        return committed_hours(life) * base_nodes
-    return running_base_hours(requirement, sizing, base_nodes)
+) -> Iterator[BoughtPart]:
+    """Yield the parts of a fleet by the tiers of its mix: what is committed to runs always."""
+    for tier, (start, end) in zip(
+        mix.tiers,
+        mix.spans(sizing.nodes, sizing.nodes_per_group),
+        strict=True,
+    ):
+        if end == start:
+            continue
+        if tier.purchase in COMMITTED_PURCHASES:
+            life = fleet_lifetime(requirement, sizing)
+            node_hours = committed_hours(life) * (end - start)
+        else:
+            node_hours = span_hours(requirement, sizing, (start, end))
+        yield BoughtPart(tier, end - start, node_hours)
 
 
-def running_base_hours(
+def span_hours(
     requirement: ServingRequirement,
     sizing: FleetSizing,
-    base_nodes: int,
+    span: tuple[int, int],
     load_share: float = 1.0,
 ) -> Decimal:
-    """Return the node-hours for which a base is needed, at a share of the planned load."""
+    """Return the node-hours in which the machines of a span run, at a share of the planned load.
+
+    The machines are numbered: a span is from one and below another.
+    """
+    start, end = span
     hourly_nodes = requirement.week.hourly_nodes(
         sizing.peak_groups * load_share, sizing.nodes_per_group, sizing.spares
     )
     return _running_hours(
-        requirement, tuple(min(nodes, base_nodes) for nodes in hourly_nodes)
+        requirement,
+        tuple(max(0, min(nodes, end) - start) for nodes in hourly_nodes),
     )
 
 
 def settled_offer(
     requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
 ) -> Offer:
-    """Return an offer whose base is of as many groups as cost the least.
+    """Return an offer whose commitment is for as many groups as cost the least.
 
-    Only that of a commitment depends on the hours; every other offer is as it was. Where none or
-    all of the machines are the base, they are bought in one way.
+    Only that depends on the hours; every other offer is as it was. Tiers that have no machine are
+    left out, and machines of one tier alone are bought in one way.
     """
-    mix = offer.mix
-    if mix is None or mix.base_share is not None or mix.base_groups:
+    if offer.mix is None:
         return offer
-    hourly_groups = [
-        nodes // sizing.nodes_per_group
-        for nodes in _hourly_nodes(requirement, sizing)
-    ]
-    level_hours = {
-        level: _running_hours(
-            requirement, tuple(int(groups >= level) for groups in hourly_groups)
+    mix = offer.mix
+    if not mix.is_settled:
+        hourly_groups = [
+            nodes // sizing.nodes_per_group
+            for nodes in _hourly_nodes(requirement, sizing)
+        ]
+        level_hours = {
+            level: _running_hours(
+                requirement,
+                tuple(int(groups >= level) for groups in hourly_groups),
+            )
+            for level in set(hourly_groups)
+            if level
+        }
+        mix = settled_mix(
+            mix,
+            level_hours,
+            committed_hours(fleet_lifetime(requirement, sizing)),
+            sizing.nodes_per_group,
         )
-        for level in set(hourly_groups)
-        if level
-    }
-    base_groups = best_base(
-        mix, level_hours, committed_hours(fleet_lifetime(requirement, sizing))
+    spans = mix.spans(sizing.nodes, sizing.nodes_per_group)
+    tiers = tuple(
+        tier
+        for tier, (start, end) in zip(mix.tiers, spans, strict=True)
+        if end > start
     )
-    if base_groups == 0:
-        return all_above(offer, mix)
-    if base_groups == max(hourly_groups):
-        return all_base(offer, mix)
-    return replace(offer, mix=replace(mix, base_groups=base_groups))
+    if len(tiers) == 1:
+        return tier_offer(offer, tiers[0])
+    return replace(offer, mix=PurchaseMix(tiers))
 
 
 def _machine_lines(
@@ -200,19 +233,16 @@ def _machine_lines(
     offer: Offer,
     node_hours: Decimal,
 ) -> list[BillLine]:
-    """Return the lines of the machines. Of a mix those of the base serve first."""
+    """Return the lines of the machines. Of a mix those of the first tiers serve first."""
     pool = "batch" if requirement.mode == "batch" else "serve"
     if offer.mix is None:
         return [machine_line(offer, sizing.nodes, node_hours, pool=pool)]
-    base_nodes = offer.mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
-    base_hours = _base_hours(requirement, sizing, offer.mix)
-    return mixed_lines(
-        offer,
-        offer.mix,
-        (sizing.nodes, base_nodes),
-        (node_hours, base_hours),
-        pool=pool,
-    )
+    return [
+        machine_line(
+            tier_offer(offer, part.tier), part.nodes, part.node_hours, pool=pool
+        )
+        for part in bought_parts(requirement, sizing, offer.mix)
+    ]
 
 
 def _batch_hours(

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from planner.market.mix import all_above, committed_offers
-from planner.market.purchase import TERM_MONTHS, TERM_PURCHASES
+from planner.cost.lifetime import life_hours
+from planner.market.mix import mix_of, with_commitment, without_commitment
+from planner.market.offer import OWNED_PURCHASE, TERM_MONTHS, TERM_PURCHASES
+from planner.market.owned import OwnedUse
 from planner.market.regret import Regret
 from planner.solve.serving.bill import (
-    running_base_hours,
+    bought_parts,
+    fleet_lifetime,
     serving_bill,
     settled_offer,
+    span_hours,
 )
 from planner.solve.solution import CommitmentSaving
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from decimal import Decimal
 
     from planner.market.offer import Catalog, Offer
+    from planner.market.owned import OwnedMachines
     from planner.market.regret import Future
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingCandidate
@@ -43,30 +46,67 @@ def commitment_options(
     bought = {*selection.offer.purchases}
     if requirement.period != "month" or not bought <= {
         "on_demand",
+        OWNED_PURCHASE,
         *TERM_PURCHASES,
     }:
         return
-    place = selection.offer.key[:3]
-    here = tuple(offer for offer in catalog.offers if offer.key[:3] == place)
-    nearby = replace(catalog, offers=here)
     sizing = selection.sizing
+    here = {
+        offer.purchase: offer
+        for offer in catalog.offers
+        if offer.key[:3] == selection.offer.key[:3]
+    }
+    on_demand = here.get("on_demand")
+    if on_demand is None:
+        return
+    plain = without_commitment(selection.offer, on_demand)
+    plain_bill = serving_bill(requirement, sizing, plain, catalog.price_book)
     for purchase in TERM_PURCHASES:
-        for mixed in committed_offers(nearby, (purchase,)):
-            assert mixed.mix is not None  # noqa: S101 - each of them is one
-            offer = settled_offer(requirement, sizing, mixed)
-            committed, plain = (
-                serving_bill(requirement, sizing, bought, catalog.price_book)
-                for bought in (offer, all_above(mixed, mixed.mix))
+        if purchase not in here:
+            continue
+        offer = settled_offer(
+            requirement, sizing, with_commitment(plain, here[purchase])
+        )
+        bill = serving_bill(requirement, sizing, offer, catalog.price_book)
+        if bill.total < plain_bill.total:
+            yield _saving(
+                requirement,
+                sizing,
+                offer,
+                purchase,
+                saved_usd=plain_bill.total - bill.total,
+                futures=futures,
             )
-            if committed.total < plain.total:
-                yield _saving(
-                    requirement,
-                    sizing,
-                    offer,
-                    purchase,
-                    saved_usd=plain.total - committed.total,
-                    futures=futures,
-                )
+
+
+def owned_uses(
+    requirement: ServingRequirement,
+    selection: ServingCandidate,
+    owned: tuple[OwnedMachines, ...],
+) -> Iterator[OwnedUse]:
+    """Yield what is owned with the share of its hours in which the fleet uses it.
+
+    share = node-hours of the owned part / (machines that are owned there * hours of the period)
+    Machines of another type, or elsewhere, are not used at all.
+    """
+    offer, sizing = selection.offer, selection.sizing
+    used_hours = sum(
+        (
+            part.node_hours
+            for part in bought_parts(requirement, sizing, mix_of(offer))
+            if part.tier.purchase == OWNED_PURCHASE
+        ),
+        Decimal(0),
+    )
+    here = sum(machines.count for machines in owned if machines.are_of(offer))
+    hours = life_hours(fleet_lifetime(requirement, sizing))
+    for machines in owned:
+        yield OwnedUse(
+            machines,
+            used_hours / (here * hours)
+            if machines.are_of(offer)
+            else Decimal(0),
+        )
 
 
 def _saving(
@@ -83,11 +123,12 @@ def _saving(
     on demand  = committed USD a month + saved USD a month, which its machines would cost
     pays after = months of the term * committed USD a month / on demand
     """
-    nodes, usd_hour = _committed(offer, sizing)
+    span, usd_hour = _committed_span(offer, sizing)
+    nodes = span[1] - span[0]
     months = TERM_MONTHS[purchase]
     month_usd = nodes * usd_hour * HOURS_PER_MONTH
     on_demand_usd = month_usd + saved_usd
-    planned_hours = running_base_hours(requirement, sizing, nodes)
+    planned_hours = span_hours(requirement, sizing, span)
     return CommitmentSaving(
         purchase=purchase,
         nodes=nodes,
@@ -100,8 +141,8 @@ def _saving(
                 scenario.regret_usd(
                     month_usd * months,
                     on_demand_usd
-                    * running_base_hours(
-                        requirement, sizing, nodes, float(scenario.load_share)
+                    * span_hours(
+                        requirement, sizing, span, float(scenario.load_share)
                     )
                     / planned_hours,
                     months,
@@ -112,11 +153,15 @@ def _saving(
     )
 
 
-def _committed(offer: Offer, sizing: FleetSizing) -> tuple[int, Decimal]:
-    """Return how many machines are committed to, and the price of one, USD an hour."""
-    if offer.mix is not None:
-        nodes = offer.mix.base_nodes(sizing.nodes, sizing.nodes_per_group)
-        return nodes, offer.mix.base_usd
-    if offer.purchase in TERM_PURCHASES:
-        return sizing.nodes, offer.usd_hour
-    return 0, offer.usd_hour
+def _committed_span(
+    offer: Offer, sizing: FleetSizing
+) -> tuple[tuple[int, int], Decimal]:
+    """Return which machines are committed to, and the price of one, USD an hour."""
+    if offer.mix is None:
+        return (0, sizing.nodes), offer.usd_hour
+    spans = offer.mix.spans(sizing.nodes, sizing.nodes_per_group)
+    return next(
+        (span, tier.usd_hour)
+        for tier, span in zip(offer.mix.tiers, spans, strict=True)
+        if tier.purchase in TERM_PURCHASES
+    )

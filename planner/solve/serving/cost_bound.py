@@ -31,7 +31,7 @@ def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
 
     commitment: usd_hour * 730
     batch:      usd_hour * boot hours * runs
-    serving:    usd_hour * running hours
+    serving:    usd_hour * running hours, without what is owned
     bound <= cost: a fleet has at least one node, and all other bill lines are left out.
     """
     usd_hour = float(offer.usd_hour)
@@ -47,7 +47,8 @@ def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
         )
     # At least one node runs in each running hour.
     running_hours = float(requirement.week.running_hours)
-    return usd_hour * running_hours * _month_share(requirement)
+    bound_usd = usd_hour * running_hours * _month_share(requirement)
+    return max(0.0, bound_usd - _owned_usd(requirement, offer))
 
 
 def layout_bounds_usd(
@@ -60,7 +61,8 @@ def layout_bounds_usd(
     g = lower bound of the groups, u = usd_hour * nodes of a group
     commitment: u * max(1, ceil(g)) * 730
     batch:      u * (g * deadline + start-up) in hours * runs
-    serving:    u * max(running hours, g * mean load * 730), times T / 730 in a life
+    serving:    u * max(running hours, g * mean load * 730), times T / 730 in a life, without
+                usd_hour * 730 for each node that is owned
     bound <= cost: other bill lines are left out. With g infinite it is the cost of one group.
     """
     usd_hour = float(offer.usd_hour)
@@ -91,17 +93,32 @@ def layout_bounds_usd(
     month_share = _month_share(requirement)
     running_hours = float(requirement.week.running_hours)
     mean_load = requirement.week.mean_load
+    owned_usd = _owned_usd(requirement, offer)
     return [
-        group_usd_hour
-        * month_share
-        * max(
-            # At least one group in each running hour.
-            running_hours,
-            # Groups follow the load: sum of ceil(g * load) >= g * sum of load.
-            group_count * mean_load * month_hours,
+        max(
+            0.0,
+            group_usd_hour
+            * month_share
+            * max(
+                # At least one group in each running hour.
+                running_hours,
+                # Groups follow the load: sum of ceil(g * load) >= g * sum of load.
+                group_count * mean_load * month_hours,
+            )
+            - owned_usd,
         )
         for _, group_usd_hour, group_count in group_counts
     ]
+
+
+def _owned_usd(requirement: ServingRequirement, offer: Offer) -> float:
+    """Return what the owned machines of an offer would cost in all hours of the period, USD."""
+    return (
+        float(offer.usd_hour)
+        * offer.owned_nodes
+        * float(HOURS_PER_MONTH)
+        * _month_share(requirement)
+    )
 
 
 def _month_share(requirement: ServingRequirement) -> float:
@@ -141,4 +158,5 @@ def most_groups_within(
     group_usd = float(offer.usd_hour) * group.nodes * float(HOURS_PER_MONTH)
     if offer.purchase not in COMMITTED_PURCHASES:
         group_usd *= requirement.week.mean_load * _month_share(requirement)
-    return ceiling_usd / group_usd if group_usd else math.inf
+    spendable_usd = ceiling_usd + _owned_usd(requirement, offer)
+    return spendable_usd / group_usd if group_usd else math.inf

@@ -189,7 +189,7 @@ def test_a_plan_says_how_many_machines_stay(catalog) -> None:
     [
         (mixed("aws").replace("buy: {", "buy: {spot: only, "), "excludes"),
         (mixed("aws").replace("buy: {", "buy: {spot: never, "), "excludes"),
-        (mixed("aws").replace("buy: {", "buy: {commit: 1y, "), "excludes"),
+        (mixed("aws").replace("buy: {", "buy: {commit: 1y, "), "no none"),
         (mixed("aws") + "elastic: {least: 0.5}\n", "elastic"),
         (mixed("aws", "0%"), "on_demand_base"),
         (mixed("aws", "100%"), "on_demand_base"),

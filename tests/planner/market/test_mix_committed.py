@@ -5,8 +5,8 @@ The oracle buys each machine by itself, in each of the ways there are.
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.facts.cloud import clouds
-from planner.market.mix import best_base, undominated
-from planner.market.offer import PurchaseMix
+from planner.market.mix import best_base, settled_mix, undominated
+from planner.market.offer import PurchaseMix, PurchaseTier
 from planner.plan.commitment import commitments_of
 from planner.units import SECONDS_PER_DAY
 from providers.simulated.clock import advance
@@ -41,13 +41,21 @@ CASES = 5000
 PRICE = st.decimals("0.01", "100", places=2)
 
 
-def mix_of(committed_usd: Decimal, on_demand_usd: Decimal) -> PurchaseMix:
-    return PurchaseMix(
-        base_purchase="reserved_1y",
-        base_usd=committed_usd,
-        above_purchase="on_demand",
-        above_usd=on_demand_usd,
-    )
+def mix_of(
+    committed_usd: Decimal,
+    on_demand_usd: Decimal,
+    owned: int = 0,
+    spot: tuple[Decimal, Decimal] | None = None,
+) -> PurchaseMix:
+    """Owned machines, a commitment, machines on demand, and a share of them with spot above."""
+    share, spot_usd = spot or (None, Decimal(0))
+    tiers = [
+        PurchaseTier(purchase="owned", usd_hour=Decimal(0), owned=owned),
+        PurchaseTier(purchase="reserved_1y", usd_hour=committed_usd),
+        PurchaseTier(purchase="on_demand", usd_hour=on_demand_usd, share=share),
+        PurchaseTier(purchase="spot", usd_hour=spot_usd),
+    ]
+    return PurchaseMix(tuple(tiers[not owned : 3 + (spot is not None)]))
 
 
 def level_hours(hourly: list[int]) -> dict[int, Decimal]:
@@ -59,38 +67,70 @@ def level_hours(hourly: list[int]) -> dict[int, Decimal]:
 
 
 @settings(max_examples=CASES, derandomize=True)
-@given(PRICE, PRICE, st.lists(st.integers(0, 6), min_size=7, max_size=7))
+@given(
+    PRICE,
+    PRICE,
+    st.lists(st.integers(0, 5), min_size=7, max_size=7),
+    st.integers(1, 2),
+    st.integers(0, 3),
+    st.one_of(st.none(), st.tuples(st.decimals("0.1", "0.9", places=1), PRICE)),
+)
 def test_each_machine_is_bought_in_its_cheapest_way(
-    committed_usd: Decimal, on_demand_usd: Decimal, days: list[int]
+    committed_usd: Decimal,
+    on_demand_usd: Decimal,
+    days: list[int],
+    group_nodes: int,
+    owned: int,
+    spot: tuple[Decimal, Decimal] | None,
 ) -> None:
-    """Against every way to buy each of up to six machines: 64 of them."""
-    hourly = [count for count in days for _ in range(24)]
+    """Each machine by itself: what is owned is free, and above the share they are on spot."""
+    hourly = [count * group_nodes for count in days for _ in range(24)]
     machines = max(hourly)
+    steady = machines
+    if spot is not None:
+        steady = group_nodes * math.ceil(max(days) * spot[0])
     hours = [
         sum(count > machine for count in hourly) * MONTH / WEEK
         for machine in range(machines)
     ]
 
-    def cost(ways: tuple[bool, ...]) -> Decimal:
-        return sum(
+    def least(machine: int) -> Decimal:
+        if machine < owned:
+            return Decimal(0)
+        if machine >= steady and spot is not None:
+            return hours[machine] * spot[1]
+        return min(MONTH * committed_usd, hours[machine] * on_demand_usd)
+
+    mix = settled_mix(
+        mix_of(committed_usd, on_demand_usd, owned, spot),
+        level_hours(days_of(days)),
+        MONTH,
+        group_nodes,
+    )
+    found = Decimal(0)
+    for tier, (start, end) in zip(
+        mix.tiers, mix.spans(machines, group_nodes), strict=True
+    ):
+        is_committed = tier.purchase == "reserved_1y"
+        found += tier.usd_hour * sum(
             (
-                MONTH * committed_usd if is_committed else run * on_demand_usd
-                for is_committed, run in zip(ways, hours, strict=True)
+                MONTH if is_committed else hours[machine]
+                for machine in range(start, end)
             ),
             Decimal(0),
         )
+    best = sum(map(least, range(machines)), Decimal(0))
+    assert abs(found - best) < Decimal("1e-9")
 
-    base = best_base(
-        mix_of(committed_usd, on_demand_usd), level_hours(hourly), MONTH
-    )
-    found = cost(tuple(machine < base for machine in range(machines)))
-    assert found == min(map(cost, product((False, True), repeat=machines)))
+
+def days_of(counts: list[int]) -> list[int]:
+    return [count for count in counts for _ in range(24)]
 
 
 def test_a_tie_commits_to_nothing() -> None:
-    same = mix_of(Decimal(1), Decimal(2))
-    assert best_base(same, {1: MONTH / 2}, MONTH) == 0
-    assert best_base(same, {1: MONTH / 2 + 1}, MONTH) == 1
+    same = (Decimal(1), Decimal(2))
+    assert best_base(*same, {1: MONTH / 2}, MONTH) == 0
+    assert best_base(*same, {1: MONTH / 2 + 1}, MONTH) == 1
 
 
 def text_of(
@@ -264,12 +304,12 @@ def test_what_is_left_out_is_dearer_at_any_hours(
     prices: list[tuple[Decimal, Decimal]], hours: int
 ) -> None:
     offers: Any = [
-        SimpleNamespace(mix=mix_of(*pair), number=number)
-        for number, pair in enumerate(prices)
+        SimpleNamespace(mix=mix_of(*pair), pair=pair) for pair in prices
     ]
 
     def cost(offer: Any) -> Decimal:
-        return min(WEEK * offer.mix.base_usd, hours * offer.mix.above_usd)
+        committed_usd, on_demand_usd = offer.pair
+        return min(WEEK * committed_usd, hours * on_demand_usd)
 
     kept = list(undominated(offers))
     assert min(map(cost, kept)) == min(map(cost, offers))

@@ -84,6 +84,19 @@ EXAMPLES = {
             ("commit", "commit: 3y"),
         )
     },
+    "owned-kind": (training("owned: o.yaml"), training("spot: auto")),
+    **{
+        f"owned-{name}": (
+            service(f"{more}buy: {{owned: o.yaml, {other}}}"),
+            service("buy: {owned: o.yaml}"),
+        )
+        for name, other, more in (
+            ("commit", "commit: 3y", ""),
+            ("spot", "spot: only", ""),
+            ("reservations", RESERVED, ""),
+            ("reserve", "reserve: true", "update: recreate\n"),
+        )
+    },
     "mix-elastic": (
         service(f"buy: {{on_demand_base: 40%}}\n{ELASTIC}"),
         service(ELASTIC),

@@ -1,0 +1,168 @@
+"""Machines that are paid for already serve first: they never cost more, and save what they run."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.errors import SpecError
+from planner.facts.cloud import clouds
+from planner.market.owned import read_owned
+from planner.solve.settings import SolveSettings
+from planner.solve.solution import Solution
+from planner.units import HOURS_PER_MONTH
+from planner.workload.solver import find
+from stacks.spec.table import unsupported_reason
+from tests.conftest import present, spec_of
+from tests.planner.cli.conftest import Command
+from tests.planner.market.test_mix_committed import STAIRS, few, text_of
+
+MACHINE, REGION = "g6e.xlarge", "us-east-1"
+
+
+def owned_text(count: int, region: str = REGION, machine: str = MACHINE) -> str:
+    return (
+        f"machines: [{{cloud: aws, type: {machine}, region: '{region}', "
+        f"count: {count}, usd_hour: 1.2}}]\n"
+    )
+
+
+def with_owned(
+    catalog: Any,
+    file_text: str,
+    commit: str = "[none]",
+    profile: str = "business-hours",
+    extra: str = "",
+) -> Solution:
+    text = text_of("aws", f"{commit}, owned: owned.yaml{extra}", profile)
+    settings = SolveSettings(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: file_text.encode(),
+        alternative_count=0,
+    )
+    return find(spec_of(text), settings)
+
+
+def total(solution: Solution) -> Decimal:
+    return present(solution.bill).total
+
+
+@pytest.mark.parametrize("profile", ["flat", "business-hours", "diurnal"])
+@pytest.mark.parametrize("commit", ["[none]", "[none, 1y, 3y]"])
+def test_more_that_is_owned_never_costs_more(
+    catalog, commit: str, profile: str
+) -> None:
+    costs = [
+        total(with_owned(catalog, owned_text(count), commit, profile))
+        for count in (1, 2, 4, 50)
+    ]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] < total(
+        with_owned(catalog, owned_text(1, "nowhere"), commit, profile)
+    )
+
+
+@pytest.mark.parametrize("profile", ["flat", "business-hours", "diurnal"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_owned_saves_the_hours_in_which_it_runs(
+    catalog, count: int, profile: str
+) -> None:
+    """Of one machine type in one region, where nothing else can change."""
+    catalog = few(catalog, MACHINE, REGION)
+    plain = with_owned(catalog, owned_text(1, "nowhere"), profile=profile)
+    owned = with_owned(catalog, owned_text(count), profile=profile)
+    [pool], [plain_pool] = owned.pools, plain.pools
+    assert pool.nodes == plain_pool.nodes
+    hourly = present(plain.week).hourly_nodes(
+        pool.nodes // pool.nodes_per_group - pool.spares.count,
+        pool.nodes_per_group,
+        pool.spares,
+    )
+    hours = sum(min(count, nodes) for nodes in hourly) * HOURS_PER_MONTH / 168
+    [price] = [
+        offer.usd_hour
+        for offer in catalog.offers
+        if offer.purchase == "on_demand"
+    ]
+    saved = total(plain) - total(owned)
+    assert abs(saved - hours * price) <= Decimal("0.01")
+    [use] = owned.owned
+    assert use.used_share == pytest.approx(hours / (count * HOURS_PER_MONTH))
+    assert use.machines.usd_month == count * Decimal("1.2") * HOURS_PER_MONTH
+
+
+def test_what_is_owned_elsewhere_is_said_to_be_unused(catalog) -> None:
+    solution = with_owned(catalog, owned_text(2, "nowhere"))
+    [use] = solution.owned
+    assert use.used_share == 0
+    assert {part.purchase for part in solution.pools[0].purchases} == {
+        "on_demand"
+    }
+
+
+def test_four_ways_to_buy_stand_in_one_fleet(catalog) -> None:
+    """Owned, committed, on demand, and spot above a share."""
+    solution = with_owned(
+        few(catalog, MACHINE, REGION),
+        owned_text(1),
+        "[none, 1y]",
+        STAIRS,
+        ", on_demand_base: 80%",
+    )
+    [pool] = solution.pools
+    assert [part.purchase for part in pool.purchases] == [
+        "owned",
+        "reserved_1y",
+        "on_demand",
+        "spot",
+    ]
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_a_fleet_with_owned_machines_is_built(
+    tonnage: Command, here: Path, catalog, cloud: str
+) -> None:
+    text = text_of(cloud, "[none, 3y], owned: o.yaml", "diurnal")
+    (here / "s.yaml").write_text(text.replace(", owned: o.yaml", ""))
+    plan = json.loads(tonnage("plan", "s.yaml", "-f", "json")[1])
+    [pool] = plan["solution"]["pools"]
+    (here / "s.yaml").write_text(text)
+    (here / "o.yaml").write_text(
+        f"machines: [{{cloud: {cloud}, type: {pool['instance_type']}, "
+        f"region: {pool['region']}, count: 1, usd_hour: 2}}]\n"
+    )
+    assert tonnage("plan", "s.yaml", "-o", "p.json")[0] == 0
+    page = tonnage("plan", "s.yaml")[1]
+    assert f"owned: 1 x {pool['instance_type']} in {cloud}" in page
+    assert "$1,460 a month anyway, 0 % of it unused" in page
+    flags = ("--simulate", "--yes", "--commitments-bought")
+    assert tonnage("apply", "p.json", *flags)[0] == 0
+    assert "1 owned" in tonnage("status", "chat", "--simulate")[1]
+    # A plan is stale when what is owned has changed.
+    (here / "o.yaml").write_text("machines: []\n")
+    assert tonnage("apply", "p.json", *flags)[0] == 11
+    assert tonnage("destroy", "chat", "--simulate", "--yes")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("file_text", "told"),
+    [
+        ("machines: [{cloud: aws, type: p5.48xlarge}]", "region is missing"),
+        (owned_text(0), "too small"),
+        (owned_text(2).replace("usd_hour: 1.2", "usd_hour: NaN"), "read"),
+        (owned_text(2).replace("count", "cuont"), "count"),
+        ("[]", "keys and values"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(
+    file_text: str, told: str
+) -> None:
+    with pytest.raises(SpecError, match=told) as refusal:
+        read_owned(file_text.encode(), "owned.yaml")
+    places = [problem.place for problem in refusal.value.problems]
+    assert all(present(place).path == "owned.yaml" for place in places)
