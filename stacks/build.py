@@ -146,7 +146,7 @@ def with_planned_fallbacks(
         for _, stack in planned
         for package, version in plugin_versions(stack.graph.provider).items()
     }
-    return with_fallbacks(plan, spec, planned, plugins)
+    return with_fallbacks(plan, spec, settings.catalog, planned, plugins)
 
 
 def _used_zones(

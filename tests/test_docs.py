@@ -71,6 +71,7 @@ def test_commands_in_the_docs_give_the_output_that_is_shown(
 def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (DOCS / "commands.md").read_text() == reference.commands_page()
     assert (DOCS / "spec.md").read_text() == reference.spec_page()
+    assert (DOCS / "files.md").read_text() == reference.files_page()
     assert (DOCS / "plan-document.md").read_text() == reference.plan_page()
 
 

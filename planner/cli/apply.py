@@ -48,7 +48,14 @@ if TYPE_CHECKING:
     from stacks.operate.machine import Trouble
 
 # What a saved plan has already settled.
-PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
+PLANNING_FLAGS = (
+    "stack",
+    "alternatives",
+    "calibration",
+    "confidence",
+    "prices",
+    "stops_after",
+)
 
 
 @click.command("apply")

@@ -66,13 +66,14 @@ def present_inputs(
             normalized=None, catalog_sha256=catalog.sha256, plugins=plugins
         )
     read_beside = spec_folder_reader(spec_file.path)
-    calibration = plan.inputs.calibration
+    calibration, prices = plan.inputs.calibration, plan.inputs.prices
     return PresentInputs(
         normalized=normalized_spec(spec_file.spec),
         files={name: _sha256(read_beside, name) for name in plan.inputs.files},
         calibration_sha256=_sha256(read_file, calibration)
         if calibration
         else None,
+        prices_sha256=_sha256(read_file, prices) if prices else None,
         catalog_sha256=catalog.sha256,
         plugins=plugins,
     )
@@ -92,6 +93,7 @@ def refuse_underived(
         confidence=plan.inputs.confidence,
         calibration=plan.inputs.calibration,
         stops_after=plan.inputs.stops_after_months,
+        prices=plan.inputs.prices,
     )
     derived_plan = derive_plan(
         spec_file,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.market.offer import Catalog
+    from planner.market.own_prices import OwnPrices
     from planner.perf.serving.replica import Confidence
     from planner.plan.account import StackAccount
     from planner.plan.pool import OfferRef
@@ -256,6 +257,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     confidence    confidence that the limits are met, percent
     calibration   calibration file
     stops_after   months after which the workload may end
+    prices        file with prices of one's own
     engine        pulumi or simulated
     backend       URL of Pulumi's state
     """
@@ -267,6 +269,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     confidence: int = 90
     calibration: str | None = None
     stops_after: Decimal | None = None
+    prices: str | None = None
     engine: str | None = None
     backend: str | None = None
 
@@ -407,6 +410,8 @@ def derive_plan(
     from planner.workload.standing import stay_in_zones, stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
 
+    if options.prices:
+        catalog = _own_prices(options.prices).applied(catalog)
     digests: dict[str, str] = {}
     settings = solve_settings(spec_file, catalog, options, memory, digests)
     solution, staying = stay_or_move(
@@ -442,6 +447,13 @@ def derive_plan(
     return FoundPlan(plan, solution)
 
 
+def _own_prices(path: str) -> OwnPrices:
+    """Return the prices of a file of one's own."""
+    from planner.market.own_prices import read_own_prices
+
+    return read_own_prices(read_file(path, MAX_DOCUMENT_BYTES), path)
+
+
 def _plan_inputs(
     provider: str,
     options: PlanningOptions,
@@ -460,6 +472,12 @@ def _plan_inputs(
         calibration_sha256=(
             hashlib.sha256(read_file(calibration)).hexdigest()
             if calibration
+            else None
+        ),
+        prices=options.prices,
+        prices_sha256=(
+            hashlib.sha256(read_file(options.prices)).hexdigest()
+            if options.prices
             else None
         ),
         alternatives=options.alternatives,

@@ -131,6 +131,11 @@ stops_after = click.option(
     callback=parse_months,
     help="Say what commitments lose when the workload ends then: 4 months, 120d, 1 year.",
 )
+prices = click.option(
+    "--prices",
+    metavar="FILE",
+    help="Plan at prices of your own: discounts, rates, support, tax, credits.",
+)
 output = click.option(
     "-o", "--output", metavar="FILE", help="Write the result to FILE."
 )
@@ -206,6 +211,7 @@ def planning_flags(command: CommandT) -> CommandT:
         alternatives,
         calibration,
         stops_after,
+        prices,
         confidence,
         simulate,
         catalog,
@@ -226,6 +232,7 @@ def planning_options(option_values: OptionValues) -> PlanningOptions:
         "confidence",
         "calibration",
         "stops_after",
+        "prices",
     )
     return PlanningOptions(
         **{

@@ -13,7 +13,9 @@ import click
 from planner.cli.cloud_page import cloud_page
 from planner.cli.main import COMMANDS, cli
 from planner.facts.cloud import clouds
+from planner.market.own_file import OWN_FILES
 from planner.plan.canonical import plan_schema
+from planner.spec.field import ListOf
 from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ SPEC_INTRO: Final = (
 )
 
 
+FILES_INTRO: Final = (
+    "Made from the schema by `make docs`; `tonnage schema prices` prints the schema itself. They "
+    "stand beside specs: `plan --prices prices.yaml` takes prices of your own, and `buy.owned` of "
+    "a spec names what is paid for already. A plan is stale when one of them has changed."
+)
 PLAN_INTRO: Final = (
     "Made from the types by `make docs`; `tonnage schema plan` prints the JSON Schema. "
     "`tonnage plan -o FILE` writes this document: JSON with sorted keys, snake_case, money as "
@@ -135,6 +142,27 @@ def spec_page() -> str:
     return "\n".join(page_lines)
 
 
+def files_page() -> str:
+    """Return the page of all keys of the files that stand beside specs."""
+    page_lines = ["# Files of your own", "", FILES_INTRO, ""]
+    for name, block in OWN_FILES.items():
+        page_lines += [
+            f"## {name}",
+            "",
+            block.doc,
+            "",
+            "| key | takes | default | meaning |",
+            "|---|---|---|---|",
+        ]
+        page_lines += [
+            field_row
+            for spec_field in block.fields
+            for field_row in _field_rows(spec_field, "")
+        ]
+        page_lines.append("")
+    return "\n".join(page_lines)
+
+
 def _field_rows(spec_field: Field, prefix: str) -> list[str]:
     """Return the table row of a field, and those of the fields in its block."""
     field_path = f"{prefix}{spec_field.name}"
@@ -142,6 +170,11 @@ def _field_rows(spec_field: Field, prefix: str) -> list[str]:
     field_kind: Any = getattr(
         spec_field.field_type, "block", spec_field.field_type
     )
+    if isinstance(field_kind, ListOf):
+        field_kind = field_kind.element_type
+        inner_prefix = f"{field_path}[]."
+    else:
+        inner_prefix = f"{field_path}."
     required_mark = " **required**" if spec_field.required else ""
     part_mark = " *(in part)*" if spec_field.status == "partly" else ""
     default_text = spec_field.default_text
@@ -155,7 +188,7 @@ def _field_rows(spec_field: Field, prefix: str) -> list[str]:
     )
     field_rows = [f"| {' | '.join(cells)} |"]
     for inner_field in getattr(field_kind, "fields", ()):
-        field_rows += _field_rows(inner_field, f"{field_path}.")
+        field_rows += _field_rows(inner_field, inner_prefix)
     return field_rows
 
 
@@ -228,6 +261,7 @@ if __name__ == "__main__":
     docs_folder = Path("docs")
     (docs_folder / "commands.md").write_text(commands_page(), encoding="utf-8")
     (docs_folder / "spec.md").write_text(spec_page(), encoding="utf-8")
+    (docs_folder / "files.md").write_text(files_page(), encoding="utf-8")
     (docs_folder / "plan-document.md").write_text(plan_page(), encoding="utf-8")
     for cloud in clouds():
         (docs_folder / "clouds" / f"{cloud}.md").write_text(

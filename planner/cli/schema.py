@@ -1,4 +1,4 @@
-"""tonnage schema: JSON Schema of a spec, a plan or a world."""
+"""tonnage schema: JSON Schema of a spec, a plan, a world or a file of one's own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from planner.cli.option import output, write_output
 
 
 @click.command("schema")
-@click.argument("document", type=click.Choice(["spec", "plan", "world"]))
+@click.argument(
+    "document",
+    type=click.Choice(["spec", "plan", "world", "prices", "owned"]),
+)
 @output
 def command(document: str, output: str | None) -> int:
-    """Print the JSON Schema (draft 2020-12) of a spec, a plan or a world file, for editors.
+    """Print the JSON Schema (draft 2020-12) of a kind of file, for editors.
 
     Example: tonnage schema spec -o spec.schema.json
     """
@@ -25,9 +28,13 @@ def command(document: str, output: str | None) -> int:
         from providers.simulated.world_file import world_schema
 
         schema = world_schema()
-    else:
+    elif document == "spec":
         from planner.spec.schema import spec_schema
 
         schema = spec_schema()
+    else:
+        from planner.market.own_file import file_schema
+
+        schema = file_schema(document)
     write_output(json.dumps(schema, indent=2, sort_keys=True) + "\n", output)
     return 0

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from planner.cost.bill_line import sum_lines
+from planner.cost.bill_line import (
+    CENT,
+    SUPPORT_KIND,
+    TAX_KIND,
+    BillLine,
+    sum_lines,
+)
 from planner.cost.lifetime import life_hours
+from planner.cost.service_price import NO_SURCHARGES
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime, Period
+    from planner.cost.service_price import Surcharges
 
 
 class Bill(Struct, frozen=True, kw_only=True):
@@ -66,14 +73,46 @@ def sum_bill(
     usd_hour: Decimal,
     period: Period,
     life: Lifetime | None = None,
+    *,
+    surcharges: Surcharges = NO_SURCHARGES,
 ) -> Bill:
-    """Return the bill of the lines of a period; `usd_hour` counts machines alone."""
-    total, unpriced_lines = sum_lines(bill_lines)
+    """Return the bill of the lines of a period; `usd_hour` counts machines alone.
+
+    What comes on top has lines of its own: a support plan, and then a tax.
+    """
+    all_lines = [*bill_lines]
+    for kind, share in (
+        (SUPPORT_KIND, surcharges.support),
+        (TAX_KIND, surcharges.tax),
+    ):
+        if share:
+            all_lines.append(_share_line(kind, share, all_lines, surcharges))
+    total, unpriced_lines = sum_lines(all_lines)
     return Bill(
-        lines=tuple(bill_lines),
+        lines=tuple(all_lines),
         total=total,
         period=period,
         usd_hour=usd_hour,
         unpriced_lines=tuple(unpriced_lines),
         life=life,
+    )
+
+
+def _share_line(
+    kind: str,
+    share: Decimal,
+    bill_lines: Sequence[BillLine],
+    surcharges: Surcharges,
+) -> BillLine:
+    """Return a line that is a share of the lines before it: percent * a hundredth of their sum."""
+    before_usd, _ = sum_lines(bill_lines)
+    return BillLine(
+        name=kind,
+        kind=kind,
+        unit="percent",
+        quantity=share * 100,
+        unit_price=before_usd / 100,
+        usd=(share * before_usd).quantize(CENT, ROUND_HALF_UP),
+        source=surcharges.source,
+        as_of="",
     )

@@ -28,6 +28,10 @@ CENT: Final = Decimal("0.01")
 QUANTITY_STEP: Final = Decimal("0.0001")
 # Kind of the line of machines.
 MACHINE_KIND: Final = "accelerators"
+SUPPORT_KIND: Final = "support plan"
+TAX_KIND: Final = "tax"
+# What comes on top of all other lines.
+SURCHARGE_KINDS: Final = (SUPPORT_KIND, TAX_KIND)
 KEPT_DISK: Final = "kept_disk"
 ENDPOINT_KIND: Final = "private_endpoint"
 ENDPOINT_DATA: Final = "private_endpoint_data"

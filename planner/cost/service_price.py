@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from decimal import Decimal
+from typing import Final
 
 from msgspec import Struct
 
@@ -28,13 +29,37 @@ class ServicePrice(Struct, frozen=True, kw_only=True):
     confidence: str
 
 
+class Surcharges(Struct, frozen=True, kw_only=True):
+    """What comes on top of the lines of a bill.
+
+    support      share of the lines that a support plan costs
+    tax          share of the lines with the support plan
+    credits_usd  what credits pay of a month, USD; None without them
+    source       file that says so; empty where nothing does
+    """
+
+    support: Decimal = Decimal(0)
+    tax: Decimal = Decimal(0)
+    credits_usd: Decimal | None = None
+    source: str = ""
+
+    @property
+    def factor(self) -> Decimal:
+        """A bill over the sum of its lines: (1 + support) * (1 + tax)."""
+        return (1 + self.support) * (1 + self.tax)
+
+
+NO_SURCHARGES: Final = Surcharges()
+
+
 class PriceBook(Struct, frozen=True):
-    """Service prices by provider and role.
+    """Service prices by provider and role, and what comes on top of a bill.
 
     A role without a price is unknown, never zero.
     """
 
     prices: dict[tuple[str, str], tuple[ServicePrice, ...]]
+    surcharges: Surcharges = NO_SURCHARGES
 
     def find(self, provider: str, role: str) -> tuple[ServicePrice, ...]:
         """Return the price, or its tiers in order; empty when it is not known."""

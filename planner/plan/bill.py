@@ -5,7 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.bill_line import CENT, MACHINE_KIND
+from planner.cost.bill_line import (
+    CENT,
+    MACHINE_KIND,
+    SUPPORT_KIND,
+    TAX_KIND,
+)
 from planner.market.hosted import cheapest_hosted
 from planner.market.price_age import is_old
 from planner.market.small_cloud import cheapest_elsewhere
@@ -14,28 +19,52 @@ from planner.plan.number import optional_money, plain_money, rounded
 from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
+    from planner.cost.service_price import Surcharges
+    from planner.market.offer import Catalog
     from planner.market.owned import OwnedUse
     from planner.solve.solution import CommitmentSaving, Solution
 
-EXCLUDED_COSTS: Final = (
-    "tax",
-    "support plans",
-    "private discounts",
-    "transfers to other networks and regions",
-)
+# What a bill leaves out, where no prices of one's own say otherwise.
+EXCLUDED_COSTS: Final = ("transfers to other networks and regions",)
+EXCLUDED_SURCHARGES: Final = {SUPPORT_KIND: "support plans", TAX_KIND: "tax"}
+EXCLUDED_DISCOUNTS: Final = "private discounts"
 # Small models cost fractions of a cent a million tokens.
 UNIT_COST_STEP: Final = Decimal("0.0001")
 
 
+def _excluded(
+    bill_lines: Collection[BillLine], surcharges: Surcharges
+) -> tuple[str, ...]:
+    """Return what some lines leave out, those without a price included."""
+    kinds = {line.kind for line in bill_lines}
+    return tuple(
+        sorted(
+            [
+                *EXCLUDED_COSTS,
+                *(
+                    name
+                    for kind, name in EXCLUDED_SURCHARGES.items()
+                    if kind not in kinds
+                ),
+                *([] if surcharges.source else [EXCLUDED_DISCOUNTS]),
+                *(line.name for line in bill_lines if not line.is_priced),
+            ]
+        )
+    )
+
+
 def cost_entry(
-    solution: Solution, period: types.Period, catalog_as_of: str
+    solution: Solution,
+    period: types.Period,
+    catalog: Catalog,
 ) -> types.Cost:
     """Return the cost part; without a bill (infeasible plan) all costs are 0."""
+    surcharges = catalog.price_book.surcharges
     bill = solution.bill
     if bill is None:
         return types.Cost(
@@ -47,7 +76,7 @@ def cost_entry(
             # What ends has a cost for its run or its life, none for a month.
             usd_month=Decimal(0) if period == "month" else None,
             lines=(),
-            excludes=tuple(sorted(EXCLUDED_COSTS)),
+            excludes=_excluded((), surcharges),
         )
     total = plain_money(bill.total)
     return types.Cost(
@@ -58,15 +87,23 @@ def cost_entry(
         usd_hour=plain_money(bill.usd_hour),
         usd_month=total if bill.period == "month" else None,
         lines=tuple(
-            _cost_line(bill_line, catalog_as_of) for bill_line in bill.lines
+            _cost_line(bill_line, catalog.as_of) for bill_line in bill.lines
         ),
         # The total has no line whose price is unknown.
-        excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
+        excludes=_excluded(bill.lines, surcharges),
+        credits_usd=_paid_by_credits(bill, surcharges),
         commitments=tuple(map(_commitment, solution.commitments)),
         hosted=tuple(_hosted(solution)),
         owned=tuple(map(_owned, solution.owned)),
         elsewhere=tuple(_elsewhere(solution, bill)),
     )
+
+
+def _paid_by_credits(bill: Bill, surcharges: Surcharges) -> Decimal | None:
+    """Return what credits pay of a bill, USD: those of its months, at most all of it."""
+    if surcharges.credits_usd is None:
+        return None
+    return plain_money(min(bill.total, surcharges.credits_usd * bill.months))
 
 
 def _owned(use: OwnedUse) -> types.OwnedCost:

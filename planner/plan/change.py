@@ -226,6 +226,12 @@ class PlanInputs(DocumentPart, frozen=True, kw_only=True):
     calibration_sha256: Annotated[
         str | None, Meta(description="SHA-256 of that file")
     ] = None
+    prices: Annotated[
+        str | None, Meta(description="file with prices of one's own")
+    ] = None
+    prices_sha256: Annotated[
+        str | None, Meta(description="SHA-256 of that file")
+    ] = None
     alternatives: Annotated[
         int, Meta(description="alternatives of each sort")
     ] = 3

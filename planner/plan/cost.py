@@ -198,6 +198,12 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
     excludes: Annotated[
         tuple[str, ...], Meta(description="what the total leaves out")
     ]
+    credits_usd: Annotated[
+        Decimal | None,
+        Meta(
+            description="what credits pay of the total; none without prices of one's own"
+        ),
+    ] = None
     commitments: Annotated[
         tuple[CommitmentOption, ...],
         Meta(description="those that would save something, by their term"),

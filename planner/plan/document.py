@@ -125,7 +125,7 @@ def assemble(
             _outcome(solution, _metric_limits(spec)), stays=_stay(staying)
         ),
         alternatives=tuple(map(_alternative, solution.alternatives)),
-        cost=cost_entry(solution, planned_period(spec), catalog.as_of),
+        cost=cost_entry(solution, planned_period(spec), catalog),
         graph=stack.graph,
         launch=stack.launch,
         stack=types.StackRef(name=stack.name, state_sha256=stack.state_sha256),
@@ -144,6 +144,7 @@ def assemble(
 def with_fallbacks(
     plan: types.Plan,
     spec: Spec,
+    catalog: Catalog,
     fleets: Iterable[tuple[FallbackFleet, PlannedStack]],
     plugins: dict[str, str],
 ) -> types.Plan:
@@ -169,7 +170,7 @@ def with_fallbacks(
                 for metric, estimate in fleet.solution.predictions.items()
             },
             verified=_verification(fleet.solution.simulation_check),
-            cost=cost_entry(fleet.solution, period, plan.catalog.as_of),
+            cost=cost_entry(fleet.solution, period, catalog),
             graph=stack.graph,
         )
         for fleet, stack in fleets

@@ -23,12 +23,14 @@ class PresentInputs(Struct, frozen=True, kw_only=True):
     normalized          the spec with its defaults; none when its file was not found
     files               SHA-256 of the files that the spec names; none for one that is gone
     calibration_sha256  of the file of the calibration; none without one
+    prices_sha256       of the file with prices of one's own; none without one
     plugins             versions of the providers
     """
 
     normalized: Properties | None
     files: dict[str, str | None] = field(default_factory=dict)
     calibration_sha256: str | None = None
+    prices_sha256: str | None = None
     catalog_sha256: str
     plugins: dict[str, str] = field(default_factory=dict)
 
@@ -67,6 +69,8 @@ def _changed_inputs(plan: Plan, present: PresentInputs) -> Iterator[str]:
                 yield f"{file_name} has changed"
         if present.calibration_sha256 != plan.inputs.calibration_sha256:
             yield f"{plan.inputs.calibration} has changed"
+        if present.prices_sha256 != plan.inputs.prices_sha256:
+            yield f"{plan.inputs.prices} has changed"
     if present.catalog_sha256 != plan.catalog.sha256:
         yield "the catalog has changed"
     # Another version may predict or create something else.

@@ -73,6 +73,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         Paragraph(
             f"  not in it: {', '.join(plan.cost.excludes)}", "dim", LINE_WIDTH
         ),
+        *_credit_blocks(plan),
         *_commitment_blocks(plan, full=full),
         *_hosted_blocks(plan),
         *_owned_blocks(plan),
@@ -92,6 +93,21 @@ def _hosted_blocks(plan: Plan) -> list[Block]:
     )
     return [
         Paragraph(f"  the same tokens at an API: {services}", width=LINE_WIDTH)
+    ]
+
+
+def _credit_blocks(plan: Plan) -> list[Block]:
+    """Return what is left to pay when credits have paid their part; nothing without credits."""
+    credits_usd = plan.cost.credits_usd
+    if credits_usd is None:
+        return []
+    left_usd = plan.cost.total - credits_usd
+    return [
+        Paragraph(
+            f"  credits pay {figures.dollars(credits_usd)} of it, and "
+            f"{figures.dollars(left_usd)} are left to pay",
+            width=LINE_WIDTH,
+        )
     ]
 
 

@@ -384,4 +384,5 @@ def serving_bill(
         offer.fleet_usd_hour(sizing.nodes, sizing.nodes_per_group),
         requirement.period,
         life,
+        surcharges=price_book.surcharges,
     )

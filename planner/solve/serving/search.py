@@ -165,6 +165,8 @@ class ServingSearch:
 
     def __init__(self, price_book: PriceBook) -> None:
         self.price_book = price_book
+        # A bill is at least so many times the bound of its lines.
+        self.markup = float(price_book.surcharges.factor)
         self.judge = FleetJudge()
         # Without a circle a search gives back its simulated runs when it ends.
         self._groups = GroupSearch(weakref.proxy(self))
@@ -266,7 +268,7 @@ class ServingSearch:
         The entry with the least bound is next: an offer is expanded, a layout is sized.
         The cutoff is the cost of the `result_count`-th best fleet + 0.005 USD.
         """
-        frontier = _offer_frontier(requirement, offers)
+        frontier = _offer_frontier(requirement, offers, self.markup)
         rejected_layouts: list[RejectedLayout] = []
         best_candidates = {
             _purchase_key(candidate.offer): candidate
@@ -357,7 +359,11 @@ class ServingSearch:
             layout_bounds_usd(requirement, offer, layout_options),
             strict=True,
         ):
-            frontier.push(option_usd, (offer, group_sizes, option), offer.key)
+            frontier.push(
+                option_usd * self.markup,
+                (offer, group_sizes, option),
+                offer.key,
+            )
 
     def same_fleet(
         self, requirement: ServingRequirement, candidate: ServingCandidate
@@ -525,12 +531,12 @@ def _hardware_key(node: Node, layout: ReplicaLayout) -> HardwareKey:
 
 
 def _offer_frontier(
-    requirement: ServingRequirement, offers: list[Offer]
+    requirement: ServingRequirement, offers: list[Offer], markup: float
 ) -> Frontier[_SearchEntry]:
     """Return the offers by their bounds, for replicas on one node and on several."""
     frontier: Frontier[_SearchEntry] = Frontier()
     for offer in offers:
-        bound_usd = offer_bound_usd(requirement, offer)
+        bound_usd = offer_bound_usd(requirement, offer) * markup
         frontier.push(bound_usd, (offer, ONE_NODE, None), offer.key)
         # Nodes of a group need a fabric between them.
         if offer.instance.fabric != "none":

@@ -107,7 +107,12 @@ def training_bill(
     cost_lines += data_egress_lines(
         cluster.requirement, cluster.offer.provider, price_book
     )
-    return sum_bill(cost_lines, cluster.offer.usd_hour * total_nodes, "run")
+    return sum_bill(
+        cost_lines,
+        cluster.offer.usd_hour * total_nodes,
+        "run",
+        surcharges=price_book.surcharges,
+    )
 
 
 def _endpoint_needs(cluster: BilledCluster) -> frozenset[EndpointNeed]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from planner.cost.bill import sum_bill
+from planner.cost.bill_line import SURCHARGE_KINDS
 from planner.market.purchase import machine_line
 from planner.perf.reliability import interruption
 from planner.solve.training.bill import paid_node_hours
@@ -96,9 +97,15 @@ class MixedCluster(Cluster, frozen=True, dict=True, kw_only=True):
                 pool="train",
             ),
         ]
+        # The first line is that of the machines; services do not change.
+        service_lines = [
+            line
+            for line in uniform_bill.lines[1:]
+            if line.kind not in SURCHARGE_KINDS
+        ]
         return sum_bill(
-            # The first line is that of the machines; services do not change.
-            [*machine_lines, *uniform_bill.lines[1:]],
+            [*machine_lines, *service_lines],
             self.offer.usd_hour * self.nodes,
             "run",
+            surcharges=price_book.surcharges,
         )

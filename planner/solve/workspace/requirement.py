@@ -238,6 +238,7 @@ def workspace_bill(
         offer.usd_hour * spec.users,
         bill_period(spec.shutdown, is_one_job=False),
         life,
+        surcharges=price_book.surcharges,
     )
 
 

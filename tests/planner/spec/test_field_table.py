@@ -9,6 +9,7 @@ import pytest
 
 from planner.errors import CatalogError
 from planner.facts import table
+from planner.market.own_file import OWN_FILES
 from planner.spec import field_table
 from planner.spec.field import Block, Field, Quantity
 from planner.spec.field_table import block_fields
@@ -28,14 +29,19 @@ def fields_below(block: Block) -> Iterator[tuple[str, Field]]:
     for spec_field in block.fields:
         yield spec_field.name, spec_field
         inner = getattr(spec_field.field_type, "block", spec_field.field_type)
+        inner = getattr(inner, "element_type", inner)
         if isinstance(inner, Block):
             yield from fields_below(inner)
 
 
-FIELDS = [pair for block in SPEC_KINDS.values() for pair in fields_below(block)]
+FIELDS = [
+    pair
+    for block in (*SPEC_KINDS.values(), *OWN_FILES.values())
+    for pair in fields_below(block)
+]
 
 
-def test_every_row_is_a_field_of_some_kind() -> None:
+def test_every_row_is_a_field_of_some_file() -> None:
     known = {(name, spec_field.doc) for name, spec_field in FIELDS}
     rows = {(row["key"], row["meaning"]) for _, row in ROWS}
     assert rows == known

@@ -1,0 +1,150 @@
+"""Prices of one's own: what a contract takes off the list, and what comes on top of a bill."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from planner.cost.service_price import Surcharges
+from planner.errors import Place, SpecError
+from planner.spec.field import Block, ProblemReport
+from planner.spec.field_table import block_fields
+from planner.spec.source import parse_yaml
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Catalog, Offer
+
+
+ANY: Final = "*"
+
+
+class OfferTerms(Struct, frozen=True, kw_only=True):
+    """Terms of the machines that match: a share of the price on the list, or a price.
+
+    type, region  patterns; None for all
+    percent   what is taken off, as a share
+    usd_hour  price of one machine, USD an hour
+    """
+
+    place: Place
+    cloud: str
+    type: str | None = None
+    region: str | None = None
+    purchase: str
+    percent: Decimal | None = None
+    usd_hour: Decimal | None = None
+
+    def are_of(self, offer: Offer) -> bool:
+        """Whether they hold for an offer."""
+        return (
+            offer.provider == self.cloud
+            and offer.purchase == self.purchase
+            and fnmatchcase(offer.instance.instance_type, self.type or ANY)
+            and fnmatchcase(offer.region, self.region or ANY)
+        )
+
+    def priced(self, offer: Offer) -> Offer:
+        """Return an offer at its price under these terms: list * (1 - share), or the rate."""
+        row = f"{self.place.path}:{self.place.line}"
+        if self.percent is None:
+            assert self.usd_hour is not None  # noqa: S101 - one of both is given
+            return replace(
+                offer,
+                usd_hour=self.usd_hour,
+                basis="observed",
+                source=row,
+                as_of="",
+                confidence="high",
+                old_price=None,
+                price_range=None,
+            )
+        return replace(
+            offer,
+            usd_hour=offer.usd_hour * (1 - self.percent),
+            source=f"{row}: {self.percent * 100:f} % off {offer.source}",
+        )
+
+
+class OwnPrices(Struct, frozen=True, kw_only=True):
+    """The prices of a file.
+
+    discounts, rates  of machines; the first that matches counts, and rates come first
+    services  what is taken off everything else, as a share
+    support   share of a bill that a support plan costs
+    tax       share of a bill with its support plan
+    credits   what is paid by credits, USD a month
+    """
+
+    place: Place
+    discounts: tuple[OfferTerms, ...]
+    rates: tuple[OfferTerms, ...]
+    services: Decimal
+    support: Decimal
+    tax: Decimal
+    credits: Decimal | None
+
+    def applied(self, catalog: Catalog) -> Catalog:
+        """Return a catalog at these prices."""
+        return replace(
+            catalog,
+            offers=tuple(map(self._priced, catalog.offers)),
+            unlisted=tuple(map(self._priced, catalog.unlisted)),
+            price_book=self._book(catalog.price_book),
+        )
+
+    def _priced(self, offer: Offer) -> Offer:
+        for terms in (*self.rates, *self.discounts):
+            if terms.are_of(offer):
+                return terms.priced(offer)
+        return offer
+
+    def _book(self, price_book: PriceBook) -> PriceBook:
+        return replace(
+            price_book,
+            prices={
+                key: tuple(
+                    replace(price, usd=price.usd * (1 - self.services))
+                    for price in prices
+                )
+                for key, prices in price_book.prices.items()
+            },
+            surcharges=Surcharges(
+                support=self.support,
+                tax=self.tax,
+                credits_usd=self.credits,
+                source=self.place.path,
+            ),
+        )
+
+
+PRICES_FILE: Final = Block(
+    "prices",
+    OwnPrices,
+    block_fields(
+        "prices",
+        "prices",
+        {
+            name: Block(name, OfferTerms, block_fields("prices", name))
+            for name in ("discounts", "rates")
+        },
+    ),
+    doc="Prices of one's own: discounts, rates, a support plan, a tax and credits.",
+)
+
+
+def read_own_prices(file_bytes: bytes, path: str) -> OwnPrices:
+    """Return the prices of a file. Raises SpecError with all of its problems."""
+    report = ProblemReport()
+    found: Any = PRICES_FILE.read(
+        parse_yaml(file_bytes, path), "prices", report
+    )
+    if report.problems:
+        raise SpecError(*report.problems)
+    prices: OwnPrices = found
+    return prices

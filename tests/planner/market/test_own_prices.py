@@ -1,0 +1,146 @@
+"""Prices of one's own: lines follow from list prices, and what comes on top from their sum."""
+
+from __future__ import annotations
+
+import json
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.errors import SpecError
+from planner.market.own_prices import read_own_prices
+from tests.conftest import ROOT, present, solve
+from tests.planner.cli.conftest import Command
+from tests.planner.market.test_mix_committed import few, text_of
+
+CENT = Decimal("0.01")
+KINDS = ["chat-8b", "summarize-batch", "lora-8b", "workspace-one-gpu"]
+
+
+def blueprint(name: str) -> str:
+    return (ROOT / "blueprints" / f"{name}.yaml").read_text()
+
+
+def at(catalog: Any, text: str) -> Any:
+    return read_own_prices(text.encode(), "prices.yaml").applied(catalog)
+
+
+def test_a_discount_is_taken_off_each_machine_that_matches(catalog) -> None:
+    cheaper = at(
+        catalog,
+        "rates: [{cloud: aws, type: g6.xlarge, region: us-*, usd_hour: 0.5}]\n"
+        'discounts: [{cloud: aws, type: "g6*", percent: 12%}, {cloud: aws, percent: 50%}]\n'
+        "services: 10%\n",
+    )
+    for before, after in zip(catalog.offers, cheaper.offers, strict=True):
+        name = before.instance.instance_type
+        if before.provider != "aws" or before.purchase != "on_demand":
+            assert after == before
+        elif name == "g6.xlarge" and before.region.startswith("us-"):
+            assert (after.usd_hour, after.source) == (
+                Decimal("0.5"),
+                "prices.yaml:1",
+            )
+        else:
+            off = Decimal("0.12" if name.startswith("g6") else "0.5")
+            assert after.usd_hour == before.usd_hour * (1 - off)
+            assert f"% off {before.source}" in after.source
+    for key, prices in catalog.price_book.prices.items():
+        for before, after in zip(
+            prices, cheaper.price_book.prices[key], strict=True
+        ):
+            assert after.usd == before.usd * Decimal("0.9")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_comes_on_top_follows_from_the_lines(catalog, name: str) -> None:
+    """The same fleet is the cheapest: both are shares of a whole bill."""
+    text = blueprint(name)
+    plain = solve(catalog, text, keep=0)
+    taxed = solve(at(catalog, "support: 3%\ntax: 19%\n"), text, keep=0)
+    assert [pool.purchases for pool in taxed.pools] == [
+        pool.purchases for pool in plain.pools
+    ]
+    *lines, support, tax = present(taxed.bill).lines
+    assert lines == list(present(plain.bill).lines)
+    before = present(plain.bill).total
+
+    def share(percent: int, usd: Decimal) -> Decimal:
+        return (usd * percent / 100).quantize(CENT, ROUND_HALF_UP)
+
+    assert support.usd == share(3, before)
+    assert tax.usd == share(19, before + share(3, before))
+    assert present(taxed.bill).total == before + support.usd + tax.usd
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_discount_never_costs_more(catalog, name: str) -> None:
+    text = blueprint(name)
+    costs = [
+        present(solve(offered, text, keep=0).bill).total
+        for offered in (
+            catalog,
+            at(catalog, "discounts: [{cloud: gcp, percent: 5%}]"),
+            at(
+                catalog,
+                "discounts: [{cloud: gcp, percent: 5%}, {cloud: aws, percent: 40%}]",
+            ),
+        )
+    ]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_a_plan_is_made_and_applied_at_ones_own_prices(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(text_of("aws", "[none]"))
+    (here / "prices.yaml").write_text(
+        "discounts: [{cloud: aws, percent: 30%}]\ntax: 19%\ncredits: 100/month\n"
+    )
+    plain = json.loads(tonnage("plan", "s.yaml", "-f", "json")[1])
+    flags = ("--prices", "prices.yaml")
+    assert tonnage("plan", "s.yaml", *flags, "-o", "p.json")[0] == 0
+    plan = json.loads((here / "p.json").read_text())
+    assert Decimal(plan["cost"]["total"]) < Decimal(plain["cost"]["total"])
+    assert plan["cost"]["credits_usd"] == "100"
+    assert {"private discounts", "tax"} <= set(plain["cost"]["excludes"])
+    assert plan["cost"]["excludes"] == [
+        "support plans",
+        "transfers to other networks and regions",
+    ]
+    page = tonnage("plan", "s.yaml", *flags)[1]
+    assert "credits pay $100 of it" in page
+    assert tonnage("apply", "p.json", "--simulate", "--yes")[0] == 0
+    # Whoever changes the prices has another plan.
+    (here / "prices.yaml").write_text("tax: 7%\n")
+    code, _, told = tonnage("apply", "p.json", "--simulate", "--yes")
+    assert code == 11
+    assert "prices.yaml has changed" in told
+
+
+def test_a_budget_is_held_against_the_whole_bill(catalog) -> None:
+    catalog = few(catalog, "g6e.xlarge", "us-east-1")
+    text = text_of("aws", "[none]")
+    total = present(solve(catalog, text, keep=0).bill).total
+    tight = text.replace("commit: [none]", f"commit: [none], budget: {total}")
+    assert solve(catalog, tight, keep=0).pools
+    assert not solve(at(catalog, "tax: 19%\n"), tight, keep=0).pools
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("discounts: [{cloud: aws}]", "percent is missing"),
+        ("discounts: [{cloud: aws, percent: 100%}]", "too large"),
+        ("rates: [{cloud: aws, type: x, usd_hour: 0}]", "too small"),
+        ("rates: [{cloud: aws, type: x, usd_hour: -1}]", "cannot be read"),
+        ("rates: [{cloud: aws, type: x, usd_hour: 1e12}]", "cannot be read"),
+        ("taxes: 3%", "tax"),
+        ("tax: NaN", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_refused(text: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        read_own_prices(text.encode(), "prices.yaml")
