@@ -30,9 +30,12 @@ class Frontier(Generic[EntryT]):
     `take` proves by returning nothing. Whoever searches passes the objective of the last
     solution that it would still return, and bounds equal to it are taken, so that ties are
     decided by the order of solutions and not by luck.
+
+    Every bound is taken `scale` times: objectives may have a part that grows with all of the rest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
         self._heap: list[tuple[float, tuple[object, ...], int, EntryT]] = []
         # Entries have no order: the first of two equal ones goes first.
         self._push_counter: Iterator[int] = itertools.count()
@@ -42,7 +45,8 @@ class Frontier(Generic[EntryT]):
     ) -> None:
         """Add an entry. Of equal bounds the one with the least `tie_order` is taken first."""
         heapq.heappush(
-            self._heap, (bound, tie_order, next(self._push_counter), entry)
+            self._heap,
+            (bound * self.scale, tie_order, next(self._push_counter), entry),
         )
 
     @property

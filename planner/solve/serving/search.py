@@ -359,11 +359,7 @@ class ServingSearch:
             layout_bounds_usd(requirement, offer, layout_options),
             strict=True,
         ):
-            frontier.push(
-                option_usd * self.markup,
-                (offer, group_sizes, option),
-                offer.key,
-            )
+            frontier.push(option_usd, (offer, group_sizes, option), offer.key)
 
     def same_fleet(
         self, requirement: ServingRequirement, candidate: ServingCandidate
@@ -534,9 +530,9 @@ def _offer_frontier(
     requirement: ServingRequirement, offers: list[Offer], markup: float
 ) -> Frontier[_SearchEntry]:
     """Return the offers by their bounds, for replicas on one node and on several."""
-    frontier: Frontier[_SearchEntry] = Frontier()
+    frontier: Frontier[_SearchEntry] = Frontier(markup)
     for offer in offers:
-        bound_usd = offer_bound_usd(requirement, offer) * markup
+        bound_usd = offer_bound_usd(requirement, offer)
         frontier.push(bound_usd, (offer, ONE_NODE, None), offer.key)
         # Nodes of a group need a fabric between them.
         if offer.instance.fabric != "none":
