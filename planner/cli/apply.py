@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from planner import figures
-from planner.cli import option
+from planner.cli import budget, option
 from planner.cli.binding import find_spec, present_inputs, refuse_underived
 from planner.cli.compose import (
     PlanningOptions,
@@ -62,6 +62,7 @@ PLANNING_FLAGS = (
 @click.argument("path", metavar="PLAN|SPEC")
 @option.planning_flags
 @option.allow
+@budget.FLAG
 @click.option(
     "--require-approval",
     metavar="SIGNERS",
@@ -141,6 +142,9 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
     _refuse_high_cost(plan, _most_usd(option_values))
     if not option_values["commitments_bought"]:
         _refuse_unbought(plan)
+    budget.refuse_overspending(
+        option_values["budgets"], [plan], options, counts_stacks=True
+    )
     if option_values["max_price_age"] is not None:
         _refuse_old_prices(plan, option_values["max_price_age"])
     return _carry_out(

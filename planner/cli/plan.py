@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option, progress
+from planner.cli import budget, option, progress
 from planner.cli.compose import find_plan, open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
 
@@ -32,6 +32,7 @@ INFEASIBLE_EXIT_CODE = 10
 @option.color
 @option.exit_code
 @option.detailed_exitcode
+@budget.FLAG
 @click.option(
     "--full",
     is_flag=True,
@@ -90,6 +91,12 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             )
             + "\n"
         )
+    budget.refuse_overspending(
+        option_values["budgets"],
+        plans,
+        options,
+        counts_stacks=options.uses_stack_state,
+    )
     return _exit_code(worst_exit_code, option_values, changed=any_changed)
 
 

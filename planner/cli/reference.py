@@ -13,8 +13,8 @@ import click
 from planner.cli.cloud_page import cloud_page
 from planner.cli.main import COMMANDS, cli
 from planner.facts.cloud import clouds
-from planner.market.own_file import OWN_FILES
 from planner.plan.canonical import plan_schema
+from planner.plan.own_file import OWN_FILES
 from planner.spec.field import ListOf
 from planner.spec.kinds import SPEC_KINDS
 
@@ -40,8 +40,9 @@ SPEC_INTRO: Final = (
 
 FILES_INTRO: Final = (
     "Made from the schema by `make docs`; `tonnage schema prices` prints the schema itself. They "
-    "stand beside specs: `plan --prices prices.yaml` takes prices of your own, and `buy.owned` of "
-    "a spec names what is paid for already. A plan is stale when one of them has changed."
+    "stand beside specs. `plan --prices prices.yaml` takes prices of your own, and `buy.owned` of "
+    "a spec names what is paid for already: a plan is stale when one of them has changed. `plan` "
+    "and `apply` refuse what exceeds a budget of `--budgets budgets.yaml`."
 )
 PLAN_INTRO: Final = (
     "Made from the types by `make docs`; `tonnage schema plan` prints the JSON Schema. "

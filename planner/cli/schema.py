@@ -12,7 +12,7 @@ from planner.cli.option import output, write_output
 @click.command("schema")
 @click.argument(
     "document",
-    type=click.Choice(["spec", "plan", "world", "prices", "owned"]),
+    type=click.Choice(["spec", "plan", "world", "prices", "owned", "budgets"]),
 )
 @output
 def command(document: str, output: str | None) -> int:
@@ -33,7 +33,7 @@ def command(document: str, output: str | None) -> int:
 
         schema = spec_schema()
     else:
-        from planner.market.own_file import file_schema
+        from planner.plan.own_file import file_schema
 
         schema = file_schema(document)
     write_output(json.dumps(schema, indent=2, sort_keys=True) + "\n", output)

@@ -9,7 +9,7 @@ import pytest
 
 from planner.errors import CatalogError
 from planner.facts import table
-from planner.market.own_file import OWN_FILES
+from planner.plan.own_file import OWN_FILES
 from planner.spec import field_table
 from planner.spec.field import Block, Field, Quantity
 from planner.spec.field_table import block_fields

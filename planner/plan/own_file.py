@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.market.own_prices import PRICES_FILE
 from planner.market.owned import OWNED_FILE
+from planner.plan.budget import BUDGETS_FILE
 
 if TYPE_CHECKING:
     from planner.spec.field import Block, JsonSchema
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 OWN_FILES: Final[dict[str, Block]] = {
     "prices": PRICES_FILE,
     "owned": OWNED_FILE,
+    "budgets": BUDGETS_FILE,
 }
 
 

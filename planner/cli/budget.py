@@ -1,0 +1,47 @@
+"""--budgets: what plans may cost together, with the stacks that stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from planner.cli.compose import open_engine, read_file, readable_stacks
+from planner.errors import PolicyError
+from providers.files import MAX_DOCUMENT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.cli.compose import PlanningOptions
+    from planner.plan.types import Plan
+
+FLAG: Final = click.option(
+    "--budgets",
+    metavar="FILE",
+    help="Refuse what exceeds a budget of this file (exit 5).",
+)
+
+
+def refuse_overspending(
+    path: str | None,
+    plans: Sequence[Plan],
+    options: PlanningOptions,
+    *,
+    counts_stacks: bool,
+) -> None:
+    """Raise PolicyError for plans that exceed a budget, and tell of those that nearly do.
+
+    With `counts_stacks` the stacks that stand are counted too.
+    """
+    if path is None:
+        return
+    from planner.plan.budget import judge, read_budgets, spendings_of
+
+    budgets = read_budgets(read_file(path, MAX_DOCUMENT_BYTES), path)
+    stacks = readable_stacks(open_engine(options)) if counts_stacks else ()
+    problems, warnings = judge(budgets, tuple(spendings_of(plans, stacks)))
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if problems:
+        raise PolicyError(*problems)

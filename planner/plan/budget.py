@@ -1,0 +1,201 @@
+"""Budgets over many stacks: what plans and standing stacks cost together, against a file."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from planner import figures
+from planner.errors import Place, Problem, SpecError
+from planner.spec.field import Block, ProblemReport
+from planner.spec.field_table import block_fields
+from planner.spec.source import parse_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from planner.plan.status import StackStatus
+    from planner.plan.types import Binding, Plan
+
+NAMED_STACKS: Final = 3
+
+
+class Spending(Struct, frozen=True, kw_only=True):
+    """What a stack costs a month, USD; a run, or what has a time to live, counts once.
+
+    cheaper  changes of its spec that cost less, each with a fleet that was verified
+    stands   whether it stands already, beside what is planned
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    usd: Decimal
+    cheaper: tuple[Binding, ...] = ()
+    stands: bool = False
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> Spending:
+        """Return what a plan would cost."""
+        return cls(
+            name=plan.stack.name,
+            labels=plan.spec.normalized.get("labels", {}),
+            usd=plan.cost.total,
+            cheaper=plan.solution.binding,
+        )
+
+    @classmethod
+    def of_stack(cls, status: StackStatus) -> Spending | None:
+        """Return what a standing stack goes on to cost; nothing where a run pays once."""
+        facts = status.facts
+        if facts is None or facts.cost_period != "month":
+            return None
+        return cls(
+            name=status.stack,
+            labels=facts.labels,
+            usd=facts.total,
+            stands=True,
+        )
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """What some stacks may cost together.
+
+    name    the one stack that it is for; None for all
+    labels  that they have, all of them
+    limit   USD a month
+    warn    share of the limit from which a warning is told
+    """
+
+    place: Place
+    name: str | None
+    labels: Mapping[str, str]
+    limit: Decimal
+    warn: Decimal
+
+    @property
+    def subject(self) -> str:
+        """What it is for, in words."""
+        labels = ", ".join(
+            f"{key}: {value}" for key, value in sorted(self.labels.items())
+        )
+        return self.name or (
+            f"stacks with {labels}" if labels else "all stacks"
+        )
+
+    def counts(self, spending: Spending) -> bool:
+        """Whether it is for a stack."""
+        return self.name in (None, spending.name) and all(
+            spending.labels.get(key) == value
+            for key, value in self.labels.items()
+        )
+
+    def outcome(
+        self, spendings: Sequence[Spending]
+    ) -> tuple[Problem | None, str]:
+        """Return how some stacks exceed it, or a warning that they are near it.
+
+        spent = sum over the stacks that it is for
+        """
+        counted = sorted(
+            filter(self.counts, spendings), key=lambda one: -one.usd
+        )
+        spent = sum((one.usd for one in counted), Decimal(0))
+        if spent > self.limit:
+            return self._problem(counted, spent), ""
+        if spent and spent >= self.limit * self.warn:
+            share = figures.percentage(float(spent / self.limit))
+            return None, (
+                f"{self.place}: {self.subject} would cost "
+                f"{figures.dollars(spent)} a month, {share} of the budget"
+            )
+        return None, ""
+
+    def _problem(self, counted: Sequence[Spending], spent: Decimal) -> Problem:
+        named = [
+            f"{one.name}{' (stands)' if one.stands else ''} {figures.dollars(one.usd)}"
+            for one in counted[:NAMED_STACKS]
+        ]
+        if len(counted) > NAMED_STACKS:
+            named.append(f"{len(counted) - NAMED_STACKS} more")
+        return Problem(
+            code="budget",
+            message=f"{self.subject} would cost {figures.dollars(spent)} a month, and the budget "
+            f"is {figures.dollars(self.limit)}",
+            place=self.place,
+            cause=", ".join(named),
+            next_step=_next_step(counted, spent - self.limit),
+        )
+
+
+def _next_step(counted: Sequence[Spending], excess_usd: Decimal) -> str:
+    """Return the change of one spec that saves the least of what is enough, or what else helps."""
+    changes = [
+        (change.saves_usd_month, one.name, change)
+        for one in counted
+        for change in one.cheaper
+        if change.saves_usd_month is not None
+        and change.saves_usd_month >= excess_usd
+    ]
+    if not changes:
+        return "ask for less, or raise the limit"
+    _, name, change = min(changes, key=lambda found: found[:2])
+    return (
+        f"in {name} write {change.constraint}: {change.relax_to}, for "
+        f"{figures.dollars(change.usd_month)} a month; or raise the limit"
+    )
+
+
+def _budgets(**values: Any) -> tuple[Budget, ...]:
+    found: tuple[Budget, ...] = values["budgets"]
+    return found
+
+
+BUDGETS_FILE: Final = Block(
+    "budgets",
+    _budgets,
+    block_fields(
+        "budgets",
+        "budgets",
+        {"budget": Block("budget", Budget, block_fields("budgets", "budget"))},
+    ),
+    doc="What stacks may cost together: `plan` and `apply` refuse more (exit 5).",
+)
+
+
+def read_budgets(file_bytes: bytes, path: str) -> tuple[Budget, ...]:
+    """Return the budgets of a file. Raises SpecError with all of its problems."""
+    report = ProblemReport()
+    found: Any = BUDGETS_FILE.read(
+        parse_yaml(file_bytes, path), "budgets", report
+    )
+    if report.problems:
+        raise SpecError(*report.problems)
+    budgets: tuple[Budget, ...] = found
+    return budgets
+
+
+def judge(
+    budgets: Iterable[Budget], spendings: Sequence[Spending]
+) -> tuple[list[Problem], list[str]]:
+    """Return the budgets that are exceeded as problems, and warnings of those that nearly are."""
+    outcomes = [budget.outcome(spendings) for budget in budgets]
+    return (
+        [problem for problem, _ in outcomes if problem is not None],
+        [warning for _, warning in outcomes if warning],
+    )
+
+
+def spendings_of(
+    plans: Iterable[Plan], stacks: Iterable[StackStatus]
+) -> Iterator[Spending]:
+    """Yield what plans would cost, and what the other stacks go on to cost."""
+    planned = set()
+    for plan in plans:
+        planned.add(plan.stack.name)
+        yield Spending.of_plan(plan)
+    for status in stacks:
+        spending = Spending.of_stack(status)
+        if status.stack not in planned and spending is not None:
+            yield spending
