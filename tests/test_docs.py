@@ -9,6 +9,7 @@ import click
 import pytest
 
 from planner.cli import reference
+from planner.cli.buying_page import buying_page
 from planner.cli.cloud_page import cloud_page
 from planner.cli.main import COMMANDS, cli
 from planner.facts.cloud import clouds
@@ -72,6 +73,7 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (DOCS / "commands.md").read_text() == reference.commands_page()
     assert (DOCS / "spec.md").read_text() == reference.spec_page()
     assert (DOCS / "files.md").read_text() == reference.files_page()
+    assert (DOCS / "buying.md").read_text() == buying_page()
     assert (DOCS / "plan-document.md").read_text() == reference.plan_page()
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.market.offer import Catalog
-    from planner.market.own_prices import OwnPrices
     from planner.perf.serving.replica import Confidence
     from planner.plan.account import StackAccount
     from planner.plan.pool import OfferRef
@@ -410,8 +409,7 @@ def derive_plan(
     from planner.workload.standing import stay_in_zones, stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
 
-    if options.prices:
-        catalog = _own_prices(options.prices).applied(catalog)
+    catalog = own_catalog(catalog, options.prices)
     digests: dict[str, str] = {}
     settings = solve_settings(spec_file, catalog, options, memory, digests)
     solution, staying = stay_or_move(
@@ -447,11 +445,14 @@ def derive_plan(
     return FoundPlan(plan, solution)
 
 
-def _own_prices(path: str) -> OwnPrices:
-    """Return the prices of a file of one's own."""
+def own_catalog(catalog: Catalog, prices_path: str | None) -> Catalog:
+    """Return a catalog at the prices of a file of one's own; as it is without a file."""
+    if prices_path is None:
+        return catalog
     from planner.market.own_prices import read_own_prices
 
-    return read_own_prices(read_file(path, MAX_DOCUMENT_BYTES), path)
+    file_bytes = read_file(prices_path, MAX_DOCUMENT_BYTES)
+    return read_own_prices(file_bytes, prices_path).applied(catalog)
 
 
 def _plan_inputs(

@@ -15,9 +15,11 @@ from planner.cli.compose import (
     make_plan,
     open_catalog,
     open_world,
+    own_catalog,
     read_file,
     spec_folder_reader,
 )
+from planner.cli.parallel import run_in_parallel
 from planner.errors import Place, Problem, StaleError
 
 if TYPE_CHECKING:
@@ -33,41 +35,60 @@ if TYPE_CHECKING:
     metavar="FACTOR",
     help="What so much more traffic costs, such as 2x.",
 )
+@click.option(
+    "--ways", is_flag=True, help="What each way to buy it costs, and risks."
+)
+@option.prices
 @option.simulate
 @option.catalog
 @option.format_option("text", "markdown")
 @option.color
 def command(
-    path: str, offer: str | None, traffic: str | None, **option_values: Any
+    path: str,
+    offer: str | None,
+    traffic: str | None,
+    *,
+    ways: bool,
+    **option_values: Any,
 ) -> int:
     """Explain a plan: why this fleet; why not OFFER (a machine type or accelerator, * allowed).
 
     Example: tonnage explain chat.yaml g5.12xlarge && tonnage explain chat.yaml --traffic 2x
     """
-    if offer is not None and traffic is not None:
-        raise click.UsageError("ask about OFFER or --traffic, not both")
+    if sum((offer is not None, traffic is not None, ways)) > 1:
+        raise click.UsageError(
+            "ask about OFFER, --traffic or --ways: one of them"
+        )
     from planner.render import explain
+    from planner.render.buying import buying_page
     from planner.solve.settings import SolveSettings
+    from planner.workload.buying import buy_in_every_way
     from planner.workload.solver import what_if, why_not
     from stacks.spec.table import unsupported_reason
 
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
-    plan, spec_file = _read_plan(path, catalog)
-    if offer is None and traffic is None:
+    options = PlanningOptions(prices=option_values["prices"])
+    plan, spec_file = _read_plan(path, catalog, options)
+    if offer is None and traffic is None and not ways:
         answer_page = explain.reasons_page(plan)
     else:
         # A counterfactual is solved anew, which needs the spec itself.
         current_spec = _unchanged_spec(plan, spec_file)
         settings = SolveSettings(
-            catalog=catalog,
+            catalog=own_catalog(catalog, plan.inputs.prices),
+            run_all=run_in_parallel,
             unbuilt_reason=unsupported_reason,
             read_file=spec_folder_reader(current_spec.path),
         )
         if offer is not None:
             answer_page = explain.rejections_page(
                 plan, why_not(current_spec.spec, settings, offer)
+            )
+        elif ways:
+            answer_page = buying_page(
+                plan, buy_in_every_way(current_spec.spec, settings)
             )
         else:
             traffic_factor = _parse_factor(traffic or "")
@@ -82,7 +103,9 @@ def command(
     return 0
 
 
-def _read_plan(path: str, catalog: Catalog) -> tuple[Plan, SpecFile | None]:
+def _read_plan(
+    path: str, catalog: Catalog, options: PlanningOptions
+) -> tuple[Plan, SpecFile | None]:
     from planner.plan.canonical import is_plan, parse_plan
     from planner.spec.load import load_spec
 
@@ -93,7 +116,7 @@ def _read_plan(path: str, catalog: Catalog) -> tuple[Plan, SpecFile | None]:
     spec_file = SpecFile(
         path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
     )
-    return make_plan(spec_file, catalog, PlanningOptions()), spec_file
+    return make_plan(spec_file, catalog, options), spec_file
 
 
 def _unchanged_spec(plan: Plan, spec_file: SpecFile | None) -> SpecFile:

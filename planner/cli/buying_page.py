@@ -1,0 +1,53 @@
+"""Generator of docs/buying.md: reference workloads in every way to buy them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from planner.cli.compose import (
+    PlanningOptions,
+    make_plan,
+    open_catalog,
+    read_spec,
+    solve_settings,
+)
+from planner.render import markdown
+from planner.render.buying import buying_page as ways_page
+from planner.spec.model import Batch, Inference
+from planner.workload.buying import buy_in_every_way
+
+INTRO: Final = (
+    "Made by `make docs` from the blueprints that serve a model or answer a batch; `tonnage "
+    "explain SPEC --ways` says the same of a spec of yours. Each row with machines of ours is a"
+    " plan of its own that meets the limits of the spec, verified by the simulation, so "
+    "machines and regions differ. Its prices are those of the catalog, each with its source and"
+    " date: `tonnage plan SPEC --full` with that block `buy`. What the same tokens cost at a "
+    "service, and such machines at a small cloud, are [comparisons](bills.md#what-else-the-"
+    "same-work-would-cost), not offers. What a commitment loses is held against rows of "
+    "scenarios (`planner/market/data/scenarios.csv`)."
+)
+
+
+def buying_page(blueprints: Path = Path("blueprints")) -> str:
+    """Return the page: of each workload, what each way to buy it costs, and what it risks."""
+    catalog = open_catalog(None, None)
+    options = PlanningOptions(alternatives=0)
+    sections = ["# Ways to buy", "", INTRO, ""]
+    for path in sorted(blueprints.glob("*.yaml")):
+        spec_file = read_spec(str(path))
+        if not isinstance(spec_file.spec, Inference | Batch):
+            continue
+        plan = make_plan(spec_file, catalog, options)
+        found = buy_in_every_way(
+            spec_file.spec, solve_settings(spec_file, catalog, options)
+        )
+        model = plan.workload.model.name if plan.workload.model else "a model"
+        sections += [
+            f"## {spec_file.spec.name}",
+            "",
+            f"{model}, `blueprints/{path.name}`",
+            "",
+            markdown.render(ways_page(plan, found)),
+        ]
+    return "\n".join(sections)

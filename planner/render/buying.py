@@ -1,0 +1,148 @@
+"""The page of one workload in every way to buy it, and of what is not rented at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner import figures
+from planner.render import period
+from planner.render.bill import TERM_PHRASES
+from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
+from planner.render.rivals import fleet_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from decimal import Decimal
+
+    from planner.plan.types import Plan
+    from planner.solve.solution import CommitmentSaving
+    from planner.workload.buying import BoughtWay
+
+
+def buying_page(plan: Plan, found: list[BoughtWay]) -> Page:
+    """Return the ways to buy a workload, the cheapest first, against its plan."""
+    return (
+        PageTable(
+            (
+                "way to buy",
+                "machines",
+                f">{period.TITLES[plan.cost.period].lstrip('>')}",
+                ">against the plan",
+                "what it takes",
+            ),
+            tuple(_rows(plan, found)),
+            width=LINE_WIDTH,
+        ),
+        *_regret_blocks(found),
+    )
+
+
+def _rows(plan: Plan, found: list[BoughtWay]) -> Iterator[tuple[str, ...]]:
+    total = plan.cost.total
+    rows = [
+        (total, _row("as the spec says", _planned_fleet(plan), total, plan)),
+        *(
+            (way.usd, _way_row(way, plan))
+            for way in found
+            if way.usd is not None
+        ),
+        *(
+            (
+                hosted.usd,
+                _row(
+                    f"the same tokens at {hosted.provider}",
+                    "",
+                    hosted.usd,
+                    plan,
+                    "no machines of your own",
+                ),
+            )
+            for hosted in plan.cost.hosted[:1]
+        ),
+        *(
+            (
+                fleet.usd,
+                _row(
+                    f"such machines at {fleet.cloud}",
+                    fleet.machine,
+                    fleet.usd,
+                    plan,
+                    "machines alone; nothing is built there",
+                ),
+            )
+            for fleet in plan.cost.elsewhere[:1]
+        ),
+    ]
+    yield from (row for _, row in sorted(rows, key=lambda pair: pair[0]))
+    for way in found:
+        if way.usd is None:
+            yield (way.way.name, "", "-", "", "no fleet meets the spec so")
+
+
+def _row(
+    name: str, machines: str, usd: Decimal, plan: Plan, takes: str = ""
+) -> tuple[str, ...]:
+    change = (
+        ""
+        if usd == plan.cost.total
+        else (figures.signed_dollars(usd - plan.cost.total))
+    )
+    return name, machines, figures.dollars(usd), change, takes
+
+
+def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
+    assert found.usd is not None  # noqa: S101 - only those with a fleet are shown so
+    parts = " + ".join(
+        f"{part.nodes} {part.purchase.replace('_', ' ')}"
+        for part in found.purchases
+    )
+    takes = []
+    if found.owed_usd:
+        takes.append(f"{figures.dollars(found.owed_usd)} owed over its term")
+    if any(part.purchase == "spot" for part in found.purchases):
+        takes.append("spot may be taken back")
+    machines = f"{fleet_text(found.fleet)}: {parts}"
+    return _row(found.way.name, machines, found.usd, plan, "; ".join(takes))
+
+
+def _planned_fleet(plan: Plan) -> str:
+    return ", ".join(
+        f"{pool.provider} {pool.region} {pool.instance_type} x {pool.nodes}: "
+        f"{pool.purchase_text.replace('_', ' ')}"
+        for pool in plan.solution.pools
+    )
+
+
+def _regret_blocks(found: list[BoughtWay]) -> Iterator[Block]:
+    """Yield what the best commitments lose in other futures; nothing where none pays."""
+    options: dict[str, CommitmentSaving] = {}
+    for way in found:
+        for option in way.commitments:
+            # The first way is all on demand: its hours are those of the week.
+            options.setdefault(option.purchase, option)
+    if not options:
+        return
+    yield Paragraph("")
+    yield PageTable(
+        (
+            "a commitment",
+            ">saves a month",
+            ">pays after",
+            "lost over its term, where",
+            ">USD",
+        ),
+        tuple(
+            (
+                f"{option.nodes} for {TERM_PHRASES[option.purchase]}"
+                if number == 0
+                else "",
+                figures.dollars(option.saved_usd) if number == 0 else "",
+                f"{option.pays_after_months:.0f} months" if number == 0 else "",
+                regret.scenario.meaning,
+                figures.dollars(regret.usd) if regret.usd else "nothing",
+            )
+            for _, option in sorted(options.items())
+            for number, regret in enumerate(option.regrets)
+        ),
+        width=LINE_WIDTH,
+    )

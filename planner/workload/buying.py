@@ -1,0 +1,142 @@
+"""One workload in every way to buy it: each a plan of its own, which meets the same spec. Pure."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from planner.facts import table
+from planner.market.offer import TERM_MONTHS
+from planner.solve.solution import FleetSummary
+from planner.spec.conflict import conflict_problems
+from planner.spec.model import PurchaseRule
+from planner.units import HOURS_PER_MONTH
+from planner.workload.solver import find
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.cost.lifetime import Period
+    from planner.solve.settings import SolveSettings
+    from planner.solve.solution import CommitmentSaving, PoolPurchase, Solution
+    from planner.spec.model import Spec
+
+
+class BuyingWay(Struct, frozen=True, kw_only=True):
+    """A way to buy, as a block `buy` of a spec would say it; `name` is for people."""
+
+    way: str
+    name: str
+    commit: tuple[str, ...]
+    spot: str
+    on_demand_base: Decimal | None
+
+
+class BoughtWay(Struct, frozen=True, kw_only=True):
+    """The cheapest fleet of a workload in one way to buy; without machines where there is none.
+
+    usd       cost in the period of the bill
+    owed_usd  what its commitments cost over their terms, used or not
+    """
+
+    way: BuyingWay
+    period: Period
+    fleet: FleetSummary | None
+    purchases: tuple[PoolPurchase, ...]
+    usd: Decimal | None
+    owed_usd: Decimal
+    commitments: tuple[CommitmentSaving, ...]
+
+
+@cache
+def ways() -> tuple[BuyingWay, ...]:
+    """Return the ways to buy that are compared. Raises CatalogError for an invalid row."""
+    columns: table.Columns = {
+        "way": table.nonempty_text,
+        "name": table.nonempty_text,
+        "commit": table.word_list,
+        "spot": table.one_of("auto", "never", "only"),
+        "on_demand_base": table.optional(table.finite_decimal),
+        **table.SOURCE_COLUMNS,
+    }
+    return tuple(
+        BuyingWay(
+            way=row["way"],
+            name=row["name"],
+            commit=row["commit"],
+            spot=row["spot"],
+            on_demand_base=row["on_demand_base"],
+        )
+        for row in table.load_rows("planner.market", "ways.csv", columns)
+    )
+
+
+def buy_in_every_way(spec: Spec, settings: SolveSettings) -> list[BoughtWay]:
+    """Return the cheapest fleet of a spec in each way to buy that its kind allows.
+
+    What the spec says of how to buy is left aside, but for its budget and what it owns.
+    """
+    return settings.run_all(
+        [
+            partial(_bought, way, own_spec, settings)
+            for way, own_spec in _allowed(spec)
+        ]
+    )
+
+
+def _allowed(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
+    """Yield each way with the spec that buys so, if no rule refuses it."""
+    for way in ways():
+        rule = PurchaseRule(
+            place=spec.buy.place,
+            spot=way.spot,  # type: ignore[arg-type]  # a row has one of its words
+            commit=way.commit,
+            on_demand_base=way.on_demand_base,
+            budget=spec.buy.budget,
+            owned=spec.buy.owned,
+        )
+        own_spec = replace(spec, buy=rule)
+        if not conflict_problems(own_spec):
+            yield way, own_spec
+
+
+def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
+    solution = find(spec, settings)
+    bill = solution.bill
+    return BoughtWay(
+        way=way,
+        period=bill.period if bill is not None else "month",
+        fleet=_fleet(solution),
+        purchases=tuple(
+            part for pool in solution.pools for part in pool.purchases
+        ),
+        usd=bill.total if bill is not None else None,
+        owed_usd=sum(
+            (
+                part.nodes
+                * part.usd_hour
+                * HOURS_PER_MONTH
+                * TERM_MONTHS.get(part.purchase, 0)
+                for pool in solution.pools
+                for part in pool.purchases
+            ),
+            Decimal(0),
+        ),
+        commitments=solution.commitments,
+    )
+
+
+def _fleet(solution: Solution) -> FleetSummary | None:
+    if not solution.pools:
+        return None
+    pool = solution.pools[0]
+    return FleetSummary(
+        pool.instance.provider,
+        pool.region,
+        pool.instance.instance_type,
+        pool.nodes,
+    )

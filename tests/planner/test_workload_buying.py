@@ -1,0 +1,93 @@
+"""Every way to buy a workload: each is the plan of a spec that says so."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.solve.settings import SolveSettings
+from planner.workload.buying import BoughtWay, buy_in_every_way, ways
+from stacks.spec.table import unsupported_reason
+from tests.conftest import ROOT, chat, only, present, solve, spec_of
+from tests.planner.cli.conftest import Command
+
+TEXT = chat(
+    traffic="peak_rps: 20\n  profile: diurnal",
+    extra="where: {clouds: [aws]}\nbuy: {BUY}",
+)
+# The block `buy` of each way, as a person would write it.
+WRITTEN = {
+    "on-demand": "spot: never",
+    "term-1y": "commit: 1y, spot: never",
+    "term-3y": "commit: 3y, spot: never",
+    "mix-1y": "commit: [none, 1y], spot: never",
+    "mix": "commit: [none, 1y, 3y], spot: never",
+    "spot": "spot: only",
+    "half-spot": "on_demand_base: 50%",
+    "half-mix": "commit: [none, 1y, 3y], on_demand_base: 50%",
+}
+
+
+def found_ways(catalog: Any, text: str) -> dict[str, BoughtWay]:
+    settings = SolveSettings(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+        alternative_count=0,
+    )
+    return {
+        found.way.way: found
+        for found in buy_in_every_way(spec_of(text), settings)
+    }
+
+
+def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
+    catalog = only(
+        catalog, lambda offer: offer.instance.family in ("g6", "g6e", "g5")
+    )
+    found = found_ways(catalog, TEXT.replace("BUY", "spot: auto"))
+    assert found.keys() == WRITTEN.keys() == {way.way for way in ways()}
+    for way, written in WRITTEN.items():
+        solution = solve(catalog, TEXT.replace("BUY", written), keep=0)
+        assert found[way].usd == present(solution.bill).total, way
+        assert found[way].purchases == solution.pools[0].purchases
+    usd = {way: present(one.usd) for way, one in found.items()}
+    assert usd["mix"] <= usd["mix-1y"] <= min(usd["on-demand"], usd["term-1y"])
+    assert usd["mix"] <= usd["term-3y"]
+    assert usd["half-mix"] <= usd["half-spot"]
+    assert usd["spot"] <= usd["half-spot"] <= usd["on-demand"]
+    for one in found.values():
+        owed = sum(
+            part.nodes * part.usd_hour * 730 * years * 12
+            for part in one.purchases
+            for years in (1, 3)
+            if part.purchase == f"reserved_{years}y"
+        )
+        assert one.owed_usd == Decimal(owed)
+
+
+@pytest.mark.parametrize("name", ["lora-8b", "workspace-one-gpu"])
+def test_other_kinds_have_the_ways_that_their_rules_allow(
+    catalog, name: str
+) -> None:
+    text = (ROOT / "blueprints" / f"{name}.yaml").read_text()
+    found = found_ways(catalog, text)
+    assert "on-demand" in found
+    assert not {"half-spot", "half-mix"} & found.keys()
+
+
+def test_the_page_has_every_way_and_what_is_not_rented(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(TEXT.replace("BUY", "spot: auto"))
+    code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
+    assert code == 0
+    for way in ways():
+        assert f"| {way.name} |" in page
+    assert "as the spec says" in page
+    assert "the same tokens at" in page
+    assert "the workload ends after 4 months" in page
+    assert tonnage("explain", "s.yaml", "--ways", "--traffic", "2x")[0] == 2
