@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec.structs import replace
 
-from planner.cli import option
+from planner.cli import option, progress
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
-    make_plan,
+    find_plan,
     open_catalog,
     open_world,
     own_catalog,
     read_file,
-    spec_folder_reader,
+    solve_settings,
 )
-from planner.cli.parallel import run_in_parallel
 from planner.errors import Place, Problem, StaleError
 
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.types import Plan
+    from planner.render.page import Page
+    from planner.solve.settings import SolveSettings
+    from planner.spec.model import Spec
+
+
+# What may be asked beside why the plan is as it is, one at a time.
+QUESTIONS: Final = ("offer", "traffic", "ways", "pareto", "sensitivity")
 
 
 @click.command("explain")
@@ -38,73 +45,99 @@ if TYPE_CHECKING:
 @click.option(
     "--ways", is_flag=True, help="What each way to buy it costs, and risks."
 )
+@click.option(
+    "--pareto",
+    is_flag=True,
+    help="What tighter and looser limits, and other confidences, cost.",
+)
+@click.option(
+    "--sensitivity", is_flag=True, help="What moves the bill, the most first."
+)
 @option.prices
 @option.simulate
 @option.catalog
 @option.format_option("text", "markdown")
 @option.color
-def command(
-    path: str,
-    offer: str | None,
-    traffic: str | None,
-    *,
-    ways: bool,
-    **option_values: Any,
-) -> int:
+def command(path: str, **option_values: Any) -> int:
     """Explain a plan: why this fleet; why not OFFER (a machine type or accelerator, * allowed).
 
     Example: tonnage explain chat.yaml g5.12xlarge && tonnage explain chat.yaml --traffic 2x
     """
-    if sum((offer is not None, traffic is not None, ways)) > 1:
+    asked = [name for name in QUESTIONS if option_values[name]]
+    if len(asked) > 1:
         raise click.UsageError(
-            "ask about OFFER, --traffic or --ways: one of them"
+            "ask one thing: OFFER, --traffic, --ways, --pareto or --sensitivity"
         )
-    from planner.render import explain
-    from planner.render.buying import buying_page
-    from planner.solve.settings import SolveSettings
-    from planner.workload.buying import buy_in_every_way
-    from planner.workload.solver import what_if, why_not
-    from stacks.spec.table import unsupported_reason
-
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
     options = PlanningOptions(prices=option_values["prices"])
-    plan, spec_file = _read_plan(path, catalog, options)
-    if offer is None and traffic is None and not ways:
-        answer_page = explain.reasons_page(plan)
-    else:
+    plan, spec_file = _read_plan(path, catalog, options, with_reasons=not asked)
+    if asked:
         # A counterfactual is solved anew, which needs the spec itself.
         current_spec = _unchanged_spec(plan, spec_file)
-        settings = SolveSettings(
-            catalog=own_catalog(catalog, plan.inputs.prices),
-            run_all=run_in_parallel,
-            unbuilt_reason=unsupported_reason,
-            read_file=spec_folder_reader(current_spec.path),
+        settings = solve_settings(
+            current_spec,
+            own_catalog(catalog, plan.inputs.prices),
+            replace(
+                options,
+                confidence=plan.inputs.confidence,
+                calibration=plan.inputs.calibration,
+            ),
         )
-        if offer is not None:
-            answer_page = explain.rejections_page(
-                plan, why_not(current_spec.spec, settings, offer)
-            )
-        elif ways:
-            answer_page = buying_page(
-                plan, buy_in_every_way(current_spec.spec, settings)
-            )
-        else:
-            traffic_factor = _parse_factor(traffic or "")
-            answer_page = explain.scaling_page(
+        with progress.waiting("planning it in other ways"):
+            answer_page = _answer(
+                asked[0],
+                option_values[asked[0]],
                 plan,
-                traffic_factor,
-                what_if(current_spec.spec, settings, traffic_factor),
+                current_spec.spec,
+                settings,
             )
+    else:
+        from planner.render.explain import reasons_page
+
+        answer_page = reasons_page(plan)
     option.print_page(
         answer_page, option_values["format"], option_values["color"]
     )
     return 0
 
 
+def _answer(
+    question: str, words: str, plan: Plan, spec: Spec, settings: SolveSettings
+) -> Page:
+    """Return the page of an answer; `words` are an offer or a factor."""
+    from planner.render import buying, explain, variation
+    from planner.workload.buying import buy_in_every_way
+    from planner.workload.solver import what_if, why_not
+    from planner.workload.variation import variations
+
+    match question:
+        case "offer":
+            return explain.rejections_page(plan, why_not(spec, settings, words))
+        case "traffic":
+            factor = _parse_factor(words)
+            return explain.scaling_page(
+                plan, factor, what_if(spec, settings, factor)
+            )
+        case "ways":
+            return buying.buying_page(plan, buy_in_every_way(spec, settings))
+        case "pareto":
+            return variation.frontier_page(
+                plan, variations(spec, settings, "frontier")
+            )
+        case _:
+            return variation.sensitivity_page(
+                plan, variations(spec, settings, "sensitivity")
+            )
+
+
 def _read_plan(
-    path: str, catalog: Catalog, options: PlanningOptions
+    path: str,
+    catalog: Catalog,
+    options: PlanningOptions,
+    *,
+    with_reasons: bool,
 ) -> tuple[Plan, SpecFile | None]:
     from planner.plan.canonical import is_plan, parse_plan
     from planner.spec.load import load_spec
@@ -116,7 +149,9 @@ def _read_plan(
     spec_file = SpecFile(
         path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
     )
-    return make_plan(spec_file, catalog, options), spec_file
+    found_plan = find_plan(spec_file, catalog, options)
+    plan = found_plan.explained() if with_reasons else found_plan.plan
+    return plan, spec_file
 
 
 def _unchanged_spec(plan: Plan, spec_file: SpecFile | None) -> SpecFile:

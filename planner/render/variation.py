@@ -1,0 +1,118 @@
+"""Pages of what wishes trade for money, and of what moves a bill."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from planner import figures
+from planner.render import period
+from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
+from planner.render.rivals import fleet_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.plan.types import Plan
+    from planner.workload.variation import Variation
+
+NO_FLEET: Final = "no fleet meets it"
+
+
+def frontier_page(plan: Plan, found: list[Variation]) -> Page:
+    """Return what each limit and each confidence costs, beside those of the spec."""
+    if not found:
+        return (
+            Paragraph("the spec has no limit that could be traded for money"),
+        )
+    rows: list[tuple[str, ...]] = [
+        ("as the spec says", "", figures.dollars(plan.cost.total), "", "")
+    ]
+    ordered = sorted(found, key=lambda one: (one.subject, one.value))
+    for subject, group in groupby(ordered, key=lambda one: one.subject):
+        for number, one in enumerate(group):
+            usd = one.answer.usd
+            change = "" if usd is None else _change(usd - plan.cost.total)
+            rows.append(
+                (
+                    subject if number == 0 else "",
+                    _value(one),
+                    "-" if usd is None else figures.dollars(usd),
+                    change,
+                    NO_FLEET if usd is None else fleet_text(one.answer.fleet),
+                )
+            )
+    title = period.TITLES[plan.cost.period]
+    return (
+        PageTable(
+            ("wish", ">value", title, ">change", "fleet"),
+            tuple(rows),
+            width=LINE_WIDTH,
+        ),
+    )
+
+
+def sensitivity_page(plan: Plan, found: list[Variation]) -> Page:
+    """Return what moves a bill, the most first, and what does not."""
+    ordered = sorted(found, key=lambda one: one.subject)
+    swings = []
+    still = []
+    for subject, group in groupby(ordered, key=lambda one: one.subject):
+        low, high = sorted(group, key=lambda one: one.value)
+        costs = [one.answer.usd for one in (low, high)]
+        known = [usd for usd in costs if usd is not None]
+        swing = max([*known, plan.cost.total]) - min([*known, plan.cost.total])
+        if swing == 0 and len(known) == len(costs):
+            still.append(subject)
+            continue
+        swings.append((swing, subject, low, high))
+    swings.sort(key=lambda entry: (-entry[0], entry[1]))
+    most = max((swing for swing, *_ in swings), default=Decimal(1)) or Decimal(
+        1
+    )
+    blocks: list[Block] = [
+        PageTable(
+            (
+                "what is different",
+                ">so little",
+                f">{period.TITLES[plan.cost.period].lstrip('>')} then",
+                ">so much",
+                f">{period.TITLES[plan.cost.period].lstrip('>')} then",
+                "it moves the bill",
+            ),
+            tuple(
+                (
+                    subject,
+                    *_cells(low),
+                    *_cells(high),
+                    figures.bar(float(swing / most)),
+                )
+                for swing, subject, low, high in swings
+            ),
+            width=LINE_WIDTH,
+        ),
+    ]
+    if still:
+        blocks.append(
+            Paragraph(f"  of no effect: {', '.join(still)}", width=LINE_WIDTH)
+        )
+    return tuple(blocks)
+
+
+def _cells(one: Variation) -> Iterator[str]:
+    yield _value(one)
+    usd = one.answer.usd
+    yield NO_FLEET if usd is None else figures.dollars(usd)
+
+
+def _change(delta_usd: Decimal) -> str:
+    return figures.signed_dollars(delta_usd) if delta_usd else ""
+
+
+def _value(one: Variation) -> str:
+    if one.quantity == "limit":
+        return figures.duration(float(one.value))
+    if one.quantity == "confidence":
+        return figures.percentage(float(one.value))
+    return f"{one.value:f} times"
