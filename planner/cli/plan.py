@@ -34,6 +34,11 @@ INFEASIBLE_EXIT_CODE = 10
 @option.detailed_exitcode
 @budget.FLAG
 @click.option(
+    "--tco",
+    is_flag=True,
+    help="Compare with machines of your own, of where.on_premises.",
+)
+@click.option(
     "--full",
     is_flag=True,
     help="Show every line: of the bill, fleets, layouts, resources.",
@@ -53,6 +58,10 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     if option_values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
     _refuse_overwrite(specs[0], option_values["output"])
+    if option_values["tco"] and (
+        len(specs) > 1 or option_values["format"] == "json"
+    ):
+        raise click.UsageError("--tco takes one SPEC, and shows a page")
     worst_exit_code = 0
     any_changed = False
     plans = []
@@ -90,6 +99,13 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
                 ensure_ascii=False,
             )
             + "\n"
+        )
+    if option_values["tco"] and plans[0].is_feasible:
+        from planner.cli.ownership import tco_page
+
+        _print_page(
+            tco_page(read_spec(specs[0]), plans[0], catalog, options),
+            option_values,
         )
     budget.refuse_overspending(
         option_values["budgets"],

@@ -12,7 +12,9 @@ from planner.cli.option import output, write_output
 @click.command("schema")
 @click.argument(
     "document",
-    type=click.Choice(["spec", "plan", "world", "prices", "owned", "budgets"]),
+    type=click.Choice(
+        ["spec", "plan", "world", "prices", "owned", "budgets", "on_premises"]
+    ),
 )
 @output
 def command(document: str, output: str | None) -> int:

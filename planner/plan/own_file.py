@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.market.on_premises import ON_PREMISES_FILE
 from planner.market.own_prices import PRICES_FILE
 from planner.market.owned import OWNED_FILE
 from planner.plan.budget import BUDGETS_FILE
@@ -15,6 +16,7 @@ OWN_FILES: Final[dict[str, Block]] = {
     "prices": PRICES_FILE,
     "owned": OWNED_FILE,
     "budgets": BUDGETS_FILE,
+    "on_premises": ON_PREMISES_FILE,
 }
 
 

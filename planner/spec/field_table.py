@@ -212,6 +212,7 @@ QUANTITIES: Final[dict[str, Callable[[str], Any]]] = {
     "percent": unit.parse_percent,
     "money": unit.parse_money,
     "spending": unit.parse_spending,
+    "power": unit.parse_kilowatts,
 }
 STATUSES: Final = ("used", "partly")
 

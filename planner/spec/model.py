@@ -134,12 +134,16 @@ class AcceleratorRule(Struct, frozen=True, kw_only=True):
 
 
 class PlacementRule(Struct, frozen=True, kw_only=True):
-    """Clouds, regions, zones and accelerators that may be used."""
+    """Clouds, regions, zones and accelerators that may be used.
+
+    on_premises  file with machines of one's own, which a plan is compared with
+    """
 
     place: Place | None = None
     clouds: tuple[str, ...] = field(default_factory=lambda: tuple(clouds()))
     regions: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
+    on_premises: str | None = None
     accelerators: AcceleratorRule = field(default_factory=AcceleratorRule)
 
 

@@ -118,6 +118,16 @@ def parse_months(text: str) -> Decimal:
     return months
 
 
+def parse_kilowatts(text: str) -> Decimal:
+    """Return a power in kW: 10.2kW or 700W."""
+    power_match = re.fullmatch(
+        NUMBER_PATTERN + r"\s*(k?)w", text.strip().lower()
+    )
+    if not power_match:
+        raise ValueError("write a power with its unit, for example 10.2kW")
+    return Decimal(power_match[1]) / (1 if power_match[2] else 1000)
+
+
 def parse_bytes(text: str) -> int:
     """Return a size in bytes: 200GiB (binary) or 4TB (decimal)."""
     quantity_match = re.fullmatch(

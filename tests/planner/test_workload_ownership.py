@@ -1,0 +1,194 @@
+"""Machines of one's own: money against a ledger that is written month by month."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import SpecError
+from planner.market.on_premises import DataCenter, read_data_center
+from planner.solve.settings import SolveSettings
+from planner.workload.ownership import YEARS, own_instead
+from stacks.spec.table import unsupported_reason
+from tests.conftest import chat, only, present, solve, spec_of
+from tests.planner.cli.conftest import Command
+
+FILE = """\
+machines: [{name: l4-1, accelerator: l4, accelerators_per_node: 1, nodes: NODES,
+            price: 9000, power: 0.6kW}]
+years: 4
+electricity: 0.2
+pue: 1.5
+space: 50
+staff: 100
+utilization: 80%
+residual: 10%
+cost_of_capital: 8%
+"""
+SPEC = chat(traffic="peak_rps: 20\n  profile: diurnal")
+
+
+def center_of(nodes: int = 4, text: str = FILE) -> DataCenter:
+    return read_data_center(
+        text.replace("NODES", str(nodes)).encode(), "dc.yaml"
+    )
+
+
+def owned(catalog: Any, center: DataCenter, cloud_usd: str = "2000") -> Any:
+    settings = SolveSettings(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+        alternative_count=0,
+    )
+    [found] = own_instead(spec_of(SPEC), settings, center, Decimal(cloud_usd))
+    return found
+
+
+def test_a_month_of_running_is_energy_space_and_a_share_of_the_people() -> None:
+    center = center_of(4)
+    energy = Decimal("0.6") * Decimal("1.5") * 730 * Decimal("0.8")
+    expected = energy * Decimal("0.2") + 50 + Decimal(100) / 4
+    assert center.running_usd(center.machines[0]) == expected
+
+
+@given(st.integers(1, 10), st.integers(0, 20), st.integers(0, 60))
+def test_the_annuity_pays_the_price_back_with_its_interest(
+    years: int, capital_percent: int, residual_percent: int
+) -> None:
+    """A loan of the price, paid by the month, leaves what the machine is worth at the end."""
+    text = FILE.replace(
+        "cost_of_capital: 8%", f"cost_of_capital: {capital_percent}%"
+    ).replace("residual: 10%", f"residual: {residual_percent}%")
+    center = center_of(4, text)
+    machine = center.machines[0]
+    rate = (1 + Decimal(capital_percent) / 100) ** (Decimal(1) / 12) - 1
+    debt = machine.price
+    for _ in range(12 * years):
+        debt += debt * rate - center.capital_usd(machine, Decimal(years))
+    left = machine.price * residual_percent / 100
+    assert abs(debt - left) < Decimal("0.0001")
+
+
+def test_the_fleet_is_that_of_the_same_machines_on_demand(catalog) -> None:
+    center = center_of(50)
+    found = owned(catalog, center)
+    same = only(
+        catalog,
+        lambda offer: (
+            offer.instance.instance_type == found.as_type
+            and offer.purchase == "on_demand"
+        ),
+    )
+    solution = solve(same, SPEC, keep=0)
+    [pool] = solution.pools
+    assert found.nodes == pool.nodes
+    machine = center.machines[0]
+    for years in YEARS:
+        assert found.month_usd[years] == found.nodes * (
+            center.running_usd(machine)
+            + center.capital_usd(machine, Decimal(years))
+        )
+    # With enough of them nothing is rented on demand.
+    assert found.burst_usd == found.month_usd[4]
+    on_demand_usd = pool.nodes * pool.usd_hour * 730
+    assert found.even_hours == found.month_usd[4] / on_demand_usd
+
+
+def test_what_is_above_the_own_machines_is_rented_by_the_hour(catalog) -> None:
+    found = owned(catalog, center_of(1))
+    assert found.nodes > 1
+    center = center_of(1)
+    solution = solve(
+        only(
+            catalog,
+            lambda offer: (
+                offer.instance.instance_type == found.as_type
+                and offer.purchase == "on_demand"
+            ),
+        ),
+        SPEC,
+        keep=0,
+    )
+    [pool] = solution.pools
+    hourly = present(solution.week).hourly_nodes(
+        pool.nodes - pool.spares.count, 1, pool.spares
+    )
+    above = sum(nodes - 1 for nodes in hourly if nodes > 1)
+    expected = center.month_usd(center.machines[0], Decimal(4)) + (
+        Decimal(above) * 730 / 168 * pool.usd_hour
+    )
+    assert abs(found.burst_usd - expected) < Decimal("0.01")
+
+
+@pytest.mark.parametrize("cloud_usd", ["600", "2000", "9000"])
+def test_buying_has_paid_when_the_sums_meet(catalog, cloud_usd: str) -> None:
+    center = center_of(50)
+    found = owned(catalog, center, cloud_usd)
+    spent = found.nodes * center.machines[0].price
+    rented = Decimal(0)
+    running = found.nodes * center.running_usd(center.machines[0])
+    ledger = None
+    for month in range(1, 121):
+        spent += running
+        rented += Decimal(cloud_usd)
+        if spent <= rented:
+            ledger = month
+            break
+    assert found.paid_months == ledger
+
+
+def test_what_is_left_out_is_assumed_and_said() -> None:
+    kept = [
+        line
+        for line in FILE.splitlines()
+        if not line.startswith(("pue", "residual", "years"))
+    ]
+    center = center_of(4, "\n".join(kept))
+    assert [name.partition(" ")[0] for name, _ in center.assumed] == [
+        "years",
+        "pue",
+        "residual",
+    ]
+    assert center.pue == Decimal("1.58")
+
+
+def test_a_plan_is_compared_on_its_page(tonnage: Command, here: Path) -> None:
+    (here / "dc.yaml").write_text(FILE.replace("NODES", "1"))
+    (here / "s.yaml").write_text(
+        chat(
+            traffic="peak_rps: 20\n  profile: diurnal",
+            extra="where: {on_premises: dc.yaml}",
+        )
+    )
+    code, page, _ = tonnage("plan", "s.yaml", "--tco")
+    assert code == 0
+    assert "own machines, USD a month over" in page
+    assert "x l4-1, sized as" in page
+    assert "on demand above" in page
+    (here / "n.yaml").write_text(SPEC)
+    code, _, told = tonnage("plan", "n.yaml", "--tco")
+    assert (code, "where.on_premises" in told) == (2, True)
+    (here / "dc.yaml").write_text(
+        FILE.replace("NODES", "1").replace("per_node: 1", "per_node: 7")
+    )
+    code, _, told = tonnage("plan", "s.yaml", "--tco")
+    assert (code, "dc.yaml:1:" in told) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (FILE.replace("0.6kW", "0.6"), "cannot be read"),
+        (FILE.replace("l4,", "l44,"), "l44"),
+        (FILE.replace("space: 50\n", ""), "space is missing"),
+    ],
+)
+def test_a_wrong_data_center_is_refused(text: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        center_of(1, text)
