@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.command("diff")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
+@option.prices
 @option.catalog
 @option.format_option("text", "json", "markdown")
 @option.color
@@ -43,7 +44,10 @@ def command(before: str, after: str, **option_values: Any) -> int:
     # One catalog for both sides: prices do not differ, only the specs.
     catalog = open_catalog(option_values["catalog"], None)
     plan_diff = compare_plans(
-        _read_plan(before, catalog), _read_plan(after, catalog)
+        *(
+            _read_plan(path, catalog, option_values["prices"])
+            for path in (before, after)
+        )
     )
     if option_values["format"] == "json":
         option.write_output(_diff_json(plan_diff))
@@ -63,7 +67,7 @@ def command(before: str, after: str, **option_values: Any) -> int:
     )
 
 
-def _read_plan(path: str, catalog: Catalog) -> Plan:
+def _read_plan(path: str, catalog: Catalog, prices_path: str | None) -> Plan:
     from planner.plan.canonical import is_plan, parse_plan
     from planner.spec.load import load_spec
 
@@ -75,7 +79,7 @@ def _read_plan(path: str, catalog: Catalog) -> Plan:
             path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
         ),
         catalog,
-        PlanningOptions(),
+        PlanningOptions(prices=prices_path),
     )
 
 

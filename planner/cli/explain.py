@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from planner.cli import option, progress
+from planner.cli.binding import present_inputs
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
@@ -18,6 +18,7 @@ from planner.cli.compose import (
     open_world,
     own_catalog,
     read_file,
+    read_spec,
     solve_settings,
 )
 from planner.errors import Place, Problem, StaleError
@@ -72,10 +73,11 @@ def command(path: str, **option_values: Any) -> int:
         option_values["catalog"], open_world(option_values["simulate"])
     )
     options = PlanningOptions(prices=option_values["prices"])
+    _refuse_prices_of_plan(path, options)
     plan, spec_file = _read_plan(path, catalog, options, with_reasons=not asked)
     if asked:
         # A counterfactual is solved anew, which needs the spec itself.
-        current_spec = _unchanged_spec(plan, spec_file)
+        current_spec = _unchanged_spec(plan, spec_file, catalog)
         settings = solve_settings(
             current_spec,
             own_catalog(catalog, plan.inputs.prices),
@@ -83,6 +85,7 @@ def command(path: str, **option_values: Any) -> int:
                 options,
                 confidence=plan.inputs.confidence,
                 calibration=plan.inputs.calibration,
+                stops_after=plan.inputs.stops_after_months,
             ),
         )
         with progress.waiting("planning it in other ways"):
@@ -154,27 +157,41 @@ def _read_plan(
     return plan, spec_file
 
 
-def _unchanged_spec(plan: Plan, spec_file: SpecFile | None) -> SpecFile:
-    """Return the spec of a plan; raises StaleError when the file has changed."""
-    from planner.spec.load import load_spec
+def _refuse_prices_of_plan(path: str, options: PlanningOptions) -> None:
+    """Raise UsageError for prices beside a saved plan, which has its own."""
+    from planner.plan.canonical import is_plan
+
+    if options.prices is not None and is_plan(read_file(path)):
+        raise click.UsageError(
+            "a PLAN has its own prices: give --prices with a SPEC"
+        )
+
+
+def _unchanged_spec(
+    plan: Plan, spec_file: SpecFile | None, catalog: Catalog
+) -> SpecFile:
+    """Return the spec of a plan; raises StaleError when it, or what it names, has changed."""
+    from planner.plan.staleness import changed_inputs
 
     if spec_file is not None:
         return spec_file
-    spec_path = plan.spec.path
-    file_bytes = read_file(spec_path)
-    if hashlib.sha256(file_bytes).hexdigest() != plan.spec.sha256:
-        problem = Problem(
-            code="stale",
-            message="the spec has changed since the plan was made",
-            place=Place(spec_path),
-            next_step=f"ask about the spec: tonnage explain {spec_path}",
-        )
-        raise StaleError(problem)
-    return SpecFile(
-        path=spec_path,
-        file_bytes=file_bytes,
-        spec=load_spec(file_bytes, spec_path),
+    current_spec = read_spec(plan.spec.path)
+    reasons = list(
+        changed_inputs(plan, present_inputs(plan, current_spec, catalog))
     )
+    if reasons:
+        raise StaleError(
+            *(
+                Problem(
+                    code="stale",
+                    message=f"{reason} since the plan was made",
+                    place=Place(plan.spec.path),
+                    next_step=f"ask about the spec: tonnage explain {plan.spec.path}",
+                )
+                for reason in reasons
+            )
+        )
+    return current_spec
 
 
 def _parse_factor(factor_text: str) -> float:

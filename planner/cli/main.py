@@ -53,7 +53,7 @@ COMMANDS: Final = {
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",
-    "schema": "JSON Schema of a spec or a plan",
+    "schema": "JSON Schema of a spec, a plan or a file of your own",
     "completion": "completion script for bash, zsh or fish",
 }
 # A word of Python cannot be the name of a module.

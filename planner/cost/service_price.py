@@ -36,8 +36,10 @@ class Surcharges(Struct, frozen=True, kw_only=True):
     tax          share of the lines with the support plan
     credits_usd  what credits pay of a month, USD; None without them
     source       file that says so; empty where nothing does
+    has_discounts  whether the prices of the lines are those of a contract
     """
 
+    has_discounts: bool = False
     support: Decimal = Decimal(0)
     tax: Decimal = Decimal(0)
     credits_usd: Decimal | None = None

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts.accelerator import Accelerator, accelerators
 from planner.facts.cloud import clouds
@@ -123,12 +124,25 @@ class OldPrice(Struct, frozen=True):
     fresh_usd_hour: Decimal | None = None
     ratio_as_of: str = ""
 
+    def at(self, share: Decimal) -> OldPrice:
+        """Return it at a share of what it is."""
+        fresh = self.fresh_usd_hour
+        return replace(
+            self,
+            usd_hour=self.usd_hour * share,
+            fresh_usd_hour=fresh * share if fresh is not None else None,
+        )
+
 
 class PriceRange(Struct, frozen=True):
     """The lowest and the highest price that were seen, USD an hour."""
 
     low_usd: Decimal
     high_usd: Decimal
+
+    def at(self, share: Decimal) -> PriceRange:
+        """Return it at a share of what it is."""
+        return PriceRange(self.low_usd * share, self.high_usd * share)
 
 
 class ReclaimBand(Struct, frozen=True):
@@ -269,6 +283,12 @@ class Offer(Struct, frozen=True, kw_only=True):
         """How many of its machines are paid for already."""
         tiers = self.mix.tiers if self.mix is not None else ()
         return sum(tier.owned or 0 for tier in tiers)
+
+    @property
+    def displaced_usd(self) -> Decimal:
+        """What a machine that is owned stands for at most, USD an hour."""
+        tiers = self.mix.tiers if self.mix is not None else ()
+        return max((tier.usd_hour for tier in tiers), default=self.usd_hour)
 
     @property
     def purchases(self) -> tuple[str, ...]:

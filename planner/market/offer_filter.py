@@ -21,6 +21,7 @@ from planner.market.offer import (
     MIXED_PURCHASE,
     OWNED_MIX,
     RESERVED_PURCHASE,
+    TERM_MONTHS,
 )
 from planner.spec.certificate import certificate_of
 from planner.spec.encryption import customer_key
@@ -32,6 +33,7 @@ from planner.spec.network import (
 )
 from planner.spec.reservation import reservations_of, zone_name
 from planner.spec.schedule import parse_schedule
+from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -216,11 +218,21 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
 
 
 def allowed_terms(spec: Spec) -> tuple[str, ...]:
-    """Return the commitments that a spec allows, as ways to buy."""
-    return tuple(
+    """Return the commitments that a spec allows, as ways to buy.
+
+    Where machines on demand are allowed too, none outlasts the time to live of the stack.
+    """
+    ttl_s = spec.shutdown.ttl if "none" in spec.buy.commit else None
+    terms = (
         COMMITMENTS[commitment]
         for commitment in spec.buy.commit
         if commitment != "none"
+    )
+    return tuple(
+        term
+        for term in terms
+        if ttl_s is None
+        or TERM_MONTHS[term] * HOURS_PER_MONTH * SECONDS_PER_HOUR <= ttl_s
     )
 
 

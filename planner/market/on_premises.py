@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from planner.errors import Place, SpecError
 from planner.facts import table
-from planner.spec.field import Block, ProblemReport
+from planner.spec.field import Block, read_document
 from planner.spec.field_table import block_fields
-from planner.spec.source import parse_yaml
 from planner.units import HOURS_PER_MONTH
+
+if TYPE_CHECKING:
+    from planner.errors import Place
 
 MONTHS_PER_YEAR: Final = 12
 
@@ -133,13 +134,7 @@ ON_PREMISES_FILE: Final = Block(
 
 def read_data_center(file_bytes: bytes, path: str) -> DataCenter:
     """Return the machines of a file. Raises SpecError with all of its problems."""
-    report = ProblemReport()
-    found: Any = ON_PREMISES_FILE.read(
-        parse_yaml(file_bytes, path), "on_premises", report
-    )
-    if report.problems:
-        raise SpecError(*report.problems)
-    stated: DataCenter = found
+    stated: DataCenter = read_document(ON_PREMISES_FILE, file_bytes, path)
     assumed = {
         key: (value, source)
         for key, (value, source) in _assumptions().items()

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cost.service_price import Surcharges
-from planner.errors import Place, SpecError
-from planner.spec.field import Block, ProblemReport
+from planner.spec.field import Block, read_document
 from planner.spec.field_table import block_fields
-from planner.spec.source import parse_yaml
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.cost.service_price import PriceBook
+    from planner.errors import Place
     from planner.market.offer import Catalog, Offer
 
 
@@ -64,10 +63,14 @@ class OfferTerms(Struct, frozen=True, kw_only=True):
                 old_price=None,
                 price_range=None,
             )
+        paid = 1 - self.percent
+        old, seen = offer.old_price, offer.price_range
         return replace(
             offer,
-            usd_hour=offer.usd_hour * (1 - self.percent),
-            source=f"{row}: {self.percent * 100:f} % off {offer.source}",
+            usd_hour=offer.usd_hour * paid,
+            old_price=old.at(paid) if old is not None else None,
+            price_range=seen.at(paid) if seen is not None else None,
+            source=f"{row}: {(self.percent * 100).normalize():f} % off {offer.source}",
         )
 
 
@@ -115,6 +118,9 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
                 for key, prices in price_book.prices.items()
             },
             surcharges=Surcharges(
+                has_discounts=bool(
+                    self.discounts or self.rates or self.services
+                ),
                 support=self.support,
                 tax=self.tax,
                 credits_usd=self.credits,
@@ -140,11 +146,5 @@ PRICES_FILE: Final = Block(
 
 def read_own_prices(file_bytes: bytes, path: str) -> OwnPrices:
     """Return the prices of a file. Raises SpecError with all of its problems."""
-    report = ProblemReport()
-    found: Any = PRICES_FILE.read(
-        parse_yaml(file_bytes, path), "prices", report
-    )
-    if report.problems:
-        raise SpecError(*report.problems)
-    prices: OwnPrices = found
+    prices: OwnPrices = read_document(PRICES_FILE, file_bytes, path)
     return prices

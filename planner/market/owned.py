@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from planner.errors import SpecError
-from planner.spec.field import Block, ProblemReport
+from planner.spec.field import Block, read_document
 from planner.spec.field_table import block_fields
-from planner.spec.source import parse_yaml
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 class OwnedMachines(Struct, frozen=True, kw_only=True):
     """Machines that a commitment pays for: a reservation, a savings plan, a committed use.
 
-    cloud, type, region  what they are; the region may be a pattern
+    cloud, type, region  what they are; type and region may be patterns
     count     how many
     usd_hour  what one of them costs, used or not, USD an hour
     """
@@ -39,7 +37,7 @@ class OwnedMachines(Struct, frozen=True, kw_only=True):
         """Whether an offer is of their machine type, in their region."""
         return (
             offer.provider == self.cloud
-            and offer.instance.instance_type == self.type
+            and fnmatchcase(offer.instance.instance_type, self.type)
             and fnmatchcase(offer.region, self.region)
         )
 
@@ -93,10 +91,7 @@ def owned_machines(
 
 def read_owned(file_bytes: bytes, path: str) -> tuple[OwnedMachines, ...]:
     """Return the machines of a file. Raises SpecError with all of its problems."""
-    report = ProblemReport()
-    found: tuple[OwnedMachines, ...] = OWNED_FILE.read(
-        parse_yaml(file_bytes, path), "owned", report
+    machines: tuple[OwnedMachines, ...] = read_document(
+        OWNED_FILE, file_bytes, path
     )
-    if report.problems:
-        raise SpecError(*report.problems)
-    return found
+    return machines

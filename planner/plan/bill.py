@@ -51,7 +51,7 @@ def _excluded(
                     for kind, name in EXCLUDED_SURCHARGES.items()
                     if kind not in kinds
                 ),
-                *([] if surcharges.source else [EXCLUDED_DISCOUNTS]),
+                *([] if surcharges.has_discounts else [EXCLUDED_DISCOUNTS]),
                 *(line.name for line in bill_lines if not line.is_priced),
             ]
         )

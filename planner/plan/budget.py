@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from planner import figures
-from planner.errors import Place, Problem, SpecError
-from planner.spec.field import Block, ProblemReport
+from planner.errors import Place, Problem
+from planner.spec.field import Block, read_document
 from planner.spec.field_table import block_fields
-from planner.spec.source import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,15 +40,20 @@ class Spending(Struct, frozen=True, kw_only=True):
         return cls(
             name=plan.stack.name,
             labels=plan.spec.normalized.get("labels", {}),
-            usd=plan.cost.total,
+            # Where machines are lacking, a fallback is bought.
+            usd=max(
+                plan.cost.total,
+                *(rung.cost.total for rung in plan.fallbacks),
+                Decimal(0),
+            ),
             cheaper=plan.solution.binding,
         )
 
     @classmethod
     def of_stack(cls, status: StackStatus) -> Spending | None:
-        """Return what a standing stack goes on to cost; nothing where a run pays once."""
+        """Return what a standing stack costs; nothing where it is not known."""
         facts = status.facts
-        if facts is None or facts.cost_period != "month":
+        if facts is None or status.operation == "destroyed":
             return None
         return cls(
             name=status.stack,
@@ -108,7 +112,7 @@ class Budget(Struct, frozen=True, kw_only=True):
             share = figures.percentage(float(spent / self.limit))
             return None, (
                 f"{self.place}: {self.subject} would cost "
-                f"{figures.dollars(spent)} a month, {share} of the budget"
+                f"{figures.dollars(spent)}, {share} of the budget"
             )
         return None, ""
 
@@ -121,8 +125,8 @@ class Budget(Struct, frozen=True, kw_only=True):
             named.append(f"{len(counted) - NAMED_STACKS} more")
         return Problem(
             code="budget",
-            message=f"{self.subject} would cost {figures.dollars(spent)} a month, and the budget "
-            f"is {figures.dollars(self.limit)}",
+            message=f"{self.subject} would cost {figures.dollars(spent)}, and the budget is "
+            f"{figures.dollars(self.limit)} a month",
             place=self.place,
             cause=", ".join(named),
             next_step=_next_step(counted, spent - self.limit),
@@ -142,8 +146,8 @@ def _next_step(counted: Sequence[Spending], excess_usd: Decimal) -> str:
         return "ask for less, or raise the limit"
     _, name, change = min(changes, key=lambda found: found[:2])
     return (
-        f"in {name} write {change.constraint}: {change.relax_to}, for "
-        f"{figures.dollars(change.usd_month)} a month; or raise the limit"
+        f"loosen {change.constraint} of {name} ({change.relax_to}): it would cost "
+        f"{figures.dollars(change.usd_month)}; or raise the limit"
     )
 
 
@@ -166,13 +170,7 @@ BUDGETS_FILE: Final = Block(
 
 def read_budgets(file_bytes: bytes, path: str) -> tuple[Budget, ...]:
     """Return the budgets of a file. Raises SpecError with all of its problems."""
-    report = ProblemReport()
-    found: Any = BUDGETS_FILE.read(
-        parse_yaml(file_bytes, path), "budgets", report
-    )
-    if report.problems:
-        raise SpecError(*report.problems)
-    budgets: tuple[Budget, ...] = found
+    budgets: tuple[Budget, ...] = read_document(BUDGETS_FILE, file_bytes, path)
     return budgets
 
 

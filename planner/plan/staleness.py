@@ -44,7 +44,7 @@ def check_staleness(
     is not stale: applying it again changes nothing.
     """
     reasons = [
-        *_changed_inputs(plan, present),
+        *changed_inputs(plan, present),
         *_changed_stack(plan, stack_status),
     ]
     if reasons:
@@ -60,7 +60,8 @@ def check_staleness(
         )
 
 
-def _changed_inputs(plan: Plan, present: PresentInputs) -> Iterator[str]:
+def changed_inputs(plan: Plan, present: PresentInputs) -> Iterator[str]:
+    """Yield what differs from what a plan was made from, but for its stack."""
     if present.normalized is not None:
         if present.normalized != plan.spec.normalized:
             yield f"{plan.spec.path} has changed"

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from planner.errors import Place, Problem
-from planner.spec.source import MappingNode, Node, ScalarNode, SequenceNode
+from planner.errors import Place, Problem, SpecError
+from planner.spec.source import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    parse_yaml,
+)
 from planner.suggest import closest
 
 if TYPE_CHECKING:
@@ -424,3 +430,12 @@ class Block(Struct, frozen=True):
         if group_schemas:
             block_schema["allOf"] = group_schemas
         return block_schema
+
+
+def read_document(block: Block, file_bytes: bytes, path: str) -> Any:
+    """Return the object of a file that is one block. Raises SpecError with all of its problems."""
+    report = ProblemReport()
+    found = block.read(parse_yaml(file_bytes, path), block.name, report)
+    if report.problems:
+        raise SpecError(*report.problems)
+    return found

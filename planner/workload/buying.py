@@ -120,6 +120,7 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
                 part.nodes
                 * part.usd_hour
                 * HOURS_PER_MONTH
+                * settings.catalog.price_book.surcharges.factor
                 * TERM_MONTHS.get(part.purchase, 0)
                 for pool in solution.pools
                 for part in pool.purchases

@@ -52,6 +52,7 @@ def check(spec: Spec, read_file: Callable[[str], bytes]) -> None:
     problems = _runtime_problems(spec)
     try:
         workload_of(spec).check(spec, read_file)
+        owned_machines(spec, read_file)
     except TonnageError as refusal:
         problems += refusal.problems
     if problems:

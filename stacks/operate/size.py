@@ -78,7 +78,8 @@ def planned_sizes(status: StackStatus) -> list[GroupSize]:
                     if pool.elastic is not None
                     else 0,
                     step=_nodes_per_replica(pool),
-                    usd_hour=parts[0].running_usd_hour,
+                    # Which way to buy the next one takes depends on the hour: the dearest.
+                    usd_hour=max(part.running_usd_hour for part in parts),
                 )
             )
     return sizes

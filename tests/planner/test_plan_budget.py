@@ -110,7 +110,7 @@ def test_the_nearest_change_that_is_enough_is_named(
         f"budgets: [{{name: chat, limit: {limit}}}]\n"
     )
     told = tonnage("plan", "a.yaml", "--budgets", "b.budgets")[2]
-    assert f"write {least['constraint']}: {least['relax_to']}" in told
+    assert f"loosen {least['constraint']} of chat ({least['relax_to']})" in told
 
 
 @pytest.mark.parametrize(

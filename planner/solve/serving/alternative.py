@@ -30,7 +30,7 @@ def alternatives(
     """Return other fleets in the order of cost; `max_count` limits each kind of them."""
     pricier_options = [
         RivalFleet(
-            offer=candidate.offer,
+            offer=candidate.bought,
             nodes=candidate.sizing.nodes,
             usd=candidate.bill.total,
             rejected_by=DEARER,
@@ -61,10 +61,10 @@ def excluded_rival(
 ) -> RivalFleet:
     """Return a fleet that meets every limit, and that only the purchase rule excludes."""
     return RivalFleet(
-        offer=excluded.offer,
+        offer=excluded.bought,
         nodes=excluded.sizing.nodes,
         usd=excluded.bill.total,
-        rejected_by=_exclusion_reason(excluded.offer, selection.offer),
+        rejected_by=_exclusion_reason(excluded.bought, selection.bought),
     )
 
 

@@ -198,7 +198,7 @@ def _serving_pool(
     role = requirement.role
     return SizedPool(
         name=role,
-        **bought_offer(selection.offer, sizing.nodes, sizing.nodes_per_group),
+        **bought_offer(selection.bought, sizing.nodes, sizing.nodes_per_group),
         min_nodes=min(node_count for node_count in hourly_nodes if node_count),
         nodes_per_group=sizing.nodes_per_group,
         replicas=sizing.replicas_per_group * sizing.total_groups,
@@ -248,7 +248,7 @@ def _serving_warnings(
         *plan_warnings,
         *_sleep_warnings(spec, selection),
         *_purchase_warnings(spec, selection),
-        *price_warnings(selection.offer, selection.bill.unpriced_lines),
+        *price_warnings(selection.bought, selection.bill.unpriced_lines),
     )
 
 
@@ -267,7 +267,7 @@ def _purchase_warnings(
     spec: Inference | Batch, selection: ServingCandidate
 ) -> Iterator[PlanWarning]:
     """Yield what to know of the way in which machines are bought."""
-    offer, sizing = selection.offer, selection.sizing
+    offer, sizing = selection.bought, selection.sizing
     reserved, mix = offer.reservation, offer.mix
     place = spec.buy.place
     if (

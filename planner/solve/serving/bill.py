@@ -222,7 +222,8 @@ def settled_offer(
         for tier, (start, end) in zip(mix.tiers, spans, strict=True)
         if end > start
     )
-    if len(tiers) == 1:
+    # How many are owned is no matter of a price.
+    if len(tiers) == 1 and tiers[0].owned is None:
         return tier_offer(offer, tiers[0])
     return replace(offer, mix=PurchaseMix(tiers))
 

@@ -43,7 +43,7 @@ def commitment_options(
 
     What ends by itself, on spot, or in a reservation is not committed to.
     """
-    bought = {*selection.offer.purchases}
+    bought = {*selection.bought.purchases}
     if requirement.period != "month" or not bought <= {
         "on_demand",
         OWNED_PURCHASE,
@@ -54,12 +54,12 @@ def commitment_options(
     here = {
         offer.purchase: offer
         for offer in catalog.offers
-        if offer.key[:3] == selection.offer.key[:3]
+        if offer.key[:3] == selection.bought.key[:3]
     }
     on_demand = here.get("on_demand")
     if on_demand is None:
         return
-    plain = without_commitment(selection.offer, on_demand)
+    plain = without_commitment(selection.bought, on_demand)
     plain_bill = serving_bill(requirement, sizing, plain, catalog.price_book)
     for purchase in TERM_PURCHASES:
         if purchase not in here:
@@ -75,6 +75,7 @@ def commitment_options(
                 offer,
                 purchase,
                 saved_usd=plain_bill.total - bill.total,
+                markup=catalog.price_book.surcharges.factor,
                 futures=futures,
             )
 
@@ -89,7 +90,7 @@ def owned_uses(
     share = node-hours of the owned part / (machines that are owned there * hours of the period)
     Machines of another type, or elsewhere, are not used at all.
     """
-    offer, sizing = selection.offer, selection.sizing
+    offer, sizing = selection.bought, selection.sizing
     used_hours = sum(
         (
             part.node_hours
@@ -116,17 +117,19 @@ def _saving(
     purchase: str,
     *,
     saved_usd: Decimal,
+    markup: Decimal,
     futures: tuple[Future, ...],
 ) -> CommitmentSaving:
     """Return a commitment with what it saves a month, and what it loses in other futures.
 
+    Both are with what comes on top of a bill, `markup` times their price.
     on demand  = committed USD a month + saved USD a month, which its machines would cost
     pays after = months of the term * committed USD a month / on demand
     """
     span, usd_hour = _committed_span(offer, sizing)
     nodes = span[1] - span[0]
     months = TERM_MONTHS[purchase]
-    month_usd = nodes * usd_hour * HOURS_PER_MONTH
+    month_usd = nodes * usd_hour * HOURS_PER_MONTH * markup
     on_demand_usd = month_usd + saved_usd
     planned_hours = span_hours(requirement, sizing, span)
     return CommitmentSaving(

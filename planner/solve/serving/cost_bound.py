@@ -62,7 +62,7 @@ def layout_bounds_usd(
     commitment: u * max(1, ceil(g)) * 730
     batch:      u * (g * deadline + start-up) in hours * runs
     serving:    u * max(running hours, g * mean load * 730), times T / 730 in a life, without
-                usd_hour * 730 for each node that is owned
+                the dearest price * 730 for each node that is owned
     bound <= cost: other bill lines are left out. With g infinite it is the cost of one group.
     """
     usd_hour = float(offer.usd_hour)
@@ -112,9 +112,13 @@ def layout_bounds_usd(
 
 
 def _owned_usd(requirement: ServingRequirement, offer: Offer) -> float:
-    """Return what the owned machines of an offer would cost in all hours of the period, USD."""
+    """Return what the owned machines of an offer would cost in all hours of the period, USD.
+
+    They would be bought in the dearest way: a fleet without them costs no more than with them
+    and this.
+    """
     return (
-        float(offer.usd_hour)
+        float(offer.displaced_usd)
         * offer.owned_nodes
         * float(HOURS_PER_MONTH)
         * _month_share(requirement)

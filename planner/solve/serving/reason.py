@@ -206,7 +206,7 @@ class _Wishes:
             self._priced(
                 "buy",
                 cheaper,
-                because("purchase", purchase=cheaper.offer.purchase),
+                because("purchase", purchase=cheaper.bought.purchase),
             ),
             alternatives=(excluded_rival(cheaper, self._selection),),
         )

@@ -82,9 +82,13 @@ CENT_USD: Final = Decimal("0.01")
 
 
 class ServingCandidate(Struct, frozen=True, kw_only=True):
-    """A sized fleet on an offer, with its monthly bill."""
+    """A sized fleet on an offer, with its monthly bill.
+
+    `bought` is the offer as this fleet takes it: how many machines are committed to is decided.
+    """
 
     offer: Offer
+    bought: Offer
     sizing: FleetSizing
     bill: Bill
 
@@ -122,7 +126,7 @@ class ServingCandidate(Struct, frozen=True, kw_only=True):
             self.offer.place_rank,
             self.sizing.nodes,
             *tie_breakers,
-            self.offer.key,
+            self.bought.key,
         )
 
 
@@ -327,7 +331,8 @@ class ServingSearch:
             else (sizing, bill_of(sizing))
         )
         return ServingCandidate(
-            offer=settled_offer(requirement, sizing, offer),
+            offer=offer,
+            bought=settled_offer(requirement, sizing, offer),
             sizing=sizing,
             bill=bill,
         )

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from planner.cost.weekly_load import SpareGroups
 from planner.solve.cause import because
+from planner.solve.serving.bill import settled_offer
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.sizing import run_time_s, sized_fleet
 from planner.solve.serving.spare_groups import spare_rule, up_share
@@ -40,7 +41,7 @@ def smaller_fleet(
         )
     )
     return RivalFleet(
-        offer=selection.offer,
+        offer=settled_offer(requirement, fewer, selection.offer),
         nodes=fewer.nodes,
         usd=search.bill(requirement, fewer, selection.offer).total,
         rejected_by=_failure_reason(requirement, search, sizing, fewer),

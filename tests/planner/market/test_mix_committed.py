@@ -214,8 +214,12 @@ def test_hours_of_a_day_leave_a_base_and_a_rest(catalog) -> None:
     assert 0 < base.nodes < pool.nodes
 
 
-def test_a_time_to_live_is_too_short_for_a_commitment(catalog) -> None:
-    text = text_of("aws", "[none, 1y, 3y]", extra="shutdown: {ttl: 3d}")
+@pytest.mark.parametrize("ttl", ["3d", "90d"])
+def test_a_time_to_live_is_too_short_for_a_commitment(
+    catalog, ttl: str
+) -> None:
+    """Its whole term is owed, also when the stack ends before."""
+    text = text_of("aws", "[none, 1y, 3y]", extra=f"shutdown: {{ttl: {ttl}}}")
     [pool] = solve(catalog, text, keep=0).pools
     assert [part.purchase for part in pool.purchases] == ["on_demand"]
 

@@ -144,3 +144,54 @@ def test_a_budget_is_held_against_the_whole_bill(catalog) -> None:
 def test_a_wrong_file_is_refused(text: str, told: str) -> None:
     with pytest.raises(SpecError, match=told):
         read_own_prices(text.encode(), "prices.yaml")
+
+
+def test_a_tax_changes_no_month_in_which_a_commitment_pays(catalog) -> None:
+    catalog = few(catalog, "g6e.xlarge", "us-east-1")
+    text = text_of("aws", "[none]")
+    plain = solve(catalog, text, keep=0).commitments
+    taxed = solve(at(catalog, "tax: 20%\n"), text, keep=0).commitments
+    assert plain
+    for before, after in zip(plain, taxed, strict=True):
+        assert after.pays_after_months == pytest.approx(
+            before.pays_after_months, rel=1e-4
+        )
+        assert abs(after.saved_usd - before.saved_usd * Decimal("1.2")) < 1
+        for mine, its in zip(before.regrets, after.regrets, strict=True):
+            assert abs(its.usd - mine.usd * Decimal("1.2")) < 40
+
+
+def test_what_was_seen_of_a_price_is_discounted_with_it(catalog) -> None:
+    half = at(
+        catalog, "discounts: [{cloud: aws, purchase: spot, percent: 50%}]"
+    )
+    for before, after in zip(catalog.offers, half.offers, strict=True):
+        if (before.provider, before.purchase) != ("aws", "spot"):
+            continue
+        if before.price_range is not None:
+            seen = present(after.price_range)
+            assert seen.low_usd * 2 == before.price_range.low_usd
+        if before.old_price is not None:
+            assert (
+                present(after.old_price).usd_hour * 2
+                == before.old_price.usd_hour
+            )
+
+
+def test_an_explanation_is_of_the_prices_of_its_plan(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(text_of("aws", "[none]"))
+    (here / "prices.yaml").write_text("tax: 19%\n")
+    flags = ("--prices", "prices.yaml")
+    assert tonnage("plan", "s.yaml", *flags, "-o", "p.json")[0] == 0
+    asked = ("explain", "p.json", "--traffic", "1x")
+    code, page, _ = tonnage(*asked)
+    assert code == 0
+    assert "no change" in page or "$0" in page or "+" not in page
+    assert tonnage(*asked, *flags)[0] == 2
+    (here / "prices.yaml").write_text("tax: 7%\n")
+    code, _, told = tonnage(*asked)
+    assert (code, "prices.yaml has changed" in told) == (11, True)
+    code, page, _ = tonnage("diff", "s.yaml", "s.yaml", *flags)
+    assert code == 0

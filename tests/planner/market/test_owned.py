@@ -105,6 +105,53 @@ def test_what_is_owned_elsewhere_is_said_to_be_unused(catalog) -> None:
     }
 
 
+def test_no_more_is_used_than_is_owned(tonnage: Command, here: Path) -> None:
+    """From one machine to more than the fleet, with all that a plan says beside its fleet."""
+    (here / "s.yaml").write_text(
+        text_of("aws", "[none], owned: o.yaml", "diurnal")
+    )
+    costs = []
+    for count in range(1, 9):
+        (here / "o.yaml").write_text(owned_text(count))
+        code, out, _ = tonnage("plan", "s.yaml", "-f", "json")
+        assert code == 0
+        plan = json.loads(out)
+        [pool] = plan["solution"]["pools"]
+        used = sum(
+            part["nodes"]
+            for part in pool["purchases"]
+            if part["purchase"] == "owned"
+        )
+        assert used <= count
+        [owned] = plan["cost"]["owned"]
+        assert 0 <= owned["used_share"] <= 1
+        costs.append(Decimal(plan["cost"]["total"]))
+    assert costs == sorted(costs, reverse=True)
+
+
+@pytest.mark.parametrize("extra", ["", ", on_demand_base: 60%"])
+@pytest.mark.parametrize("commit", ["[none]", "[none, 1y]"])
+@pytest.mark.parametrize("count", [3, 40])
+def test_no_bound_is_above_a_bill(
+    catalog, extra: str, commit: str, count: int
+) -> None:
+    """So a choice of one machine type alone never costs less than the whole catalog."""
+    file_text = owned_text(count) + ("  # another type\n")
+    file_text = file_text.replace(
+        "}]",
+        f"}}, {{cloud: aws, type: p5.48xlarge, region: us-east-1, count: {count}, "
+        "usd_hour: 9}]",
+    )
+
+    def least(offered: Any) -> Decimal:
+        solution = with_owned(offered, file_text, commit, "diurnal", extra)
+        return total(solution) if solution.pools else Decimal("Infinity")
+
+    whole = least(catalog)
+    for machine in (MACHINE, "p5.48xlarge", "g6.xlarge"):
+        assert whole <= least(few(catalog, machine)), machine
+
+
 def test_four_ways_to_buy_stand_in_one_fleet(catalog) -> None:
     """Owned, committed, on demand, and spot above a share."""
     solution = with_owned(
