@@ -12,12 +12,9 @@ from planner.solve.solution import RivalFleet, ranked_rivals
 if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.solve.cause import Cause
+    from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import (
-        ServingCandidate,
-        ServingResult,
-        ServingSearch,
-    )
+    from planner.solve.serving.search import ServingResult, ServingSearch
 
 
 def alternatives(

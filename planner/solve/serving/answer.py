@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from planner.market.owned import owned_machines
 from planner.solve.cause import because
 from planner.solve.serving.alternative import alternatives
+from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.predict import predict_serving
@@ -19,11 +20,7 @@ from planner.solve.serving.requirement import (
     ServingRequirement,
     serving_requirement,
 )
-from planner.solve.serving.search import (
-    ServingCandidate,
-    ServingResult,
-    ServingSearch,
-)
+from planner.solve.serving.search import ServingResult, ServingSearch
 from planner.solve.serving.sizing import (
     FleetSizing,
     size_fleet,

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog, Offer
     from planner.market.owned import OwnedMachines
     from planner.market.regret import Future
+    from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingCandidate
     from planner.solve.serving.sizing import FleetSizing
 
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
+    from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingCandidate, ServingSearch
+    from planner.solve.serving.search import ServingSearch
     from planner.solve.settings import TaskRunner
     from planner.spec.model import LatencyLimit
 

@@ -19,6 +19,7 @@ from planner.frontier import Frontier
 from planner.perf.serving.replica import Confidence, Replica
 from planner.solve.serving.batch_run import cheapest_run
 from planner.solve.serving.bill import serving_bill, settled_offer
+from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.cloud_limit import beyond_reach, obtainable
 from planner.solve.serving.cost_bound import (
     bound_nodes,
@@ -41,7 +42,6 @@ from planner.solve.serving.sizing import (
 )
 from planner.solve.serving.spare_groups import counted_zones
 from planner.solve.serving.verify import FleetJudge
-from planner.solve.solution import FleetSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -79,55 +79,6 @@ _Sizer: TypeAlias = "Callable[[Offer, LayoutOption, float], FleetSizing | Layout
 MOST_SHAPES: Final = 16
 TIE_USD: Final = Decimal("0.005")
 CENT_USD: Final = Decimal("0.01")
-
-
-class ServingCandidate(Struct, frozen=True, kw_only=True):
-    """A sized fleet on an offer, with its monthly bill.
-
-    `bought` is the offer as this fleet takes it: how many machines are committed to is decided.
-    """
-
-    offer: Offer
-    bought: Offer
-    sizing: FleetSizing
-    bill: Bill
-
-    @property
-    def summary(self) -> FleetSummary:
-        """Cloud, region, machine type and nodes."""
-        return FleetSummary(
-            self.offer.provider,
-            self.offer.region,
-            self.offer.instance.instance_type,
-            self.sizing.nodes,
-        )
-
-    @property
-    def rank(
-        self,
-    ) -> tuple[
-        Decimal,
-        tuple[int, int],
-        int,
-        int,
-        int,
-        int,
-        tuple[str, str, str, str],
-    ]:
-        """Sort key in the documented order of ties.
-
-        Cost, place in the lists of the spec, nodes, accelerators of a replica, pipeline stages,
-        ep, names of the offer.
-        """
-        layout = self.sizing.layout
-        tie_breakers = (layout.accelerators, layout.pp, layout.ep)
-        return (
-            self.bill.total,
-            self.offer.place_rank,
-            self.sizing.nodes,
-            *tie_breakers,
-            self.bought.key,
-        )
 
 
 class ServingResult(Struct, frozen=True, kw_only=True):

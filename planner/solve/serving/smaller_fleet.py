@@ -16,8 +16,9 @@ from planner.solve.solution import RivalFleet
 
 if TYPE_CHECKING:
     from planner.solve.cause import Cause
+    from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingCandidate, ServingSearch
+    from planner.solve.serving.search import ServingSearch
     from planner.solve.serving.sizing import FleetSizing
 
 

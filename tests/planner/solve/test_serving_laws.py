@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog, Offer
     from planner.plan.types import Binding, Plan
+    from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingCandidate
 
 INFEASIBLE: Final = Decimal("Infinity")
 MODELS: Final = (
