@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from planner.market.owned import owned_machines
 from planner.solve.cause import because
 from planner.solve.serving.alternative import alternatives
-from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.predict import predict_serving
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.market.offer_filter import OfferFilter
+    from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Batch
 
