@@ -38,7 +38,10 @@ def refuse_overspending(
         return
     from planner.plan.budget import judge, read_budgets, spendings_of
 
-    budgets = read_budgets(read_file(path, MAX_DOCUMENT_BYTES), path)
+    file_bytes = read_file(
+        path, MAX_DOCUMENT_BYTES, begin="see its keys: tonnage schema budgets"
+    )
+    budgets = read_budgets(file_bytes, path)
     stacks = readable_stacks(open_engine(options)) if counts_stacks else ()
     problems, warnings = judge(budgets, tuple(spendings_of(plans, stacks)))
     for warning in warnings:

@@ -61,11 +61,16 @@ class SpecFile(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(self.file_bytes).hexdigest()
 
 
-def read_file(path: str, most_bytes: int = MAX_FILE_BYTES) -> bytes:
+def read_file(
+    path: str,
+    most_bytes: int = MAX_FILE_BYTES,
+    *,
+    begin: str = "write a spec with: tonnage init",
+) -> bytes:
     """Return the bytes of a file; `-` is standard input.
 
     Only regular files are read: another one may never end. Raises MissingError, and UsageError for
-    a file of another sort or of more than `most_bytes`.
+    a file of another sort or of more than `most_bytes`. `begin` is how one gets such a file.
     """
     if path == "-":
         content = sys.stdin.buffer.read(most_bytes + 1)
@@ -82,7 +87,7 @@ def read_file(path: str, most_bytes: int = MAX_FILE_BYTES) -> bytes:
                 code="file",
                 message="no such file",
                 place=Place(path),
-                next_step="check the path, or write a spec with: tonnage init",
+                next_step=f"check the path, or {begin}",
             )
         ) from error
     except IsADirectoryError as error:
@@ -451,7 +456,11 @@ def own_catalog(catalog: Catalog, prices_path: str | None) -> Catalog:
         return catalog
     from planner.market.own_prices import read_own_prices
 
-    file_bytes = read_file(prices_path, MAX_DOCUMENT_BYTES)
+    file_bytes = read_file(
+        prices_path,
+        MAX_DOCUMENT_BYTES,
+        begin="see its keys: tonnage schema prices",
+    )
     return read_own_prices(file_bytes, prices_path).applied(catalog)
 
 

@@ -435,7 +435,10 @@ class Block(Struct, frozen=True):
 def read_document(block: Block, file_bytes: bytes, path: str) -> Any:
     """Return the object of a file that is one block. Raises SpecError with all of its problems."""
     report = ProblemReport()
-    found = block.read(parse_yaml(file_bytes, path), block.name, report)
+    root_node = parse_yaml(
+        file_bytes, path, begin=f"see its keys: tonnage schema {block.name}"
+    )
+    found = block.read(root_node, block.name, report)
     if report.problems:
         raise SpecError(*report.problems)
     return found

@@ -55,12 +55,15 @@ class MappingNode(Struct, frozen=True):
 Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
-def parse_yaml(file_bytes: bytes, source_path: str) -> Node:
+def parse_yaml(
+    file_bytes: bytes, source_path: str, begin: str = "run: tonnage init"
+) -> Node:
     """Return the tree of a single YAML document.
 
     Raises SpecError for more than 256 KiB, text that is not UTF-8, NUL or bidirectional
     control characters, lines over 8,192 characters, aliases, merge keys, tags, several
     documents, a depth over 32, more than 2,000 nodes, duplicate keys, and keys that are not text.
+    `begin` says what helps where the file is empty.
     """
     if len(file_bytes) > MAX_BYTES:
         _refuse(
@@ -91,7 +94,7 @@ def parse_yaml(file_bytes: bytes, source_path: str) -> Node:
         )
     _refuse_brackets(yaml_text, source_path)
     _refuse_long_lines(yaml_text, source_path)
-    return _NodeReader(source_path).read(yaml_text)
+    return _NodeReader(source_path, begin).read(yaml_text)
 
 
 def _refuse_long_lines(yaml_text: str, source_path: str) -> None:
@@ -139,7 +142,8 @@ def _refuse(
 class _NodeReader:
     """Builds the tree from parser events, and counts its depth and nodes."""
 
-    def __init__(self, source_path: str) -> None:
+    def __init__(self, source_path: str, begin: str) -> None:
+        self.begin = begin
         self.path = source_path
         self.node_count = 0
 
@@ -184,7 +188,7 @@ class _NodeReader:
                 Place(self.path, 1, 1),
                 "empty",
                 "the file is empty",
-                "run: tonnage init",
+                self.begin,
             )
         return root_node
 

@@ -195,3 +195,14 @@ def test_an_explanation_is_of_the_prices_of_its_plan(
     assert (code, "prices.yaml has changed" in told) == (11, True)
     code, page, _ = tonnage("diff", "s.yaml", "s.yaml", *flags)
     assert code == 0
+
+
+def test_who_has_no_file_yet_is_told_where_its_keys_are(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(text_of("aws", "[none]"))
+    (here / "empty.yaml").write_text("")
+    for flag, name in (("--prices", "prices"), ("--budgets", "budgets")):
+        for path, code in (("empty.yaml", 2), ("none.yaml", 6)):
+            found, _, told = tonnage("plan", "s.yaml", flag, path)
+            assert (found, f"tonnage schema {name}" in told) == (code, True)
