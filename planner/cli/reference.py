@@ -20,10 +20,10 @@ from planner.spec.field import ListOf
 from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from planner.cli.option import OptionValues
-    from planner.spec.field import Field
+    from planner.spec.field import Block, Field
 
 
 COMMANDS_INTRO: Final = (
@@ -125,29 +125,18 @@ def _flag_usage(option: click.Option) -> str:
 
 def spec_page() -> str:
     """Return the page of all keys of a spec."""
-    page_lines = ["# The spec", "", SPEC_INTRO, ""]
-    for kind_name, kind_block in SPEC_KINDS.items():
-        page_lines += [
-            f"## {kind_name}",
-            "",
-            kind_block.doc,
-            "",
-            "| key | takes | default | meaning |",
-            "|---|---|---|---|",
-        ]
-        page_lines += [
-            field_row
-            for spec_field in kind_block.fields
-            for field_row in _field_rows(spec_field, "")
-        ]
-        page_lines.append("")
-    return "\n".join(page_lines)
+    return _keys_page("# The spec", SPEC_INTRO, SPEC_KINDS)
 
 
 def files_page() -> str:
     """Return the page of all keys of the files that stand beside specs."""
-    page_lines = ["# Files of your own", "", FILES_INTRO, ""]
-    for name, block in OWN_FILES.items():
+    return _keys_page("# Files of your own", FILES_INTRO, OWN_FILES)
+
+
+def _keys_page(title: str, intro: str, blocks: Mapping[str, Block]) -> str:
+    """Return a page with a table of the keys of each block."""
+    page_lines = [title, "", intro, ""]
+    for name, block in blocks.items():
         page_lines += [
             f"## {name}",
             "",

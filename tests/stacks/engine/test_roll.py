@@ -226,7 +226,9 @@ def test_what_another_run_has_applied_meanwhile_stays(
     assert watching.standing == other.digest
 
 
-def test_a_run_that_was_cut_is_watched_by_the_next_one(watching) -> None:
+def cut_a_roll(watching: Any) -> None:
+    """Begin to roll the machines, and be cut while they are waited for."""
+
     class Cut(SteppingStop):
         def wait(self, seconds: float) -> None:
             self.is_made = True
@@ -238,6 +240,10 @@ def test_a_run_that_was_cut_is_watched_by_the_next_one(watching) -> None:
         watching.apply(watching.away)
     watching.control = control
     watching.looks = [BOTH]
+
+
+def test_a_run_that_was_cut_is_watched_by_the_next_one(watching) -> None:
+    cut_a_roll(watching)
     with pytest.raises(ResourceError, match="no new machine answered"):
         watching.apply(watching.away)
     assert watching.standing == watching.home.digest
@@ -247,18 +253,7 @@ def test_the_plan_before_is_the_last_one_with_which_machines_were_well(
     watching, catalog
 ) -> None:
     """The first roll was cut, so the second one goes back beyond it."""
-
-    class Cut(SteppingStop):
-        def wait(self, seconds: float) -> None:
-            self.is_made = True
-
-    control = watching.control
-    watching.looks = [OLD]
-    watching.control = replace(control, stop=Cut())
-    with pytest.raises(CancelledError):
-        watching.apply(watching.away)
-    watching.control = control
-    watching.looks = [BOTH]
+    cut_a_roll(watching)
     with pytest.raises(ResourceError, match="no new machine answered"):
         watching.apply(plan_of(catalog, text_of("gcp", "50m")))
     assert watching.standing == watching.home.digest
