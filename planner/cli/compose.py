@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
-    from planner.plan.account import StackAccount
     from planner.plan.pool import OfferRef
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, PlanInputs
@@ -535,21 +533,6 @@ def readable_stacks(engine: StackEngine) -> Iterator[StackStatus]:
         # One may be destroyed meanwhile.
         if status is not None:
             yield status
-
-
-def stack_account(engine: StackEngine, status: StackStatus) -> StackAccount:
-    """Return what a stack costs, now and so far."""
-    from stacks.operate.account import account_of
-
-    world = engine.simulated_world()
-    catalog = open_catalog(None, None if world is None else world.rules)
-    return account_of(status, world, catalog, engine_now(engine))
-
-
-def engine_now(engine: StackEngine) -> datetime:
-    """Return the time of the clouds that an engine works on: simulated ones have their own."""
-    world = engine.simulated_world()
-    return datetime.now(UTC) if world is None else world.now()
 
 
 def open_bucket(status: StackStatus, options: PlanningOptions) -> Bucket:

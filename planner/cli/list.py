@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from planner.cli import option, progress
-from planner.cli.compose import open_engine, readable_stacks, stack_account
+from planner.cli.account import stack_account
+from planner.cli.compose import open_engine, readable_stacks
 
 
 @click.command("list")

@@ -112,7 +112,7 @@ def _told(
     options: PlanningOptions,
 ) -> list[tuple[str, str]]:
     """Return what people want to know of a stack that was applied, each with a label."""
-    from planner.cli.compose import engine_now, stack_account
+    from planner.cli.account import engine_now, stack_account
     from planner.render.status import shown_outputs, wake_rows
     from stacks.spec.grant import hand_grants
 
@@ -237,7 +237,7 @@ def _with_remains(
 
 def _usd_hour(engine: StackEngine, stack_name: str) -> Decimal | None:
     """Return what a stack costs now, USD an hour; none where that is not known."""
-    from planner.cli.compose import stack_account
+    from planner.cli.account import stack_account
 
     status = engine.stack_status(stack_name)
     return None if status is None else stack_account(engine, status).usd_hour

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from planner.cli import option
+from planner.cli.account import stack_account
 from planner.cli.call import service_calls
 from planner.cli.compose import (
     open_bucket,
     open_engine,
-    stack_account,
     standing_stack,
 )
 from planner.cli.progress import waiting
