@@ -127,6 +127,16 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     stand_ins: tuple[StandInType, ...] = ()
 
     @property
+    def summary(self) -> FleetSummary:
+        """Cloud, region, machine type and nodes."""
+        return FleetSummary(
+            self.instance.provider,
+            self.region,
+            self.instance.instance_type,
+            self.nodes,
+        )
+
+    @property
     def nodes(self) -> int:
         """Nodes at the peak, over all purchases."""
         return sum(part.nodes for part in self.purchases)

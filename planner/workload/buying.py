@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from planner.facts import table
 from planner.market.offer import TERM_MONTHS
-from planner.solve.solution import FleetSummary
 from planner.spec.conflict import conflict_problems
 from planner.spec.model import PurchaseRule
 from planner.units import HOURS_PER_MONTH
@@ -22,7 +21,11 @@ if TYPE_CHECKING:
 
     from planner.cost.lifetime import Period
     from planner.solve.settings import SolveSettings
-    from planner.solve.solution import CommitmentSaving, PoolPurchase, Solution
+    from planner.solve.solution import (
+        CommitmentSaving,
+        FleetSummary,
+        PoolPurchase,
+    )
     from planner.spec.model import Spec
 
 
@@ -110,7 +113,7 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
     return BoughtWay(
         way=way,
         period=bill.period if bill is not None else "month",
-        fleet=_fleet(solution),
+        fleet=solution.pools[0].summary if solution.pools else None,
         purchases=tuple(
             part for pool in solution.pools for part in pool.purchases
         ),
@@ -128,16 +131,4 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
             Decimal(0),
         ),
         commitments=solution.commitments,
-    )
-
-
-def _fleet(solution: Solution) -> FleetSummary | None:
-    if not solution.pools:
-        return None
-    pool = solution.pools[0]
-    return FleetSummary(
-        pool.instance.provider,
-        pool.region,
-        pool.instance.instance_type,
-        pool.nodes,
     )

@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cost.bill_line import egress_lines, sum_lines, usage_value
-from planner.solve.solution import FleetSummary
 from planner.units import SECONDS_PER_MONTH
 from planner.workload.fallback import cheapest_among
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog, Offer
     from planner.market.offer_key import OfferKey
     from planner.solve.settings import SolveSettings
-    from planner.solve.solution import SizedPool, Solution
+    from planner.solve.solution import FleetSummary, SizedPool, Solution
     from planner.spec.model import Spec
 
 
@@ -64,13 +63,7 @@ def stay_or_move(
     horizon_months = spec.buy.horizon / SECONDS_PER_MONTH
     if saved_usd * horizon_months > moving_usd:
         return solution, None
-    pool = solution.pools[0]
-    fleet = FleetSummary(
-        pool.instance.provider,
-        pool.region,
-        pool.instance.instance_type,
-        pool.nodes,
-    )
+    fleet = solution.pools[0].summary
     # What stops other fleets was found for the cheapest one, and holds for this one too.
     kept = replace(stays, alternatives=solution.alternatives)
     return kept, Staying(fleet, saved_usd, moving_usd)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.facts import table
-from planner.solve.solution import Counterfactual, FleetSummary
+from planner.solve.solution import Counterfactual
 from planner.spec.model import Batch, Inference, Training
 from planner.workload.registry import workload_of
 from planner.workload.solver import find, what_if
@@ -185,11 +185,4 @@ def _planned(spec: Spec, settings: SolveSettings) -> Counterfactual:
     solution = find(spec, settings)
     if solution.bill is None:
         return Counterfactual(None, None, None)
-    pool = solution.pools[0]
-    fleet = FleetSummary(
-        pool.instance.provider,
-        pool.region,
-        pool.instance.instance_type,
-        pool.nodes,
-    )
-    return Counterfactual(fleet, solution.bill.total, None)
+    return Counterfactual(solution.pools[0].summary, solution.bill.total, None)
