@@ -77,6 +77,9 @@ SENTENCES: Final = {
     "schedule bring machines back, or tonnage start, in {startup_s:time}",
     "spot-base": "spot machines can be taken back at short notice, all of them at once: "
     "{base_nodes:,} of {nodes:,} machines stay, and meet the limits of as much of the peak",
+    "spot-promise": "enough machines are up {high_rate_share:.3%} of the time at the highest "
+    "published rate of reclaims, {low_rate_share:.3%} at the lowest; there {calm_base:,} that "
+    "stay of {calm_nodes:,} would do, for {calm_usd:whole_dollars}",
     "unsure-price": "the {purchase} price of {machine} in {region} is {basis}, of {as_of}, with "
     "{confidence} confidence",
     "old-price": "the {purchase} price of {machine} in {region} is of {as_of}, more than a year "

@@ -39,6 +39,7 @@ class SpareGroups(Struct, frozen=True):
 
 
 NO_SPARES: Final = SpareGroups()
+ALL_NODES: Final = (0, 1_000_000_000)
 
 
 def weekly_starts(hourly_nodes: tuple[int, ...]) -> int:
@@ -119,17 +120,29 @@ class Week(Struct, frozen=True, dict=True):
 
     def node_hours(
         self,
-        group_count: int,
+        group_count: float,
         group_nodes: int,
         spares: SpareGroups = NO_SPARES,
+        span: tuple[int, int] = ALL_NODES,
     ) -> Decimal:
         """Return the node-hours of a month when nodes follow the load.
 
         sum of hourly nodes * running share / 168 * 730
+        The nodes are numbered: those of a span are from one and below another.
         """
+        first, end = span
         week_node_hours = sum(
             (
-                _running_nodes(group_count, group_nodes, spares, hour_load)
+                max(
+                    0,
+                    min(
+                        _running_nodes(
+                            group_count, group_nodes, spares, hour_load
+                        ),
+                        end,
+                    )
+                    - first,
+                )
                 * hour_share
                 * hour_count
                 for (

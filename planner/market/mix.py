@@ -7,7 +7,7 @@ machines on spot.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog, Instance, Offer
     from planner.market.owned import OwnedMachines
 
+# A share of the machines at the peak, or as many as a promise of availability needs.
+BaseShare: TypeAlias = 'Decimal | Literal["auto"]'
 # Cloud, machine type, region.
 PlaceKey: TypeAlias = "tuple[str, str, str]"
 
@@ -36,13 +38,14 @@ def mixed_offers(
     catalog: Catalog,
     *,
     commitments: tuple[str, ...] = (),
-    base_share: Decimal | None = None,
+    base_share: BaseShare | None = None,
     owned: tuple[OwnedMachines, ...] = (),
 ) -> Iterator[Offer]:
     """Yield a mix of each machine type that a region sells on demand, and in another way.
 
     `commitments` may be bought for machines that run in enough hours. With `base_share` the
-    machines above that share of the peak are on spot. `owned` is what is paid for already.
+    machines above that share of the peak are on spot; where that is for the planner to say,
+    prices of spot that are weak are left out. `owned` is what is paid for already.
     """
     on_demand = _offers_by_place(catalog, "on_demand")
     committed = _cheapest_committed(catalog, commitments)
@@ -51,36 +54,39 @@ def mixed_offers(
         tiers = [
             *_owned_tiers(offer, owned),
             *_committed_tiers(offer, committed.get(place)),
-            _tier(offer, share=base_share),
+            _base_tier(offer, base_share),
         ]
-        zones = offer.zones
+        zones, band = offer.zones, offer.reclaim_band
         if base_share is not None:
             above = spot.get(place)
             if above is None or not may_be_mixed(offer.instance):
                 continue
+            if base_share == "auto" and above.is_weakly_priced:
+                continue
             tiers.append(_tier(above))
             zones = tuple(zone for zone in zones if zone in above.zones)
+            band = above.reclaim_band
         if len(tiers) > 1:
-            yield _mixed(replace(offer, zones=zones), tiers)
+            yield _mixed(replace(offer, zones=zones, reclaim_band=band), tiers)
 
 
 def _mixed(offer: Offer, tiers: Sequence[PurchaseTier]) -> Offer:
     """Return an offer of several tiers, with a price below the mean of what is not owned.
 
-    least = the cheapest way of those that are not owned, without spot above a share
-    price = share * least + (1 - share) * spot, where spot stands above a share, else least
-    The share is rounded up, so a fleet has no more on spot than that.
+    least = the cheapest way of those that are not owned, without the last
+    price = min(least, share * least + (1 - share) * last), with the share below the last
+    The share is rounded up, so a fleet has no more in the last way than that. It is 0 where a
+    fleet decides it.
     """
     *_, last = bought = [tier for tier in tiers if tier.owned is None]
     base = bought[:-1] or bought
     least = min(tier.usd_hour for tier in base)
-    share = base[-1].share
-    if share is None:
-        purchase = OWNED_MIX if tiers[0].owned else COMMITTED_MIX
-        usd_hour = min(least, last.usd_hour)
-    else:
+    share = base[-1].share or Decimal(0)
+    usd_hour = min(least, share * least + (1 - share) * last.usd_hour)
+    if last.purchase == "spot":
         purchase = MIXED_PURCHASE
-        usd_hour = min(least, share * least + (1 - share) * last.usd_hour)
+    else:
+        purchase = OWNED_MIX if tiers[0].owned else COMMITTED_MIX
     return replace(
         offer,
         purchase=purchase,
@@ -89,14 +95,20 @@ def _mixed(offer: Offer, tiers: Sequence[PurchaseTier]) -> Offer:
     )
 
 
-def _tier(offer: Offer, *, share: Decimal | None = None) -> PurchaseTier:
+def _tier(offer: Offer) -> PurchaseTier:
     return PurchaseTier(
         purchase=offer.purchase,
         usd_hour=offer.usd_hour,
-        share=share,
         source=offer.source,
         as_of=offer.as_of,
     )
+
+
+def _base_tier(offer: Offer, base_share: BaseShare | None) -> PurchaseTier:
+    """Return the machines below those on spot, or all that are left where none are on spot."""
+    if base_share == "auto":
+        return replace(_tier(offer), is_promised=True)
+    return replace(_tier(offer), share=base_share)
 
 
 def _owned_tiers(
@@ -187,12 +199,13 @@ def settled_mix(
 ) -> PurchaseMix:
     """Return a mix whose commitment is for as many groups as cost the least.
 
-    `level_hours` has the hours in which at least so many groups run. Machines on spot are not
-    committed to: those above the share of the peak that is not.
+    How many are on demand below others on spot is decided before. `level_hours` has the hours in
+    which at least so many groups run. Machines on spot are not committed to: those above the
+    base, or above its share of the peak.
     """
     decided = []
     for number, tier in enumerate(mix.tiers):
-        if tier.purchase in TERM_PURCHASES and tier.groups is None:
+        if tier.is_open:
             instead = mix.tiers[number + 1]
             most_groups = max(level_hours, default=0)
             reach = (
@@ -244,11 +257,15 @@ def undominated(mixed: Sequence[Offer]) -> Iterator[Offer]:
     """Yield the mixes of a machine type than which no other one is as cheap in all its ways.
 
     The bill of a fleet falls with the price of any tier, so no other mix is cheaper. Of equal
-    ones the first is taken. Where more is owned, a mix is a choice of its own.
+    ones the first is taken. Where more is owned, or machines on spot are taken back less often
+    or are in more zones, a mix is a choice of its own.
     """
     kept: list[Offer] = []
     for offer in sorted(mixed, key=_tier_prices):
-        if not any(_is_as_cheap(other, offer) for other in kept):
+        if not any(
+            _is_as_cheap(other, offer) and _is_as_lasting(other, offer)
+            for other in kept
+        ):
             kept.append(offer)
             yield offer
 
@@ -269,6 +286,23 @@ def _is_as_cheap(one: Offer, other: Offer) -> bool:
         and (mine.owned or 0) >= (its.owned or 0)
         and mine.usd_hour <= its.usd_hour
         for mine, its in pairs
+    )
+
+
+def _is_as_lasting(one: Offer, other: Offer) -> bool:
+    """Whether spot machines of a mix are in as many zones, and are taken back as rarely."""
+    if "spot" not in one.purchases:
+        return True
+    mine, its = one.reclaim_band, other.reclaim_band
+    return one.zone_count(together=False) >= other.zone_count(
+        together=False
+    ) and (
+        mine == its
+        or (
+            mine is not None
+            and its is not None
+            and mine.high_share <= its.high_share
+        )
     )
 
 

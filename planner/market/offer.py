@@ -162,6 +162,7 @@ class PurchaseTier(Struct, frozen=True, kw_only=True):
     owned          machines that are paid for already
     share          of the machines at the peak, in whole groups, rounded up
     groups         as many as cost the least, which the hours of a fleet decide
+    is_promised    as many as a promise of availability needs, which a fleet decides
     source, as_of  where the price is from, and its date
     """
 
@@ -170,8 +171,16 @@ class PurchaseTier(Struct, frozen=True, kw_only=True):
     owned: int | None = None
     share: Decimal | None = None
     groups: int | None = None
+    is_promised: bool = False
     source: str = ""
     as_of: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a fleet has still to decide how many machines it has."""
+        return self.groups is None and (
+            self.is_promised or self.purchase in TERM_PURCHASES
+        )
 
     def end(self, nodes: int, group_nodes: int) -> int:
         """Return where it ends among some machines."""
@@ -193,10 +202,7 @@ class PurchaseMix(Struct, frozen=True):
     @property
     def is_settled(self) -> bool:
         """Whether it is known how many machines are of each tier."""
-        return all(
-            tier.purchase not in TERM_PURCHASES or tier.groups is not None
-            for tier in self.tiers
-        )
+        return not any(tier.is_open for tier in self.tiers)
 
     def spans(
         self, nodes: int, group_nodes: int
@@ -292,10 +298,21 @@ class Offer(Struct, frozen=True, kw_only=True):
 
     @property
     def purchases(self) -> tuple[str, ...]:
-        """The ways in which its machines are bought."""
+        """The ways in which its machines are bought, those that serve first before others."""
         if self.mix is None:
             return (self.purchase,)
         return tuple(tier.purchase for tier in self.mix.tiers)
+
+    @property
+    def is_above_promise(self) -> bool:
+        """Whether as many of its machines are on spot as a promise of availability allows."""
+        tiers = self.mix.tiers if self.mix is not None else ()
+        return any(tier.is_promised for tier in tiers)
+
+    @property
+    def is_weakly_priced(self) -> bool:
+        """Whether its price is old, or rests on little."""
+        return self.old_price is not None or self.confidence == "low"
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -279,9 +279,14 @@ def _field_type(
         element_text = type_text.removeprefix("list of ")
         element_type = _field_type(row, element_text, field_types)
         return ListOf(element_type, allows_single=True)
-    if type_text.startswith("auto or "):
-        stated_text = type_text.removeprefix("auto or ")
-        return AutomaticType(_field_type(row, stated_text, field_types))
+    # An absent key is nothing: auto is a word of its own where both may be.
+    for stated_text, automatic_value in (
+        (type_text.removeprefix("auto or "), None),
+        (type_text.removesuffix(" or auto"), "auto"),
+    ):
+        if stated_text != type_text:
+            stated_type = _field_type(row, stated_text, field_types)
+            return AutomaticType(stated_type, automatic_value)
     if type_text in QUANTITIES:
         return Quantity(
             QUANTITIES[type_text],

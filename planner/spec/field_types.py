@@ -93,14 +93,18 @@ class TruthType(Struct, frozen=True):
 
 
 class AutomaticType(Struct, frozen=True):
-    """A value, or the word auto for the one that the planner finds best."""
+    """A value, or the word auto for the one that the planner finds best.
+
+    `automatic_value`  what stands for auto: None, unless nothing stands for an absent key
+    """
 
     stated_type: FieldType
+    automatic_value: Any = None
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Return the value; None for auto."""
+        """Return the value, or what stands for auto."""
         if isinstance(node, ScalarNode) and node.text == "auto":
-            return None
+            return self.automatic_value
         return self.stated_type.read(node, field_path, report)
 
     def schema(self) -> JsonSchema:

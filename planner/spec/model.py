@@ -158,7 +158,8 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     reservations  capacity that is reserved, which machines are taken from alone
     block  a capacity block, which they are taken from alone
     flex_start  whether they come all at once, when their cloud has them
-    on_demand_base  share of the machines of a service that are bought on demand; others on spot
+    on_demand_base  share of the machines of a service that are bought on demand; others on spot.
+        auto for as many as a promise of availability needs
     owned  file with the machines that are paid for already
     reserve  whether the stack makes a reservation for them, which is paid for in every hour
     """
@@ -174,7 +175,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     flex_start: bool = False
     reserve: bool = False
     owned: str | None = None
-    on_demand_base: Decimal | None = None
+    on_demand_base: Decimal | Literal["auto"] | None = None
 
 
 class ShutdownRule(Struct, frozen=True, kw_only=True):

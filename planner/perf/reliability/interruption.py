@@ -20,7 +20,11 @@ from planner.facts import table
 from planner.numeric import maximize, normal_quantile
 from planner.perf.common.constant import constant
 from planner.perf.training.model_states import adapter_params, optimizers
-from planner.units import SECONDS_PER_DAY, SECONDS_PER_MONTH
+from planner.units import (
+    SECONDS_PER_DAY,
+    SECONDS_PER_HOUR,
+    SECONDS_PER_MONTH,
+)
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job
@@ -98,6 +102,22 @@ def _reclaim_table() -> dict[tuple[str, str], table.TableRow]:
     }
 
 
+def reclaim_row(provider: str, family: str) -> table.TableRow:
+    """Return how often machines on spot are taken back; that of a cloud for other families."""
+    return (
+        _reclaim_table().get((provider, family))
+        or _reclaim_table()[provider, ""]
+    )
+
+
+def reclaim_rate(month_share: float) -> float:
+    """Return the reclaims of a machine, 1/s, by the share that is taken back in a month.
+
+    -ln(1 - share) / seconds of a month; a share of one is taken as 0.99
+    """
+    return -math.log(1 - min(0.99, month_share)) / SECONDS_PER_MONTH
+
+
 def no_spare_share(spare_count: int, offered_load: float) -> float:
     """Return the share of failures without a free spare machine.
 
@@ -151,15 +171,8 @@ def run_hazard(
             wait_s=0.0,
             notice_s=0.0,
         )
-    reclaim_row = (
-        _reclaim_table().get((provider, family))
-        # Mean of the cloud where the machine family has no rate.
-        or _reclaim_table()[provider, ""]
-    )
-    reclaims_per_s = (
-        # A share p reclaimed in a month is a constant rate -ln(1 - p).
-        -math.log(1 - min(0.99, reclaim_row[reclaim_level])) / SECONDS_PER_MONTH
-    )
+    row = reclaim_row(provider, family)
+    reclaims_per_s = reclaim_rate(row[reclaim_level])
     # Share of reclaims that come alone (arXiv:2604.16457).
     separate_share = 1 - constant("reclaim_together")
     return Hazard(
@@ -167,8 +180,8 @@ def run_hazard(
         reclaims_per_s=reclaims_per_s
         * (1 + separate_share * (machine_count - 1)),
         restart_s=restart_s,
-        wait_s=reclaim_row["wait_h"] * 3600,
-        notice_s=reclaim_row["notice_s"],
+        wait_s=row["wait_h"] * SECONDS_PER_HOUR,
+        notice_s=row["notice_s"],
     )
 
 

@@ -25,6 +25,8 @@ from planner.solve.serving.sizing import (
     size_fleet,
     startup_time_s,
 )
+from planner.solve.serving.spot_promise import has_promise
+from planner.solve.serving.spot_range import promise_at_both_ends
 from planner.solve.serving.token_volume import token_volume
 from planner.solve.solution import (
     PlanWarning,
@@ -128,7 +130,7 @@ def _found_solution(
         ),
         bill=selection.bill,
         warnings=_serving_warnings(
-            spec, requirement, selection, is_undecided=is_undecided
+            spec, requirement, search, selection, is_undecided=is_undecided
         ),
         week=requirement.week,
         llm=requirement.llm,
@@ -216,6 +218,7 @@ def _serving_pool(
 def _serving_warnings(
     spec: Inference | Batch,
     requirement: ServingRequirement,
+    search: ServingSearch,
     selection: ServingCandidate,
     *,
     is_undecided: bool,
@@ -245,6 +248,7 @@ def _serving_warnings(
         *plan_warnings,
         *_sleep_warnings(spec, selection),
         *_purchase_warnings(spec, selection),
+        *_spot_warnings(spec, requirement, search, selection),
         *price_warnings(selection.bought, selection.bill.unpriced_lines),
     )
 
@@ -265,8 +269,7 @@ def _purchase_warnings(
 ) -> Iterator[PlanWarning]:
     """Yield what to know of the way in which machines are bought."""
     offer, sizing = selection.bought, selection.sizing
-    reserved, mix = offer.reservation, offer.mix
-    place = spec.buy.place
+    reserved = offer.reservation
     if (
         reserved is not None
         and isinstance(spec, Inference)
@@ -274,10 +277,28 @@ def _purchase_warnings(
         and sizing.nodes == reserved.machines
     ):
         reason = because("reserved-roll", machines=reserved.machines)
-        yield PlanWarning(code="roll", reason=reason, place=place)
-    if mix is not None and mix.tiers[-1].purchase == "spot":
-        *_, (base_nodes, _) = mix.spans(sizing.nodes, sizing.nodes_per_group)
+        yield PlanWarning(code="roll", reason=reason, place=spec.buy.place)
+
+
+def _spot_warnings(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
+) -> Iterator[PlanWarning]:
+    """Yield which machines may be taken back, and what is promised all the same."""
+    offer, sizing = selection.bought, selection.sizing
+    if "spot" not in offer.purchases:
+        return
+    reason = because("spot")
+    if offer.mix is not None:
+        *_, (base_nodes, _) = offer.mix.spans(
+            sizing.nodes, sizing.nodes_per_group
+        )
         reason = because("spot-base", nodes=sizing.nodes, base_nodes=base_nodes)
-        yield PlanWarning(code="spot", reason=reason, place=place)
-    if offer.purchase == "spot":
-        yield PlanWarning(code="spot", reason=because("spot"), place=place)
+    yield PlanWarning(code="spot", reason=reason, place=spec.buy.place)
+    if has_promise(requirement, offer):
+        ends = promise_at_both_ends(requirement, selection, search.price_book)
+        yield PlanWarning(
+            code="spot-promise", reason=ends, place=spec.buy.place
+        )

@@ -24,8 +24,8 @@ def cheapest_run(
     offer: Offer,
     fewest: FleetSizing,
     bill_of: Callable[[FleetSizing], Bill],
-) -> tuple[FleetSizing, Bill]:
-    """Return the groups of a run that cost least, and their bill.
+) -> FleetSizing:
+    """Return the groups of a run that cost least.
 
     `fewest` are the groups that meet the deadline. More of them end sooner, which saves what is
     paid by the hour of the whole run:
@@ -43,4 +43,4 @@ def cheapest_run(
             break
         if bill.total < best_bill.total:
             best, best_bill = fleet, bill
-    return best, best_bill
+    return best

@@ -26,7 +26,7 @@ from planner.cost.lifetime import (
 )
 from planner.cost.weekly_load import weekly_starts
 from planner.facts.cloud import clouds
-from planner.market.mix import settled_mix
+from planner.market.mix import mix_of, settled_mix
 from planner.market.offer import PurchaseMix
 from planner.market.purchase import (
     COMMITTED_PURCHASES,
@@ -35,6 +35,7 @@ from planner.market.purchase import (
 )
 from planner.perf.common import memory
 from planner.solve.serving.sizing import expected_service, startup_time_s
+from planner.solve.serving.spot_promise import SpotPromise, has_promise
 from planner.units import (
     BYTES_PER_BILLED_GB,
     HOURS_PER_MONTH,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer, PurchaseTier
+    from planner.perf.reliability.spot_pool import RateEnd
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
     from planner.spec.model import ShutdownRule
@@ -176,14 +178,57 @@ def span_hours(
 
     The machines are numbered: a span is from one and below another.
     """
+    peak_groups = sizing.peak_groups * load_share
+    if requirement.shutdown.ttl is None:
+        return requirement.week.node_hours(
+            peak_groups, sizing.nodes_per_group, sizing.spares, span
+        )
     start, end = span
     hourly_nodes = requirement.week.hourly_nodes(
-        sizing.peak_groups * load_share, sizing.nodes_per_group, sizing.spares
+        peak_groups, sizing.nodes_per_group, sizing.spares
     )
-    return _running_hours(
-        requirement,
+    return standing_hours(
         tuple(max(0, min(nodes, end) - start) for nodes in hourly_nodes),
+        requirement.shutdown,
     )
+
+
+def settled_fleet(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    offer: Offer,
+    price_book: PriceBook,
+    reclaims: RateEnd = "high",
+) -> tuple[FleetSizing, Offer]:
+    """Return a fleet with the spare groups that a promise needs, and its offer as it is bought.
+
+    Only machines on spot change anything beside commitments: of the fleets that keep the promise
+    of availability it is the cheapest. With more spare groups fewer machines have to stay.
+    """
+    if not has_promise(requirement, offer):
+        return sizing, settled_offer(requirement, sizing, offer)
+    promise = SpotPromise(requirement, sizing, offer, reclaims)
+    # A fleet that cannot keep it is not offered: see `cloud_limit.obtainable`.
+    best, best_offer = sizing, offer
+    best_usd: Decimal | None = None
+    least_machines_usd = Decimal("Infinity")
+    for fleet, above_base in promise.fleets():
+        bought = settled_offer(requirement, fleet, above_base)
+        machines_usd = sum(
+            (
+                part.node_hours * part.tier.usd_hour
+                for part in bought_parts(requirement, fleet, mix_of(bought))
+            ),
+            Decimal(0),
+        )
+        # Of other lines more machines have more.
+        if machines_usd >= least_machines_usd:
+            continue
+        least_machines_usd = machines_usd
+        usd = bought_bill(requirement, fleet, bought, price_book).total
+        if best_usd is None or usd < best_usd:
+            best, best_offer, best_usd = fleet, bought, usd
+    return best, best_offer
 
 
 def settled_offer(
@@ -329,13 +374,23 @@ def serving_bill(
     offer: Offer,
     price_book: PriceBook,
 ) -> Bill:
-    """Return the bill of a fleet bought through an offer, of a month or of its life.
+    """Return the bill of a fleet bought in the cheapest way that an offer has."""
+    sizing, offer = settled_fleet(requirement, sizing, offer, price_book)
+    return bought_bill(requirement, sizing, offer, price_book)
+
+
+def bought_bill(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    offer: Offer,
+    price_book: PriceBook,
+) -> Bill:
+    """Return the bill of a fleet whose offer is settled, of a month or of its life.
 
     sent GB     = requests a month * mean answer tokens * stream bytes per token / 10^9
     received GB = requests a month * mean prompt tokens * text bytes per token / 10^9
     Traffic and storage of a life are those of a month * its hours / 730.
     """
-    offer = settled_offer(requirement, sizing, offer)
     life = fleet_lifetime(requirement, sizing)
     months = life_hours(life) / HOURS_PER_MONTH
     node_hours = paid_node_hours(requirement, sizing, offer)

@@ -17,6 +17,7 @@ from planner.solve.serving.rejection import (
     within_capacity,
 )
 from planner.solve.serving.sizing import FleetSizing, LayoutRejection
+from planner.solve.serving.spot_promise import kept_fleet
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -32,10 +33,13 @@ def obtainable(
     """Return a sizing that is known to be had and that its cloud builds, else why not."""
     if not isinstance(outcome, FleetSizing):
         return outcome
-    outcome = within_capacity(offer, outcome)
-    if isinstance(outcome, LayoutRejection):
-        return outcome
-    return _refused_by_cloud(requirement, outcome, offer) or outcome
+    fleet = kept_fleet(requirement, outcome, offer)
+    if isinstance(fleet, LayoutRejection):
+        return fleet
+    fleet = within_capacity(offer, fleet)
+    if isinstance(fleet, LayoutRejection):
+        return fleet
+    return _refused_by_cloud(requirement, fleet, offer) or outcome
 
 
 def _refused_by_cloud(

@@ -14,6 +14,7 @@ from planner.cost.lifetime import life_hours, standing_lifetime
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.perf.common.constant import constant
 from planner.solve.serving.sizing import startup_time_s
+from planner.solve.serving.spot_promise import least_usd_hour
 from planner.units import HOURS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
     commitment: usd_hour * 730
     batch:      usd_hour * boot hours * runs
     serving:    usd_hour * running hours, without what is owned
+    `usd_hour` is what a promise of availability leaves of it where machines are on spot.
     bound <= cost: a fleet has at least one node, and all other bill lines are left out.
     """
-    usd_hour = float(offer.usd_hour)
+    usd_hour = least_usd_hour(requirement, offer)
     if offer.purchase in COMMITTED_PURCHASES:
         return usd_hour * float(HOURS_PER_MONTH)
     if requirement.mode == "batch":
@@ -65,7 +67,7 @@ def layout_bounds_usd(
                 the dearest price * 730 for each node that is owned
     bound <= cost: other bill lines are left out. With g infinite it is the cost of one group.
     """
-    usd_hour = float(offer.usd_hour)
+    usd_hour = least_usd_hour(requirement, offer)
     month_hours = float(HOURS_PER_MONTH)
     group_counts = [
         # An infeasible layout is shown with the cost of one group.
@@ -159,7 +161,11 @@ def most_groups_within(
     serving:    ceiling / (usd_hour * nodes * mean load * 730), times 730 / T in a life
     It is that of `layout_bounds_usd`, solved for the groups.
     """
-    group_usd = float(offer.usd_hour) * group.nodes * float(HOURS_PER_MONTH)
+    group_usd = (
+        least_usd_hour(requirement, offer)
+        * group.nodes
+        * float(HOURS_PER_MONTH)
+    )
     if offer.purchase not in COMMITTED_PURCHASES:
         group_usd *= requirement.week.mean_load * _month_share(requirement)
     spendable_usd = ceiling_usd + _owned_usd(requirement, offer)

@@ -12,6 +12,7 @@ from planner.market.capacity import fleet_limit
 from planner.solve.cause import because
 from planner.solve.cloud_rule import GROUP_LIMIT, PROFILE_LIMIT, ExceededLimit
 from planner.solve.serving.sizing import ELASTIC, ONE_ZONE, LayoutRejection
+from planner.solve.serving.spot_promise import UNKEPT
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -166,6 +167,7 @@ def rejection_reason(rejection: LayoutRejection) -> Cause:
         RESERVED,
         ONE_ZONE,
         ELASTIC,
+        UNKEPT,
     ):
         return _cloud_reason(rejection)
     if rejection.groups is not None:
@@ -186,6 +188,13 @@ def _cloud_reason(rejection: LayoutRejection) -> Cause:
     """Return what a cloud does not build or have."""
     if rejection.constraint == ONE_ZONE:
         return because("one-zone", "sla.survives")
+    if rejection.constraint == UNKEPT:
+        return because(
+            "availability",
+            UNKEPT,
+            reached=rejection.reached,
+            wanted=rejection.limit,
+        )
     if rejection.constraint == ELASTIC:
         return because("elastic-span", "elastic", nodes=int(rejection.reached))
     if rejection.constraint == CAPACITY:

@@ -18,7 +18,11 @@ from planner import figures
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Confidence, Replica
 from planner.solve.serving.batch_run import cheapest_run
-from planner.solve.serving.bill import serving_bill, settled_offer
+from planner.solve.serving.bill import (
+    bought_bill,
+    serving_bill,
+    settled_fleet,
+)
 from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.cloud_limit import beyond_reach, obtainable
 from planner.solve.serving.cost_bound import (
@@ -276,16 +280,16 @@ class ServingSearch:
             return self.bill(requirement, fleet, offer)
 
         runs_once = requirement.mode == "batch" and not requirement.runs_daily
-        sizing, bill = (
-            cheapest_run(requirement, offer, sizing, bill_of)
-            if runs_once
-            else (sizing, bill_of(sizing))
+        if runs_once:
+            sizing = cheapest_run(requirement, offer, sizing, bill_of)
+        sizing, bought = settled_fleet(
+            requirement, sizing, offer, self.price_book
         )
         return ServingCandidate(
             offer=offer,
-            bought=settled_offer(requirement, sizing, offer),
+            bought=bought,
             sizing=sizing,
-            bill=bill,
+            bill=bought_bill(requirement, sizing, bought, self.price_book),
         )
 
     def _rejected(

@@ -8,10 +8,15 @@ from msgspec.structs import replace
 
 from planner.cost.weekly_load import SpareGroups
 from planner.solve.cause import because
-from planner.solve.serving.bill import settled_offer
+from planner.solve.serving.bill import bought_bill, settled_offer
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.sizing import run_time_s, sized_fleet
 from planner.solve.serving.spare_groups import spare_rule, up_share
+from planner.solve.serving.spot_promise import (
+    SpotPromise,
+    base_groups,
+    has_promise,
+)
 from planner.solve.solution import RivalFleet
 
 if TYPE_CHECKING:
@@ -34,6 +39,8 @@ def smaller_fleet(
     sizing = selection.sizing
     if sizing.total_groups == 1:
         return None
+    if sizing.spares.count and has_promise(requirement, selection.bought):
+        return _with_fewer_on_spot(requirement, search, selection)
     fewer = (
         replace(sizing, spares=SpareGroups(sizing.spares.count - 1))
         if sizing.spares.count
@@ -46,6 +53,29 @@ def smaller_fleet(
         nodes=fewer.nodes,
         usd=search.bill(requirement, fewer, selection.offer).total,
         rejected_by=_failure_reason(requirement, search, sizing, fewer),
+    )
+
+
+def _with_fewer_on_spot(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
+) -> RivalFleet:
+    """Return the fleet with a spare group fewer on spot, and how often too few are up then."""
+    sizing, bought = selection.sizing, selection.bought
+    fewer = replace(sizing, spares=SpareGroups(sizing.spares.count - 1))
+    promise = SpotPromise(requirement, fewer, bought)
+    share = promise.share(fewer.spares, base_groups(bought, fewer))
+    return RivalFleet(
+        offer=bought,
+        nodes=fewer.nodes,
+        usd=bought_bill(requirement, fewer, bought, search.price_book).total,
+        rejected_by=because(
+            "availability",
+            "sla.availability",
+            reached=share,
+            wanted=float(requirement.availability or 0),
+        ),
     )
 
 

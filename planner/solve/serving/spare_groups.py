@@ -106,25 +106,32 @@ def up_share(
 ) -> float:
     """Return the share of running time in which as many groups are up as the load needs.
 
-    a = 1 / (1 + failures an hour * hours of replacement), availability of a node
-    p = a ^ nodes_per_group, availability of a group, which needs all its nodes
+    p = `group_availability` of its nodes
     share = mean over running hours of P(Binomial(needed + spares, p) >= needed)
-    Failures are independent. Rates: `node_failures` and `node_replacement` of constants.csv.
+    Failures are independent.
+    """
+    group_up = group_availability(nodes_per_group)
+    return sum(
+        time_share
+        * _quorum_probability(
+            needed_groups(peak_groups * load), spares.at(load), group_up
+        )
+        for load, time_share in rule.load_shares
+    )
+
+
+def group_availability(nodes_per_group: int) -> float:
+    """Return the share of the time in which a group is up, which needs all its nodes.
+
+    a = 1 / (1 + failures an hour * hours of replacement), availability of a node
+    availability = a ^ nodes of the group
+    Rates: `node_failures` and `node_replacement` of constants.csv.
     """
     downtime_ratio = (
         # Failures a day / 24 * hours to replace = downtime / uptime.
         constant("node_failures") / HOURS_PER_DAY * constant("node_replacement")
     )
-    group_availability = (1 / (1 + downtime_ratio)) ** nodes_per_group
-    return sum(
-        time_share
-        * _quorum_probability(
-            needed_groups(peak_groups * load),
-            spares.at(load),
-            group_availability,
-        )
-        for load, time_share in rule.load_shares
-    )
+    return (1 / (1 + downtime_ratio)) ** nodes_per_group
 
 
 def _quorum_probability(

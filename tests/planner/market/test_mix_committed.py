@@ -308,7 +308,8 @@ def test_what_is_left_out_is_dearer_at_any_hours(
     prices: list[tuple[Decimal, Decimal]], hours: int
 ) -> None:
     offers: Any = [
-        SimpleNamespace(mix=mix_of(*pair), pair=pair) for pair in prices
+        SimpleNamespace(mix=mix_of(*pair), pair=pair, purchases=())
+        for pair in prices
     ]
 
     def cost(offer: Any) -> Decimal:

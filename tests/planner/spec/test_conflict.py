@@ -84,6 +84,10 @@ EXAMPLES = {
             ("commit", "commit: 3y"),
         )
     },
+    "mix-promise": (
+        service("buy: {on_demand_base: auto}"),
+        service("buy: {on_demand_base: 40%}"),
+    ),
     "owned-kind": (training("owned: o.yaml"), training("spot: auto")),
     **{
         f"owned-{name}": (

@@ -399,6 +399,7 @@ def billed(mode: str, **words: object) -> Any:
         "endpoint_needs": frozenset(),
         "is_public": False,
         "survives": None,
+        "availability": None,
         "shutdown": ShutdownRule(idle=Decimal(3600)),
         "period": "run" if mode == "batch" else "month",
         "week": weekly_load("business-hours", None),

@@ -1,0 +1,167 @@
+"""How much of a pool of spot machines is there, where a cloud takes back all of a zone at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from planner.perf.common.constant import constant
+from planner.perf.reliability.interruption import reclaim_rate, reclaim_row
+from planner.units import SECONDS_PER_HOUR
+
+NEGLIGIBLE: Final = 1e-15  # a chance that no promise can tell from none
+OPEN_END: Final = 1.0  # a share of which nobody says how high it is at most
+# The lowest published rate of reclaims, and the highest.
+RateEnd: TypeAlias = Literal["low", "high"]
+
+
+class SpotPool(Struct, frozen=True, kw_only=True):
+    """Groups of spot machines that are spread evenly over zones.
+
+    zones        zones that they are in
+    region_away  share of the time in which all of them are taken back
+    zone_away    share of the rest in which all of one zone are
+    group_away   share of the rest in which a group is taken back by itself
+    """
+
+    zones: int
+    region_away: float
+    zone_away: float
+    group_away: float
+
+
+def spot_pool(
+    provider: str,
+    family: str,
+    end: RateEnd,
+    *,
+    zones: int,
+    group_nodes: int,
+    startup_s: float,
+    band: tuple[float, float] | None = None,
+) -> SpotPool:
+    """Return the pool of a machine family at one end of what is published of reclaims.
+
+    r = -ln(1 - share taken back in a month) / month, the rate of one machine
+    c = `reclaim_together`, the share of reclaims that take all of a type and zone
+    w = `wait_h` + start-up, seconds until a machine serves again
+    away        = c * r * w / (1 + c * r * w), the share of an alternating renewal process
+    region away = `reclaim_region` * away
+    zone away   = (away - region away) / (1 - region away)
+    group away  = 1 - (1 / (1 + (1 - c) * r * w)) ^ group nodes
+
+    `band` is the lowest and the highest share that the cloud publishes of the type and region.
+    Without one the lowest is that of planner/perf/data/reclaims.csv. Where there is no highest,
+    because there is no band or its end is open, away is `spot_away`, which traces show.
+    """
+    row = reclaim_row(provider, family)
+    low_share, high_share = band or (row["low"], OPEN_END)
+    rate = reclaim_rate(low_share if end == "low" else high_share)
+    absence_s = row["wait_h"] * SECONDS_PER_HOUR + startup_s
+    together = constant("reclaim_together")
+    zone_ratio = together * rate * absence_s
+    single_ratio = (1 - together) * rate * absence_s
+    away = zone_ratio / (1 + zone_ratio)
+    if end == "high" and high_share == OPEN_END:
+        away = constant("spot_away")
+    region_away = constant("reclaim_region") * away
+    return SpotPool(
+        zones=zones,
+        region_away=region_away,
+        zone_away=(away - region_away) / (1 - region_away),
+        group_away=1 - (1 / (1 + single_ratio)) ** group_nodes,
+    )
+
+
+@cache
+def quorum_share(
+    needed: int, base: int, spot: int, pool: SpotPool, group_up: float
+) -> float:
+    """Return the share of the time in which at least `needed` groups are up.
+
+    sum over the zones that are there of P(B(base, u) + B(left, u * (1 - a)) >= needed)
+    B  a binomial number
+    u  `group_up`, the share in which a group is up that nobody takes back
+    a  `group_away` of the pool; left = spot groups of the zones that are there
+    """
+    lasting = _likely(base, group_up)
+    spot_up = group_up * (1 - pool.group_away)
+    total = 0.0
+    for left, chance in _groups_left(spot, pool):
+        first, tails = _tails(left, spot_up)
+        for up, base_chance in lasting:
+            beyond = needed - up - first
+            if beyond <= 0:
+                total += chance * base_chance
+            elif beyond < len(tails):
+                total += chance * base_chance * tails[beyond]
+    return total
+
+
+@cache
+def _groups_left(spot: int, pool: SpotPool) -> tuple[tuple[int, float], ...]:
+    """Return how many groups may be in the zones that are there, with the chance of each number.
+
+    Some zones have one group more than the others.
+    """
+    fewer, fuller_zones = divmod(spot, pool.zones)
+    zone_up = 1 - pool.zone_away
+    region_up = 1 - pool.region_away
+    return (
+        (0, pool.region_away),
+        *(
+            (
+                fuller * (fewer + 1) + other * fewer,
+                region_up * fuller_chance * other_chance,
+            )
+            for fuller, fuller_chance in _likely(fuller_zones, zone_up)
+            for other, other_chance in _likely(
+                pool.zones - fuller_zones, zone_up
+            )
+        ),
+    )
+
+
+@cache
+def _likely(count: int, share: float) -> tuple[tuple[int, float], ...]:
+    """Return the numbers of independent things that may be up, with their chances.
+
+    Binomial, from the likeliest number downwards and upwards by the ratio of two neighbours:
+    P(k + 1) / P(k) = (count - k) / (k + 1) * share / (1 - share)
+    Numbers whose chance is below `NEGLIGIBLE` are left out.
+    """
+    if not 0 < share < 1:
+        return ((round(count * share), 1.0),)
+    odds = share / (1 - share)
+    likeliest = min(count, math.floor((count + 1) * share))
+    likeliest_chance = math.exp(
+        math.lgamma(count + 1)
+        - math.lgamma(likeliest + 1)
+        - math.lgamma(count - likeliest + 1)
+        + likeliest * math.log(share)
+        + (count - likeliest) * math.log1p(-share)
+    )
+    chances = {likeliest: likeliest_chance}
+    up, chance = likeliest, likeliest_chance
+    while up > 0 and chance > NEGLIGIBLE:
+        chance *= up / (count - up + 1) / odds
+        up -= 1
+        chances[up] = chance
+    up, chance = likeliest, likeliest_chance
+    while up < count and chance > NEGLIGIBLE:
+        chance *= (count - up) / (up + 1) * odds
+        up += 1
+        chances[up] = chance
+    return tuple(sorted(chances.items()))
+
+
+@cache
+def _tails(count: int, share: float) -> tuple[int, tuple[float, ...]]:
+    """Return the fewest things that may be up, and the chances of at least so many and more."""
+    numbers, chances = zip(*_likely(count, share), strict=True)
+    at_least = tuple(itertools.accumulate(reversed(chances)))[::-1]
+    return numbers[0], at_least
