@@ -14,10 +14,11 @@ from planner.cli.compose import find_plan, open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from planner.cli.compose import FoundPlan, PlanningOptions
+    from planner.cli.compose import FoundPlan, PlanningOptions, SpecFile
     from planner.cli.option import OptionValues
+    from planner.market.offer import Catalog
     from planner.plan.types import Plan
     from planner.render.page import Page
 
@@ -39,6 +40,11 @@ INFEASIBLE_EXIT_CODE = 10
     help="Compare with machines of your own, of where.on_premises.",
 )
 @click.option(
+    "--share",
+    is_flag=True,
+    help="Show what several services pay when they buy together.",
+)
+@click.option(
     "--full",
     is_flag=True,
     help="Show every line: of the bill, fleets, layouts, resources.",
@@ -55,28 +61,19 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
 
     options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
-    if option_values["output"] and len(specs) > 1:
-        raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
-    _refuse_overwrite(specs[0], option_values["output"])
-    if option_values["tco"] and (
-        len(specs) > 1 or option_values["format"] == "json"
-    ):
-        raise click.UsageError("--tco takes one SPEC, and shows a page")
+    _refuse_flags(specs, option_values)
     worst_exit_code = 0
     any_changed = False
     plans = []
     # Specs of one repository often have models and traffic in common. Each process that they
     # are divided among has a memory of its own.
     memory = Memory()
+    spec_files = [read_spec(spec_path) for spec_path in specs]
     searches = [
-        partial(find_plan, read_spec(spec_path), catalog, options, memory)
-        for spec_path in specs
+        partial(find_plan, spec_file, catalog, options, memory)
+        for spec_file in spec_files
     ]
-    for plan in (
-        _write_many(searches, option_values)
-        if len(searches) > 1
-        else [_write_one(_search_one(searches[0]), option_values)]
-    ):
+    for plan in _written(spec_files, searches, catalog, options, option_values):
         plans.append(plan)
         _say_refusals(plan, options)
         _offer_rename(plan, options)
@@ -114,6 +111,38 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         counts_stacks=options.uses_stack_state,
     )
     return _exit_code(worst_exit_code, option_values, changed=any_changed)
+
+
+def _written(
+    spec_files: list[SpecFile],
+    searches: list[partial[FoundPlan]],
+    catalog: Catalog,
+    options: PlanningOptions,
+    option_values: OptionValues,
+) -> Iterable[Plan]:
+    """Make the plans of specs, and show each, or all on one page where they buy together."""
+    if len(searches) == 1:
+        return [_write_one(_search_one(searches[0]), option_values)]
+    from planner.cli.portfolio import shared_plans, warn_of_owned_twice
+
+    if option_values["share"]:
+        plans, page = shared_plans(spec_files, searches, catalog, options)
+        _print_page(page, option_values)
+        return plans
+    warn_of_owned_twice(spec_files)
+    return _write_many(searches, option_values)
+
+
+def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
+    """Raise UsageError for flags that do not go with so many specs, or with a format."""
+    if option_values["output"] and len(specs) > 1:
+        raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
+    _refuse_overwrite(specs[0], option_values["output"])
+    is_json = option_values["format"] == "json"
+    if option_values["tco"] and (len(specs) > 1 or is_json):
+        raise click.UsageError("--tco takes one SPEC, and shows a page")
+    if option_values["share"] and (len(specs) == 1 or is_json):
+        raise click.UsageError("--share takes several SPECs, and shows a page")
 
 
 def _offer_rename(plan: Plan, options: PlanningOptions) -> None:

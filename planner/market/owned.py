@@ -35,10 +35,16 @@ class OwnedMachines(Struct, frozen=True, kw_only=True):
 
     def are_of(self, offer: Offer) -> bool:
         """Whether an offer is of their machine type, in their region."""
+        return self.are_at(
+            offer.provider, offer.instance.instance_type, offer.region
+        )
+
+    def are_at(self, cloud: str, machine_type: str, region: str) -> bool:
+        """Whether they are of a machine type, in a region of a cloud."""
         return (
-            offer.provider == self.cloud
-            and fnmatchcase(offer.instance.instance_type, self.type)
-            and fnmatchcase(offer.region, self.region)
+            cloud == self.cloud
+            and fnmatchcase(machine_type, self.type)
+            and fnmatchcase(region, self.region)
         )
 
     @property

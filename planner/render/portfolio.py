@@ -1,0 +1,121 @@
+"""The page of several services that buy together: what each pays alone, and what together."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from planner import figures
+from planner.render.bill import TERM_PHRASES
+from planner.render.page import (
+    LINE_WIDTH,
+    Block,
+    Heading,
+    Page,
+    PageTable,
+    Paragraph,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.plan.types import Plan
+    from planner.workload.portfolio import Portfolio, SharedPlace
+
+
+def portfolio_page(plans: Sequence[Plan], portfolio: Portfolio) -> Page:
+    """Return the bill of each service alone and together, and what they share at each place."""
+    return tuple(_blocks(plans, portfolio))
+
+
+def _blocks(plans: Sequence[Plan], portfolio: Portfolio) -> Iterator[Block]:
+    bills = portfolio.bills
+    alone_usd = sum((bill.alone_usd for bill in bills), Decimal(0))
+    shared_usd = sum((bill.shared_usd for bill in bills), Decimal(0))
+    yield Heading(
+        f"{len(bills)} services together  ·  "
+        f"{figures.dollars(shared_usd)} a month, {figures.dollars(alone_usd)} alone"
+    )
+    fleets = {plan.workload.name: _fleet_text(plan) for plan in plans}
+    yield PageTable(
+        ("service", "machines", ">$/mo alone", ">$/mo together"),
+        (
+            *(
+                (
+                    bill.name,
+                    fleets[bill.name],
+                    figures.dollars(bill.alone_usd, cents=True),
+                    figures.dollars(bill.shared_usd, cents=True),
+                )
+                for bill in bills
+            ),
+            (
+                "all",
+                "",
+                figures.dollars(alone_usd, cents=True),
+                figures.dollars(shared_usd, cents=True),
+            ),
+        ),
+        width=LINE_WIDTH,
+    )
+    told = [
+        place
+        for place in portfolio.places
+        if place.shared_usd != place.alone_usd
+    ]
+    for place in told:
+        yield Paragraph(f"  {_place_sentence(place)}", width=LINE_WIDTH)
+    if not told:
+        yield Paragraph(
+            "  nothing is saved: no two with the same machines in one region commit to more "
+            "together (buy.commit)",
+            "dim",
+            LINE_WIDTH,
+        )
+    left_out = [
+        plan.workload.name
+        for plan in plans
+        if plan.workload.name not in {bill.name for bill in bills}
+    ]
+    if left_out:
+        yield Paragraph(
+            f"  left out: {', '.join(left_out)}: no service, ends by itself, or has no fleet",
+            "warn",
+            LINE_WIDTH,
+        )
+
+
+def _fleet_text(plan: Plan) -> str:
+    return ", ".join(
+        f"{pool.nodes} x {pool.instance_type} {pool.region}"
+        for pool in plan.solution.pools
+    )
+
+
+def _place_sentence(place: SharedPlace) -> str:
+    """Say how the machines of one place are bought, and what that saves."""
+    cloud, machine_type, region = place.place
+    on_demand = place.peak_nodes - place.owned - place.committed
+    parts = [
+        text
+        for count, text in (
+            (place.owned, f"{place.owned} owned"),
+            (
+                place.committed,
+                f"{place.committed} for {TERM_PHRASES.get(place.purchase, '')}",
+            ),
+            (on_demand, f"{on_demand} on demand"),
+        )
+        if count
+    ]
+    saved_usd = place.alone_usd - place.shared_usd
+    effect = (
+        f"{figures.dollars(saved_usd)} a month less than alone"
+        if saved_usd >= 0
+        else f"{figures.dollars(-saved_usd)} a month more than alone, where each counts on all "
+        "that is owned"
+    )
+    return (
+        f"{', '.join(place.members)}: {place.peak_nodes} x {machine_type} at once on {cloud} "
+        f"{region}: {' + '.join(parts)}: {effect}"
+    )

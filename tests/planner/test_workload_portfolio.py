@@ -1,0 +1,269 @@
+"""Services that buy together: the cheapest base of their joint hours, and bills that sum to it."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.cli.portfolio import minutes_ahead
+from planner.market.owned import OwnedMachines
+from planner.workload.portfolio import (
+    OwnedFile,
+    Portfolio,
+    SharingService,
+    divided,
+    share,
+)
+from tests.conftest import chat
+from tests.planner.cli.conftest import Command
+
+PLACE = ("aws", "g6e.xlarge", "us-east-1")
+# Zones without summer time, and how far they are ahead of UTC.
+ZONES = {"UTC": 0, "Asia/Tokyo": 9 * 60, "America/Phoenix": -7 * 60}
+WEEK_MINUTES = 7 * 24 * 60
+CASES = 60
+CENT = Decimal("0.01")
+
+
+def together_at(members: list[SharingService], catalog: Any) -> Portfolio:
+    return share(members, catalog, partial(minutes_ahead, 2026))
+
+
+def catalog_of(prices: dict[str, Decimal], factor: Decimal = Decimal(1)) -> Any:
+    return SimpleNamespace(
+        offers=[
+            SimpleNamespace(
+                key=(*PLACE, purchase), purchase=purchase, usd_hour=usd
+            )
+            for purchase, usd in prices.items()
+        ],
+        as_of="2026-11-18",
+        price_book=SimpleNamespace(surcharges=SimpleNamespace(factor=factor)),
+    )
+
+
+def member(
+    name: str,
+    hourly: tuple[int, ...],
+    zone: str = "UTC",
+    *,
+    terms: tuple[str, ...] = ("reserved_1y", "reserved_3y"),
+    owned: int = 0,
+    machines_usd: Decimal = Decimal(1000),
+) -> SharingService:
+    return SharingService(
+        name=name,
+        place=PLACE,
+        hourly_nodes=hourly,
+        schedule=f"daily 00:00-24:00 {zone}",
+        terms=terms,
+        owned=OwnedFile(
+            "owned.yaml",
+            (
+                OwnedMachines(
+                    cloud="aws",
+                    type="g6e.*",
+                    region="*",
+                    count=owned,
+                    usd_hour=Decimal(1),
+                ),
+            ),
+        )
+        if owned
+        else None,
+        machines_usd=machines_usd,
+        total_usd=machines_usd + 100,
+    )
+
+
+def joint_minutes(hourly: list[tuple[tuple[int, ...], str]]) -> list[int]:
+    """Machines of each minute of a week in UTC, added up by hand."""
+    return [
+        sum(
+            nodes[(minute + ZONES[zone]) % WEEK_MINUTES // 60]
+            for nodes, zone in hourly
+        )
+        for minute in range(WEEK_MINUTES)
+    ]
+
+
+def cheapest_base(
+    minutes: list[int], prices: dict[str, Decimal], owned: int
+) -> Decimal:
+    """Every number of committed machines in turn, and every term."""
+    month = Decimal(730)
+    costs = []
+    for term in ("reserved_1y", "reserved_3y"):
+        for committed in range(max(minutes) + 1):
+            above = sum(max(0, nodes - owned - committed) for nodes in minutes)
+            costs.append(
+                committed * month * prices[term]
+                + above * month / WEEK_MINUTES * prices["on_demand"]
+            )
+    return min(costs)
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_no_other_base_is_cheaper(seed: int) -> None:
+    draw = random.Random(seed)
+    prices = {
+        "on_demand": Decimal(draw.randint(100, 900)) / 100,
+        "reserved_1y": Decimal(draw.randint(50, 700)) / 100,
+        "reserved_3y": Decimal(draw.randint(30, 600)) / 100,
+    }
+    owned = draw.choice((0, 0, 1, 3))
+    hourly = [
+        (
+            tuple(
+                draw.choice((0, 1, 2, 4)) if draw.random() < 0.6 else 0
+                for _ in range(168)
+            ),
+            draw.choice(tuple(ZONES)),
+        )
+        for _ in range(draw.randint(2, 3))
+    ]
+    portfolio = together_at(
+        [
+            member(f"m{number}", nodes, zone, owned=owned)
+            for number, (nodes, zone) in enumerate(hourly)
+        ],
+        catalog_of(prices),
+    )
+    minutes = joint_minutes(hourly)
+    [place] = portfolio.places
+    assert place.peak_nodes == max(minutes)
+    assert abs(place.shared_usd - cheapest_base(minutes, prices, owned)) < CENT
+    # What is saved is all in the bills.
+    saved = sum(bill.alone_usd - bill.shared_usd for bill in portfolio.bills)
+    assert saved == place.alone_usd - place.shared_usd
+
+
+def test_clocks_that_change_move_hours() -> None:
+    """Berlin is an hour ahead of UTC in winter, and two for the 210 days of its summer of 2026."""
+    hours = tuple(int(hour % 24 == 12) for hour in range(168))
+    prices = {"on_demand": Decimal(1), "reserved_1y": Decimal(1000)}
+
+    def at_once(other: str) -> float:
+        # An hour of both together is one of two machines; the base is never committed to.
+        portfolio = together_at(
+            [
+                member("a", hours, terms=("reserved_1y",), owned=1),
+                member("b", hours, other, terms=("reserved_1y",), owned=1),
+            ],
+            catalog_of(prices),
+        )
+        [place] = portfolio.places
+        return float(place.shared_usd) / (730 / 24)
+
+    assert at_once("UTC") == pytest.approx(1, abs=0.001)
+    assert at_once("Europe/Berlin") == 0
+    noon_hours = tuple(int(hour % 24 == 13) for hour in range(168))
+    portfolio = together_at(
+        [
+            member("a", hours, owned=1),
+            member("b", noon_hours, "Europe/Berlin", owned=1),
+        ],
+        catalog_of({**prices, "reserved_3y": Decimal(1000)}),
+    )
+    together = float(portfolio.places[0].shared_usd) / (730 / 24)
+    assert together == pytest.approx((365 - 210) / 365, abs=0.001)
+
+
+@given(
+    st.decimals("-100000", "100000", places=2),
+    st.lists(st.decimals("0", "100000", places=2), min_size=1, max_size=9),
+)
+def test_parts_sum_to_the_cent(amount: Decimal, weights: list[Decimal]) -> None:
+    parts = divided(amount, weights)
+    assert sum(parts) == amount
+    total = sum(weights)
+    if total:
+        for part, weight in zip(parts, weights, strict=True):
+            assert abs(part - amount * weight / total) <= CENT
+
+
+def test_only_those_who_allow_the_same_share() -> None:
+    always = (1,) * 168
+    prices = {"on_demand": Decimal(2), "reserved_1y": Decimal(1)}
+    portfolio = together_at(
+        [
+            member("a", always, terms=("reserved_1y",)),
+            member("b", always, terms=()),
+        ],
+        catalog_of(prices),
+    )
+    assert portfolio.places == ()
+    assert [bill.shared_usd for bill in portfolio.bills] == [1100, 1100]
+
+
+SPEC = chat(
+    traffic="peak_rps: 25\n  profile: business-hours",
+    extra=(
+        'shutdown: {schedule: "weekdays 07:00-20:00 ZONE"}\n'
+        "buy: {commit: [none, 1y, 3y]MORE}\n"
+        "where: {clouds: [aws], accelerators: {allow: [l40s]}}"
+    ),
+)
+
+
+def write(folder: Path, name: str, zone: str, more: str = "") -> str:
+    text = SPEC.replace("ZONE", zone).replace("MORE", more)
+    (folder / f"{name}.yaml").write_text(
+        text.replace("name: chat", f"name: {name}")
+    )
+    return f"{name}.yaml"
+
+
+def test_days_on_two_coasts_pay_one_base(tonnage: Command, here: Path) -> None:
+    specs = [
+        write(here, "europe", "Europe/Berlin"),
+        write(here, "america", "America/Los_Angeles"),
+    ]
+    code, page, _ = tonnage("plan", "--share", *specs)
+    assert code == 0
+    [total] = [line for line in page.splitlines() if line.startswith("  all ")]
+    alone, together = (
+        Decimal(word.strip("$").replace(",", "")) for word in total.split()[1:]
+    )
+    assert together < alone * Decimal("0.85")
+    assert "for 3 years" in page
+    # Beside one of the same hours nothing more is committed to than twice as much.
+    twin = write(here, "twin", "Europe/Berlin")
+    _, page, _ = tonnage("plan", "--share", specs[0], twin)
+    assert "nothing is saved" in page
+
+
+def test_what_is_owned_counts_once(tonnage: Command, here: Path) -> None:
+    (here / "owned.yaml").write_text(
+        "machines:\n- {cloud: aws, type: g6e.xlarge, region: us-*, count: 4, usd_hour: 0.9}\n"
+    )
+    specs = [
+        write(here, name, "Europe/Berlin", ", owned: owned.yaml")
+        for name in ("one", "two")
+    ]
+    code, _, told = tonnage("plan", *specs)
+    assert code == 0
+    assert "own the same machines" in told
+    code, page, told = tonnage("plan", "--share", *specs)
+    assert code == 0
+    assert told == ""
+    assert "4 owned" in page
+    assert "more than alone" in page.replace("\n  ", " ")
+
+
+def test_it_takes_several_specs_and_shows_a_page(
+    tonnage: Command, here: Path
+) -> None:
+    spec = write(here, "one", "UTC")
+    for words in ((spec,), (spec, spec, "-f", "json")):
+        code, _, told = tonnage("plan", "--share", *words)
+        assert code == 2
+        assert "--share takes several SPECs" in told
