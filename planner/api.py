@@ -76,9 +76,9 @@ def plan(
     from stacks.graph import plugin_versions
     from stacks.spec.table import unsupported_reason
 
-    catalog = catalog or load_catalog()
     digests: dict[str, str] = {}
     parsed_spec = load_spec(spec, path)
+    catalog = (catalog or load_catalog()).using(parsed_spec.stated_usage)
     check_regions(parsed_spec.where, catalog)
     settings = SolveSettings(
         catalog=catalog,

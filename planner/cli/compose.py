@@ -221,15 +221,17 @@ def solve_settings(
     from stacks.spec.table import unsupported_reason
 
     check_regions(spec_file.spec.where, catalog)
+    usage = spec_file.spec.stated_usage
     return SolveSettings(
-        catalog=catalog,
+        catalog=catalog.using(usage),
         unbuilt_reason=unsupported_reason,
         read_file=spec_folder_reader(spec_file.path, digests),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
         futures=futures(options.stops_after),
         run_all=run_in_parallel,
-        memory=memory or Memory(),
+        # What others have left is of bills with what is assumed.
+        memory=memory if memory and not usage else Memory(),
     )
 
 
@@ -435,7 +437,7 @@ def derive_plan(
     plan = assemble(
         spec_file.spec,
         solution,
-        catalog,
+        settings.catalog,
         source=SpecSource(spec_file.path, spec_file.sha256),
         stack=stack,
         inputs=replace(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cost.usage import usage_value
 from planner.facts import table
 from planner.facts.private_endpoint import (
     LOGS,
@@ -135,26 +136,6 @@ class Usage(Struct, frozen=True, kw_only=True):
     zones: int = 1
 
 
-@cache
-def usage_value(usage_name: str) -> Decimal:
-    """Return a usage assumption of data/usage.csv, in the unit of its row."""
-    column_types = {
-        "usage": table.nonempty_text,
-        "value": table.finite_decimal,
-        "unit": table.nonempty_text,
-        "meaning": table.nonempty_text,
-        **table.SOURCE_COLUMNS,
-    }
-    usage_values = {
-        usage_row["usage"]: usage_row["value"]
-        for usage_row in table.load_rows(
-            "planner.cost", "usage.csv", column_types
-        )
-    }
-    assumption: Decimal = usage_values[usage_name]
-    return assumption
-
-
 def priced_line(
     name: str,
     kind: str,
@@ -220,7 +201,7 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
             )
         )
     # Logs grow with node-hours, an assumption of data/usage.csv.
-    logged_gb = usage.node_hours * usage_value("log_gb_per_node_hour")
+    logged_gb = usage.node_hours * price_book.used("log_gb_per_node_hour")
     needs = _endpoint_needs(usage, price_book, logged_gb)
     if usage.has_own_network:
         bill_lines += _network_lines(usage, price_book, needs, logged_gb)
@@ -322,7 +303,7 @@ def _network_lines(
     passes_logs = not _way_of_logs(usage.provider, needs)
     node_starts = (
         # Starts a month of an always-on node * mean running nodes.
-        usage_value("node_starts_per_month")
+        price_book.used("node_starts_per_month")
         * usage.node_hours
         / HOURS_PER_MONTH
         + usage.scheduled_starts
@@ -346,7 +327,7 @@ def _network_lines(
         price_book,
         "nat_data",
         # Each node start pulls the container image once, and weights from a hub.
-        (usage_value("container_image_gb") + usage.fetched_gb) * node_starts
+        (price_book.used("container_image_gb") + usage.fetched_gb) * node_starts
         + (logged_gb if passes_logs else 0),
     )
     # On other clouds the way in costs nothing.

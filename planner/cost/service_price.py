@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from decimal import Decimal
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from planner.cost.usage import usage_value
 
 
 class ServicePrice(Struct, frozen=True, kw_only=True):
@@ -55,14 +58,21 @@ NO_SURCHARGES: Final = Surcharges()
 
 
 class PriceBook(Struct, frozen=True):
-    """Service prices by provider and role, and what comes on top of a bill.
+    """Service prices by provider and role, what comes on top of a bill, and what is used.
 
-    A role without a price is unknown, never zero.
+    A role without a price is unknown, never zero. `usage` has what a spec states instead of rows
+    of data/usage.csv.
     """
 
     prices: dict[tuple[str, str], tuple[ServicePrice, ...]]
     surcharges: Surcharges = NO_SURCHARGES
+    usage: Mapping[str, Decimal] = field(default_factory=dict)
 
     def find(self, provider: str, role: str) -> tuple[ServicePrice, ...]:
         """Return the price, or its tiers in order; empty when it is not known."""
         return self.prices.get((provider, role), ())
+
+    def used(self, usage_name: str) -> Decimal:
+        """Return how much is used of something: as the spec states it, or as is assumed."""
+        stated = self.usage.get(usage_name)
+        return usage_value(usage_name) if stated is None else stated

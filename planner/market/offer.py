@@ -16,7 +16,7 @@ from planner.facts.cloud import clouds
 from planner.perf.common.layout import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from planner.cost.service_price import PriceBook
     from planner.spec.block import CapacityBlock
@@ -340,6 +340,12 @@ class Catalog(Struct, frozen=True, dict=True):
     price_book: PriceBook
     sha256: str
     as_of: str
+
+    def using(self, usage: Mapping[str, Decimal]) -> Catalog:
+        """Return it with what a spec states of its use instead of what is assumed."""
+        if not usage:
+            return self
+        return replace(self, price_book=replace(self.price_book, usage=usage))
 
     @cached_property
     def offer_groups(self) -> tuple[tuple[Offer, ...], ...]:

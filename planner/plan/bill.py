@@ -11,6 +11,7 @@ from planner.cost.bill_line import (
     SUPPORT_KIND,
     TAX_KIND,
 )
+from planner.cost.usage import usage_assumptions
 from planner.market.hosted import cheapest_hosted
 from planner.market.price_age import is_old
 from planner.market.small_cloud import cheapest_elsewhere
@@ -61,6 +62,7 @@ def _excluded(
 def cost_entry(
     solution: Solution,
     period: types.Period,
+    workload: str,
     catalog: Catalog,
 ) -> types.Cost:
     """Return the cost part; without a bill (infeasible plan) all costs are 0."""
@@ -96,7 +98,24 @@ def cost_entry(
         hosted=tuple(_hosted(solution)),
         owned=tuple(map(_owned, solution.owned)),
         elsewhere=tuple(_elsewhere(solution, bill)),
+        usage=tuple(_used_amounts(workload, catalog)),
     )
+
+
+def _used_amounts(
+    workload: str, catalog: Catalog
+) -> Iterator[types.UsedAmount]:
+    """Yield what is assumed of the use of a workload, or stated by its spec."""
+    book = catalog.price_book
+    for name, row in usage_assumptions().items():
+        if row.applies(workload):
+            yield types.UsedAmount(
+                name=name,
+                amount=book.used(name),
+                unit=row.unit,
+                meaning=row.meaning,
+                source="spec" if name in book.usage else row.source,
+            )
 
 
 def _paid_by_credits(bill: Bill, surcharges: Surcharges) -> Decimal | None:

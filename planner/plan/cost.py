@@ -165,6 +165,18 @@ class OwnedCost(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class UsedAmount(DocumentPart, frozen=True, kw_only=True):
+    """How much the bill counts of something that nothing in the spec decides."""
+
+    name: Annotated[str, Meta(description="key of the block usage of a spec")]
+    amount: Annotated[Decimal, Meta(description="in the unit")]
+    unit: Annotated[str, Meta(description="such as GB")]
+    meaning: Annotated[str, Meta(description="of what")]
+    source: Annotated[
+        str, Meta(description="spec where it states it, or who assumes it")
+    ]
+
+
 class Cost(DocumentPart, frozen=True, kw_only=True):
     """The bill of a month, of a run, or of the time to live of what stands."""
 
@@ -218,6 +230,10 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
     owned: Annotated[
         tuple[OwnedCost, ...],
         Meta(description="what is paid for already, by buy.owned"),
+    ] = ()
+    usage: Annotated[
+        tuple[UsedAmount, ...],
+        Meta(description="what is stated or assumed of use"),
     ] = ()
     elsewhere: Annotated[
         tuple[ElsewhereCost, ...],

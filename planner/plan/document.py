@@ -125,7 +125,7 @@ def assemble(
             _outcome(solution, _metric_limits(spec)), stays=_stay(staying)
         ),
         alternatives=tuple(map(_alternative, solution.alternatives)),
-        cost=cost_entry(solution, planned_period(spec), catalog),
+        cost=cost_entry(solution, planned_period(spec), workload.name, catalog),
         graph=stack.graph,
         launch=stack.launch,
         stack=types.StackRef(name=stack.name, state_sha256=stack.state_sha256),
@@ -152,7 +152,7 @@ def with_fallbacks(
 
     `plugins` are versions of the providers that these need.
     """
-    period = planned_period(spec)
+    period, workload = planned_period(spec), workload_of(spec).name
     fallbacks = tuple(
         types.Fallback(
             kind=fleet.kind,
@@ -170,7 +170,7 @@ def with_fallbacks(
                 for metric, estimate in fleet.solution.predictions.items()
             },
             verified=_verification(fleet.solution.simulation_check),
-            cost=cost_entry(fleet.solution, period, catalog),
+            cost=cost_entry(fleet.solution, period, workload, catalog),
             graph=stack.graph,
         )
         for fleet, stack in fleets

@@ -23,6 +23,7 @@ from planner.plan.cost import (
     Life,
     OwnedCost,
     TokenCost,
+    UsedAmount,
 )
 from planner.plan.fallback import Fallback
 from planner.plan.graph import PlannedGraph, PlannedResource
@@ -106,6 +107,7 @@ __all__ = [
     "StorageSpeed",
     "TokenCost",
     "TrainingLayout",
+    "UsedAmount",
     "Verification",
     "WorkloadRef",
 ]

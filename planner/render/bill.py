@@ -80,6 +80,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         *_elsewhere_blocks(plan),
         *_life_blocks(plan),
         *_energy_blocks(plan),
+        *_usage_blocks(plan, full=full),
     ]
 
 
@@ -121,6 +122,21 @@ def _owned_blocks(plan: Plan) -> list[Block]:
             width=LINE_WIDTH,
         )
         for owned in plan.cost.owned
+    ]
+
+
+def _usage_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    """Return what the bill counts of use: what the spec states, and on a full page all of it."""
+    return [
+        Paragraph(
+            f"  {'stated' if used.source == 'spec' else 'assumed'}: "
+            f"usage.{used.name}: {used.amount:f} {used.unit}"
+            f"{'' if used.source == 'spec' else f' ({used.source})'}",
+            "dim",
+            LINE_WIDTH,
+        )
+        for used in plan.cost.usage
+        if full or used.source == "spec"
     ]
 
 

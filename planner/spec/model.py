@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from planner.facts.cloud import clouds
 from planner.spec.block import (
@@ -240,6 +241,35 @@ class EncryptionRule(Struct, frozen=True, kw_only=True):
     store_identity: str | None = None
 
 
+class UsageRule(Struct, frozen=True, kw_only=True):
+    """What a workload uses, where its owner knows better than what is assumed.
+
+    container_image_gb      pulled once for each start of a machine, GB
+    log_gb_per_node_hour    lines that a machine tells in an hour, GB
+    node_starts_per_month   starts of a machine that runs all month
+    overlap_hours           in which both fleets are paid when a service moves
+    prompt_bytes_per_token  text of a prompt token, B
+    stream_bytes_per_token  an event of a stream of tokens, B
+    """
+
+    place: Place | None = None
+    container_image_gb: Decimal | None = None
+    log_gb_per_node_hour: Decimal | None = None
+    node_starts_per_month: Decimal | None = None
+    overlap_hours: Decimal | None = None
+    prompt_bytes_per_token: Decimal | None = None
+    stream_bytes_per_token: Decimal | None = None
+
+    @property
+    def stated(self) -> dict[str, Decimal]:
+        """What is stated, by the names of data/usage.csv."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if isinstance(value, Decimal)
+        }
+
+
 class WorkloadBase(Struct, frozen=True, kw_only=True):
     """Fields that all kinds of workloads share.
 
@@ -258,8 +288,14 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     protect: bool | None = None
     network: NetworkRule | None = None
     encryption: EncryptionRule | None = None
+    usage: UsageRule | None = None
     waivers: tuple[str, ...] | None = None
     runtime: Runtime = "vm"
+
+    @property
+    def stated_usage(self) -> dict[str, Decimal]:
+        """What is stated of its use, by the names of the usage table."""
+        return self.usage.stated if self.usage is not None else {}
 
 
 class EndpointRule(Struct, frozen=True, kw_only=True):

@@ -48,6 +48,11 @@ ENCRYPTION: Final = Block(
     model.EncryptionRule,
     block_fields("shared", "encryption"),
 )
+USAGE: Final = Block(
+    "usage",
+    model.UsageRule,
+    block_fields("shared", "usage"),
+)
 SHARED_FIELDS: Final = block_fields(
     "shared",
     "shared",
@@ -57,6 +62,7 @@ SHARED_FIELDS: Final = block_fields(
         "shutdown": SHUTDOWN,
         "network": NETWORK,
         "encryption": ENCRYPTION,
+        "usage": USAGE,
     },
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from planner.cost.bill_line import egress_lines, sum_lines, usage_value
+from planner.cost.bill_line import egress_lines, sum_lines
 from planner.units import SECONDS_PER_MONTH
 from planner.workload.fallback import cheapest_among
 
@@ -127,7 +127,8 @@ def _moving_usd(stays: Solution, moves: Solution, catalog: Catalog) -> Decimal:
     """
     if stays.bill is None or moves.bill is None:
         return Decimal(0)
-    overlap_usd = usage_value("overlap_hours") * moves.bill.usd_hour
+    overlap_hours = catalog.price_book.used("overlap_hours")
+    overlap_usd = overlap_hours * moves.bill.usd_hour
     places = {(pool.instance.provider, pool.region) for pool in stays.pools}
     if places == {
         (pool.instance.provider, pool.region) for pool in moves.pools

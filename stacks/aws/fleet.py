@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.cost.bill_line import usage_value
 from planner.cost.lifetime import release_time
+from planner.cost.usage import usage_value
 from stacks.aws import (
     alarm,
     fabric,

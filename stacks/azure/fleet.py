@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cost.bill_line import usage_value
+from planner.cost.usage import usage_value
 from stacks.azure import fabric, files, home, network, placement, storage
 from stacks.azure.identity import common_inputs
 from stacks.cloud import group_outputs

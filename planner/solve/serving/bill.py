@@ -13,7 +13,6 @@ from planner.cost.bill_line import (
     Usage,
     cache_disk_gb,
     service_lines,
-    usage_value,
 )
 from planner.cost.lifetime import (
     committed_hours,
@@ -403,14 +402,14 @@ def bought_bill(
         monthly_requests
         * Decimal(requirement.load.answer_lengths.mean_tokens)
         # Answers leave as one server-sent event per token.
-        * usage_value("stream_bytes_per_token")
+        * price_book.used("stream_bytes_per_token")
         / BYTES_PER_BILLED_GB
     )
     received_gb = (
         monthly_requests
         * Decimal(requirement.load.prompt_lengths.mean_tokens)
         # Prompts arrive as UTF-8 text.
-        * usage_value("prompt_bytes_per_token")
+        * price_book.used("prompt_bytes_per_token")
         / BYTES_PER_BILLED_GB
     )
     # A batch run has no load balancer and no internet traffic.
