@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.bill_line import KEPT_DISK, STANDING_KINDS
 from planner.solve.cause import because
 from planner.solve.solution import PlanWarning
+from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.cost.bill import Bill
+    from planner.cost.weekly_load import Week
     from planner.facts.llm import Llm
     from planner.market.offer import Offer
     from planner.solve.cause import Cause
 
 LOW_CONFIDENCE: Final = "low"
+# What the network of a stack costs whether a machine runs or not.
+NETWORK_KINDS: Final = STANDING_KINDS - {
+    KEPT_DISK,
+    "alarm",
+    "alert",
+    "dashboard",
+    "file_system",
+    "object_storage",
+}
+# Share of a bill from which hours without a machine are worth a word.
+WORTH_SAYING: Final = Decimal("0.1")
 
 
 def assumed_architecture(llm: Llm) -> tuple[Cause, ...]:
@@ -22,6 +40,33 @@ def assumed_architecture(llm: Llm) -> tuple[Cause, ...]:
     return (
         because("assumed-architecture", layers=llm.layers, width=llm.hidden),
     )
+
+
+def idle_network_warnings(bill: Bill, week: Week) -> Iterator[PlanWarning]:
+    """Yield what the network costs in hours without a machine, where that is much of the bill.
+
+    idle USD = network USD of a month * (730 - hours in which anything runs) / 730
+    """
+    if bill.period != "month":
+        return
+    network_usd = sum(
+        (
+            line.usd
+            for line in bill.lines
+            if line.kind in NETWORK_KINDS and line.usd is not None
+        ),
+        Decimal(0),
+    )
+    idle_usd = network_usd * (1 - week.running_hours / HOURS_PER_MONTH)
+    if idle_usd > bill.total * WORTH_SAYING:
+        reason = because(
+            "idle-network",
+            "network",
+            running=int(week.running_hours),
+            standing=int(HOURS_PER_MONTH),
+            idle_usd=idle_usd,
+        )
+        yield PlanWarning(code="idle-network", reason=reason)
 
 
 def price_warnings(

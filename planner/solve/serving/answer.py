@@ -36,7 +36,7 @@ from planner.solve.solution import (
     bought_offer,
     infeasible_solution,
 )
-from planner.solve.warning import price_warnings
+from planner.solve.warning import idle_network_warnings, price_warnings
 from planner.spec.model import Inference
 
 if TYPE_CHECKING:
@@ -249,6 +249,7 @@ def _serving_warnings(
         *_sleep_warnings(spec, selection),
         *_purchase_warnings(spec, selection),
         *_spot_warnings(spec, requirement, search, selection),
+        *idle_network_warnings(selection.bill, requirement.week),
         *price_warnings(selection.bought, selection.bill.unpriced_lines),
     )
 

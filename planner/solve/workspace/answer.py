@@ -19,7 +19,7 @@ from planner.solve.solution import (
     bought_offer,
     infeasible_solution,
 )
-from planner.solve.warning import price_warnings
+from planner.solve.warning import idle_network_warnings, price_warnings
 from planner.solve.workspace.requirement import (
     WorkspaceRequirement,
     cheapest_bill,
@@ -100,6 +100,7 @@ def solve_workspace(
         bill=selection.bill,
         warnings=(
             EPHEMERAL_DISK,
+            *idle_network_warnings(selection.bill, scheduled_week(spec)),
             *price_warnings(selection.offer, selection.bill.unpriced_lines),
         ),
         week=scheduled_week(spec),
