@@ -80,6 +80,8 @@ SENTENCES: Final = {
     "spot-promise": "enough machines are up {high_rate_share:.3%} of the time at the highest "
     "published rate of reclaims, {low_rate_share:.3%} at the lowest; there {calm_base:,} that "
     "stay of {calm_nodes:,} would do, for {calm_usd:whole_dollars}",
+    "unused-prices": "{rows}: of no machine of the catalog in this way to buy, so they change no "
+    "price; see names: tonnage offers",
     "idle-network": "the network stands in all {standing} hours of a month, and machines run in "
     "{running}: {idle_usd:whole_dollars} are for hours without one; in a network that there is "
     "already (network.id) they are not paid",

@@ -40,6 +40,7 @@ class Surcharges(Struct, frozen=True, kw_only=True):
     credits_usd  what credits pay of a month, USD; None without them
     source       file that says so; empty where nothing does
     has_discounts  whether the prices of the lines are those of a contract
+    unused_rows  places of prices of that contract that are of no machine of the catalog
     """
 
     has_discounts: bool = False
@@ -47,6 +48,7 @@ class Surcharges(Struct, frozen=True, kw_only=True):
     tax: Decimal = Decimal(0)
     credits_usd: Decimal | None = None
     source: str = ""
+    unused_rows: tuple[str, ...] = ()
 
     @property
     def factor(self) -> Decimal:

@@ -39,6 +39,11 @@ class OfferTerms(Struct, frozen=True, kw_only=True):
     percent: Decimal | None = None
     usd_hour: Decimal | None = None
 
+    @property
+    def row(self) -> str:
+        """Where they stand: file and line."""
+        return f"{self.place.path}:{self.place.line}"
+
     def are_of(self, offer: Offer) -> bool:
         """Whether they hold for an offer."""
         return (
@@ -50,7 +55,7 @@ class OfferTerms(Struct, frozen=True, kw_only=True):
 
     def priced(self, offer: Offer) -> Offer:
         """Return an offer at its price under these terms: list * (1 - share), or the rate."""
-        row = f"{self.place.path}:{self.place.line}"
+        row = self.row
         if self.percent is None:
             assert self.usd_hour is not None  # noqa: S101 - one of both is given
             return replace(
@@ -98,7 +103,16 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
             catalog,
             offers=tuple(map(self._priced, catalog.offers)),
             unlisted=tuple(map(self._priced, catalog.unlisted)),
-            price_book=self._book(catalog.price_book),
+            price_book=self._book(catalog.price_book, self._unused(catalog)),
+        )
+
+    def _unused(self, catalog: Catalog) -> tuple[str, ...]:
+        """Return where terms stand that are of no machine of a catalog."""
+        offers = (*catalog.offers, *catalog.unlisted)
+        return tuple(
+            terms.row
+            for terms in (*self.rates, *self.discounts)
+            if not any(map(terms.are_of, offers))
         )
 
     def _priced(self, offer: Offer) -> Offer:
@@ -107,7 +121,9 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
                 return terms.priced(offer)
         return offer
 
-    def _book(self, price_book: PriceBook) -> PriceBook:
+    def _book(
+        self, price_book: PriceBook, unused_rows: tuple[str, ...]
+    ) -> PriceBook:
         return replace(
             price_book,
             prices={
@@ -125,6 +141,7 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
                 tax=self.tax,
                 credits_usd=self.credits,
                 source=self.place.path,
+                unused_rows=unused_rows,
             ),
         )
 

@@ -14,6 +14,7 @@ from planner.plan.canonical import seal
 from planner.plan.number import optional_money, plain_money, rounded
 from planner.plan.pool_entry import pool_entry
 from planner.sentence import describe
+from planner.solve.warning import unused_prices
 from planner.spec.model import Batch, Inference, Training
 from planner.spec.plain import plain_values
 from planner.units import (
@@ -135,7 +136,10 @@ def assemble(
             schedule=spec.shutdown.schedule,
             backstop=stack.backstop,
         ),
-        warnings=tuple(_notice(warning) for warning in solution.warnings),
+        warnings=tuple(
+            _notice(warning)
+            for warning in (*solution.warnings, *unused_prices(catalog))
+        ),
     )
     # The digest covers every field, so it comes last.
     return seal(plan)

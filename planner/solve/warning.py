@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.cost.weekly_load import Week
     from planner.facts.llm import Llm
-    from planner.market.offer import Offer
+    from planner.market.offer import Catalog, Offer
     from planner.solve.cause import Cause
 
 LOW_CONFIDENCE: Final = "low"
@@ -67,6 +67,14 @@ def idle_network_warnings(bill: Bill, week: Week) -> Iterator[PlanWarning]:
             idle_usd=idle_usd,
         )
         yield PlanWarning(code="idle-network", reason=reason)
+
+
+def unused_prices(catalog: Catalog) -> Iterator[PlanWarning]:
+    """Yield which rows of prices of one's own are of no machine: often a name is misspelt."""
+    rows = catalog.price_book.surcharges.unused_rows
+    if rows:
+        reason = because("unused-prices", rows=", ".join(rows))
+        yield PlanWarning(code="own-prices", reason=reason)
 
 
 def price_warnings(

@@ -313,7 +313,7 @@ class Block(Struct, frozen=True):
     def read(self, node: Node, block_path: str, report: ProblemReport) -> Any:
         """Return the object; report unknown, missing and conflicting keys together."""
         if not isinstance(node, MappingNode):
-            message = f"{block_path} takes keys and values"
+            message = f"{block_path or self.name} takes keys and values"
             known_keys = ", ".join(
                 block_field.name for block_field in self.fields
             )
@@ -438,7 +438,7 @@ def read_document(block: Block, file_bytes: bytes, path: str) -> Any:
     root_node = parse_yaml(
         file_bytes, path, begin=f"see its keys: tonnage schema {block.name}"
     )
-    found = block.read(root_node, block.name, report)
+    found = block.read(root_node, "", report)
     if report.problems:
         raise SpecError(*report.problems)
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from planner.errors import SpecError
 from planner.market.own_prices import read_own_prices
-from tests.conftest import ROOT, present, solve
+from tests.conftest import ROOT, chat, present, solve
 from tests.planner.cli.conftest import Command
 from tests.planner.market.test_mix_committed import few, text_of
 
@@ -206,3 +206,30 @@ def test_who_has_no_file_yet_is_told_where_its_keys_are(
         for path, code in (("empty.yaml", 2), ("none.yaml", 6)):
             found, _, told = tonnage("plan", "s.yaml", flag, path)
             assert (found, f"tonnage schema {name}" in told) == (code, True)
+
+
+def test_a_price_of_no_machine_is_said(tonnage: Command, here: Path) -> None:
+    """Of a misspelt type the price on the list is in force: no bill should be the first to say so."""
+    (here / "spec.yaml").write_text(chat())
+    (here / "prices.yaml").write_text(
+        "rates:\n"
+        "- {cloud: aws, type: p5.48xlrage, usd_hour: 20}\n"
+        "- {cloud: aws, type: p5.48xlarge, usd_hour: 20}\n"
+    )
+    code, page, _ = tonnage("plan", "spec.yaml", "--prices", "prices.yaml")
+    assert code == 0
+    assert "prices.yaml:2: of no machine of the catalog" in page
+    assert "prices.yaml:3" not in page
+
+
+def test_an_unknown_key_is_named_as_the_file_has_it(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "spec.yaml").write_text(chat())
+    (here / "prices.yaml").write_text("rates:\n- {clout: aws}\n")
+    code, _, told = tonnage("plan", "spec.yaml", "--prices", "prices.yaml")
+    assert code == 2
+    assert "unknown key 'rates[0].clout'" in told
+    (here / "prices.yaml").write_text("- 1\n")
+    _, _, told = tonnage("plan", "spec.yaml", "--prices", "prices.yaml")
+    assert "prices takes keys and values" in told
