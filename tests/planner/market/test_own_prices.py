@@ -209,7 +209,7 @@ def test_who_has_no_file_yet_is_told_where_its_keys_are(
 
 
 def test_a_price_of_no_machine_is_said(tonnage: Command, here: Path) -> None:
-    """Of a misspelt type the price on the list is in force: no bill should be the first to say so."""
+    """Of a misspelt type the price on the list is in force: no bill should say so first."""
     (here / "spec.yaml").write_text(chat())
     (here / "prices.yaml").write_text(
         "rates:\n"
