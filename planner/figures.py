@@ -167,7 +167,7 @@ def unit_price(price_usd: Decimal | None) -> str:
 
 
 def token_price(price_usd: Decimal) -> str:
-    """Return USD for a million tokens as text: two decimals, four below 0.10."""
+    """Return USD for many tokens or requests as text: two decimals, four below 0.10."""
     return (
         f"${price_usd:,.4f}"
         if price_usd < Decimal("0.10")

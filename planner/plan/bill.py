@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 EXCLUDED_COSTS: Final = ("transfers to other networks and regions",)
 EXCLUDED_SURCHARGES: Final = {SUPPORT_KIND: "support plans", TAX_KIND: "tax"}
 EXCLUDED_DISCOUNTS: Final = "private discounts"
+PRICED_REQUESTS: Final = 1000
 # Small models cost fractions of a cent a million tokens.
 UNIT_COST_STEP: Final = Decimal("0.0001")
 
@@ -200,7 +201,7 @@ def _commitment(option: CommitmentSaving) -> types.CommitmentOption:
 
 
 def _token_cost(solution: Solution, total: Decimal) -> types.TokenCost | None:
-    """Return the total over millions of tokens; None where no tokens are counted."""
+    """Return the total over tokens and requests; None where no tokens are counted."""
     training_run = solution.training_run
     volume = solution.token_volume
     if training_run is not None:
@@ -210,7 +211,7 @@ def _token_cost(solution: Solution, total: Decimal) -> types.TokenCost | None:
             output_tokens=0,
             trained_tokens=rounded(training_run.total_tokens),
             usd_per_million_output=None,
-            usd_per_million=_usd_per_million(total, trained_tokens),
+            usd_per_million=_usd_per(TOKENS_PER_MILLION, total, trained_tokens),
         )
     if volume is None or not volume.answer_tokens:
         return None
@@ -219,15 +220,20 @@ def _token_cost(solution: Solution, total: Decimal) -> types.TokenCost | None:
         prompt_tokens=rounded(float(volume.prompt_tokens)),
         output_tokens=rounded(float(volume.answer_tokens)),
         trained_tokens=0,
-        usd_per_million_output=_usd_per_million(total, volume.answer_tokens),
-        usd_per_million=_usd_per_million(total, all_tokens),
+        usd_per_million_output=_usd_per(
+            TOKENS_PER_MILLION, total, volume.answer_tokens
+        ),
+        usd_per_million=_usd_per(TOKENS_PER_MILLION, total, all_tokens),
+        requests=rounded(float(volume.requests)),
+        usd_per_thousand_requests=_usd_per(
+            PRICED_REQUESTS, total, volume.requests
+        ),
     )
 
 
-def _usd_per_million(total: Decimal, tokens: Decimal) -> Decimal:
-    return plain_money(
-        (total * TOKENS_PER_MILLION / tokens).quantize(UNIT_COST_STEP)
-    )
+def _usd_per(number: int, total: Decimal, counted: Decimal) -> Decimal:
+    """Return what so many of what is counted cost, USD."""
+    return plain_money((total * number / counted).quantize(UNIT_COST_STEP))
 
 
 def _life(life: Lifetime | None) -> types.Life | None:

@@ -52,7 +52,7 @@ class Life(DocumentPart, frozen=True, kw_only=True):
 
 
 class TokenCost(DocumentPart, frozen=True, kw_only=True):
-    """What a million tokens cost: the total over the tokens of its period."""
+    """What tokens and requests cost: the total over those of its period."""
 
     prompt_tokens: Annotated[
         Number, Meta(description="read in the period; 0 for training")
@@ -70,6 +70,13 @@ class TokenCost(DocumentPart, frozen=True, kw_only=True):
     usd_per_million: Annotated[
         Decimal, Meta(description="all cost over all tokens, blended")
     ]
+    requests: Annotated[
+        Number, Meta(description="answered in the period; 0 for training")
+    ] = 0
+    usd_per_thousand_requests: Annotated[
+        Decimal | None,
+        Meta(description="all cost over requests; none for training"),
+    ] = None
 
 
 class CommitmentRegret(DocumentPart, frozen=True, kw_only=True):

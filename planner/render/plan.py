@@ -149,7 +149,7 @@ def decision_blocks(plan: Plan) -> list[Block]:
 
 
 def _money_phrases(plan: Plan) -> list[str]:
-    """Return the total, the band of a run's cost, and what a million tokens cost."""
+    """Return the total, the band of a run's cost, and what tokens and requests cost."""
     period_text = period.RATES[plan.cost.period] or (
         f" for {period.NAMES[plan.cost.period]}"
     )
@@ -164,6 +164,9 @@ def _money_phrases(plan: Plan) -> list[str]:
             else f"{figures.token_price(output_usd)} per million tokens out, "
             f"{blended_text} blended"
         )
+        if token_cost.usd_per_thousand_requests is not None:
+            price = figures.token_price(token_cost.usd_per_thousand_requests)
+            money_phrases.append(f"{price} per 1,000 requests")
     run_entry = plan.solution.run
     if run_entry:
         money_phrases.append(

@@ -31,11 +31,12 @@ FallbackKind: TypeAlias = Literal["zone", "type", "region", "purchase", "cloud"]
 
 
 class TokenVolume(Struct, frozen=True):
-    """Tokens that are read and written in the period of the bill, at the load of the spec.
+    """Requests and their tokens in the period of the bill, at the load of the spec.
 
     cached_share  of the prompts, which is found in the prefix cache
     """
 
+    requests: Decimal
     prompt_tokens: Decimal
     answer_tokens: Decimal
     cached_share: Decimal

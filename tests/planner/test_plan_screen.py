@@ -147,6 +147,19 @@ def test_cost_of_tokens_times_tokens_is_the_total(path) -> None:
     )
     if tokens.usd_per_million_output is not None:
         assert tokens.usd_per_million_output >= tokens.usd_per_million
+    if plan.workload.kind == "training":
+        assert tokens.usd_per_thousand_requests is None
+        return
+    requests_usd = (
+        float(present(tokens.usd_per_thousand_requests))
+        * tokens.requests
+        / 1000
+    )
+    assert requests_usd == pytest.approx(
+        float(plan.cost.total),
+        abs=0.00005 * tokens.requests / 1000 + 0.01,
+        rel=1e-5,
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ def token_volume(
     predictions: dict[str, BandedPrediction],
     bill: Bill,
 ) -> TokenVolume:
-    """Return requests times mean lengths."""
+    """Return the requests, and what they are times mean lengths."""
     request_count = _billed_requests(requirement, predictions, bill)
     load = requirement.load
     return TokenVolume(
+        request_count,
         request_count * Decimal(load.prompt_lengths.mean_tokens),
         request_count * Decimal(load.answer_lengths.mean_tokens),
         Decimal(load.prefix_hit),
