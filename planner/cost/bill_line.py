@@ -20,7 +20,7 @@ from planner.facts.private_endpoint import (
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from planner.cost.service_price import PriceBook, ServicePrice
     from planner.facts.private_endpoint import EndpointNeed
@@ -36,6 +36,7 @@ SURCHARGE_KINDS: Final = (SUPPORT_KIND, TAX_KIND)
 KEPT_DISK: Final = "kept_disk"
 ENDPOINT_KIND: Final = "private_endpoint"
 ENDPOINT_DATA: Final = "private_endpoint_data"
+CROSS_ZONE: Final = "cross_zone"
 # What stays when all machines of a stack are stopped.
 STANDING_KINDS: Final = frozenset(
     {
@@ -57,6 +58,7 @@ STANDING_KINDS: Final = frozenset(
 )
 ROLE_LABELS: Final = {
     "bastion": ("way in to the machines", "hour"),
+    CROSS_ZONE: ("traffic between zones", "GB"),
     "disk": ("boot disks", "GB-month"),
     "load_balancer": ("load balancer", "hour"),
     "load_balancer_data": ("load balancer data", "GB"),
@@ -115,6 +117,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `has_own_network`  whether the way out is its own; that of a given network is its owner's
     `endpoint_needs`  what machines reach by private endpoints, empty without them
     `zones`  how many zones the machines are spread over, each with an interface of an endpoint
+    `proxied_zones`  zones of the machines among which one of them spreads all requests
     """
 
     provider: str
@@ -134,6 +137,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     public_addresses: int = 0
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     zones: int = 1
+    proxied_zones: int = 1
 
 
 def priced_line(
@@ -458,7 +462,48 @@ def _balancer_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         # It exists as long as the network, also while no node runs.
         _role_line(usage, price_book, "load_balancer", usage.network_hours),
         data_line,
+        *_cross_zone_lines(usage, price_book),
     ]
+
+
+def _cross_zone_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
+    """Return the line of what clients and machines send each other from zone to zone.
+
+    GB = (sent + received) * (share across by the balancer + share across by a proxy) * sides
+    share = (zones - 1) / zones, as each of both spreads requests evenly
+    Which of them a cloud bills, and whether both sides of a border, are rows of
+    data/zone_traffic.csv.
+    """
+    rule = _zone_traffic().get((usage.provider,))
+    if rule is None:
+        return []
+    zones = (
+        usage.zones if rule["balancer"] else 1,
+        usage.proxied_zones if rule["proxy"] else 1,
+    )
+    crossing = sum((Decimal(count - 1) / count for count in zones), Decimal(0))
+    line = _role_line(
+        usage,
+        price_book,
+        CROSS_ZONE,
+        (usage.sent_gb + usage.received_gb) * crossing * rule["sides"],
+    )
+    # What costs nothing has no line.
+    return [line] if crossing and line.usd != 0 else []
+
+
+@cache
+def _zone_traffic() -> Mapping[tuple[str, ...], table.TableRow]:
+    columns: table.Columns = {
+        "cloud": table.nonempty_text,
+        "balancer": table.yes_or_no,
+        "proxy": table.yes_or_no,
+        "sides": table.integer_between(1, 2),
+        **table.SOURCE_COLUMNS,
+    }
+    return table.rows_by_key(
+        table.load_rows("planner.cost", "zone_traffic.csv", columns), "cloud"
+    )
 
 
 def egress_lines(

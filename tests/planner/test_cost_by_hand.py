@@ -80,6 +80,32 @@ HALF_A_MONTH = {
 }
 
 
+@pytest.mark.parametrize(
+    ("cloud", "zones", "proxied_zones", "gb"),
+    [
+        # Of 320 GB two thirds go to another zone, and AWS bills both sides of the border.
+        ("aws", 3, 1, Decimal(320) * 2 / 3 * 2),
+        # A proxy sends half of what it gets on to a machine in the other zone.
+        ("aws", 2, 2, Decimal(320) * (Decimal(1) / 2 + Decimal(1) / 2) * 2),
+        ("aws", 1, 1, None),
+        # A balancer that passes packets through sends nothing across, a proxy does.
+        ("gcp", 3, 1, None),
+        ("gcp", 3, 3, Decimal(320) * 2 / 3),
+    ],
+)
+def test_traffic_between_zones_is_what_is_spread_evenly(
+    cloud: str, zones: int, proxied_zones: int, gb: Decimal | None
+) -> None:
+    lines = service_lines(
+        use(cloud, **HALF_A_MONTH, zones=zones, proxied_zones=proxied_zones),
+        PriceBook({}),
+    )
+    found = [line.quantity for line in lines if line.kind == "cross_zone"]
+    assert found == (
+        [] if gb is None else [pytest.approx(gb, abs=Decimal("0.001"))]
+    )
+
+
 def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
     """Half a month of one machine: 128 GB of disk, 12 GB for each of 4 starts, 13.5 MB an hour.
 

@@ -14,6 +14,7 @@ from planner.spec.field_table import block_fields
 from tests.conftest import chat
 from tests.planner.cli.conftest import Command
 
+CROSSING = "traffic between zones"
 WHERE = "where: {clouds: [aws], regions: [us-east-1]}"
 
 
@@ -43,8 +44,8 @@ def test_what_a_spec_may_state_is_what_the_table_says() -> None:
         ("log_gb_per_node_hour", {"logs", "NAT data"}),
         ("container_image_gb", {"NAT data"}),
         ("node_starts_per_month", {"NAT data"}),
-        ("stream_bytes_per_token", {"load balancer data"}),
-        ("prompt_bytes_per_token", {"load balancer data"}),
+        ("stream_bytes_per_token", {"load balancer data", CROSSING}),
+        ("prompt_bytes_per_token", {"load balancer data", CROSSING}),
         ("overlap_hours", set()),
     ],
 )

@@ -412,6 +412,7 @@ def bought_bill(
         * price_book.used("prompt_bytes_per_token")
         / BYTES_PER_BILLED_GB
     )
+    zones = offer.zone_count(together=sizing.nodes_per_group > 1)
     # A batch run has no load balancer and no internet traffic.
     serves_traffic = requirement.mode != "batch"
     usage = Usage(
@@ -428,7 +429,11 @@ def bought_bill(
         nat_gateways=_nat_gateways(requirement, offer),
         public_addresses=_public_addresses(requirement, offer),
         endpoint_needs=requirement.endpoint_needs,
-        zones=offer.zone_count(together=sizing.nodes_per_group > 1),
+        zones=zones,
+        # With random routing the balancer alone spreads requests.
+        proxied_zones=1
+        if requirement.load.routing == "random"
+        else min(zones, sizing.nodes),
         network_hours=life_hours(life),
     )
     return sum_bill(

@@ -388,6 +388,7 @@ def billed(mode: str, **words: object) -> Any:
     base = {
         "llm": find_model("llama-3.1-8b"),
         "load": SimpleNamespace(
+            routing="random",
             concurrency=8,
             prompt_lengths=SimpleNamespace(mean_tokens=900),
             answer_lengths=SimpleNamespace(mean_tokens=200),
