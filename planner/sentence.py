@@ -78,13 +78,15 @@ SENTENCES: Final = {
     "spot-base": "spot machines can be taken back at short notice, all of them at once: "
     "{base_nodes:,} of {nodes:,} machines stay, and meet the limits of as much of the peak",
     "spot-promise": "enough machines are up {high_rate_share:.3%} of the time at the highest "
+    "published rate of reclaims, {low_rate_share:.3%} at the lowest",
+    "spot-promise-less": "enough machines are up {high_rate_share:.3%} of the time at the highest "
     "published rate of reclaims, {low_rate_share:.3%} at the lowest; there {calm_base:,} that "
-    "stay of {calm_nodes:,} would do, for {calm_usd:whole_dollars}",
+    "stay of {calm_nodes:,} would do, for ${calm_usd:,.2f}",
     "unused-prices": "{rows}: of no machine of the catalog in this way to buy, so they change no "
     "price; see names: tonnage offers",
     "idle-network": "the network stands in all {standing} hours of a month, and machines run in "
-    "{running}: {idle_usd:whole_dollars} are for hours without one; in a network that there is "
-    "already (network.id) they are not paid",
+    "{running}: ${idle_usd:,.0f} of the bill are for hours without one; in a network that there "
+    "is already (network.id) they are not paid",
     "unsure-price": "the {purchase} price of {machine} in {region} is {basis}, of {as_of}, with "
     "{confidence} confidence",
     "old-price": "the {purchase} price of {machine} in {region} is of {as_of}, more than a year "

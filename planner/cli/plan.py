@@ -125,11 +125,12 @@ def _written(
         return [_write_one(_search_one(searches[0]), option_values)]
     from planner.cli.portfolio import shared_plans, warn_of_owned_twice
 
-    if option_values["share"]:
+    is_shared = option_values["share"]
+    warn_of_owned_twice(spec_files, is_shared=is_shared)
+    if is_shared:
         plans, page = shared_plans(spec_files, searches, catalog, options)
         _print_page(page, option_values)
         return plans
-    warn_of_owned_twice(spec_files)
     return _write_many(searches, option_values)
 
 

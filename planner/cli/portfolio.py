@@ -16,7 +16,12 @@ from planner.cli.compose import own_catalog, spec_folder_reader
 from planner.cli.parallel import results_in_order
 from planner.render.portfolio import portfolio_page
 from planner.units import SECONDS_PER_MINUTE
-from planner.workload.portfolio import SharingService, member_of, share
+from planner.workload.portfolio import (
+    SharingService,
+    member_of,
+    own_path,
+    share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,25 +59,37 @@ def shared_plans(
         own_catalog(catalog, options.prices),
         partial(minutes_ahead, int(catalog.as_of[:4])),
     )
-    return plans, portfolio_page(plans, portfolio)
+    left_out = [plan.workload.name for plan, member in found if member is None]
+    return plans, portfolio_page(portfolio, left_out)
 
 
-def warn_of_owned_twice(spec_files: Sequence[SpecFile]) -> None:
-    """Say which specs name one file of what is owned: each plan counts on all of it."""
-    named: defaultdict[str, list[str]] = defaultdict(list)
+def warn_of_owned_twice(
+    spec_files: Sequence[SpecFile], *, is_shared: bool
+) -> None:
+    """Say which specs name one file of what is owned: each plan counts on all of it.
+
+    Where they are planned together, only those that allow the same commitments own it together.
+    """
+    named: defaultdict[str, list[SpecFile]] = defaultdict(list)
     for spec_file in spec_files:
-        if spec_file.spec.buy.owned is not None:
-            named[f"{_folder(spec_file)}/{spec_file.spec.buy.owned}"].append(
-                spec_file.path
-            )
-    for paths in named.values():
-        if len(paths) > 1:
-            click.echo(
-                f"warning: {', '.join(paths)} own the same machines, and each plan counts on all "
-                "of them; see what they cost together: tonnage plan --share "
-                f"{' '.join(paths)}",
-                err=True,
-            )
+        owned = spec_file.spec.buy.owned
+        if owned is not None:
+            named[own_path(_folder(spec_file), owned)].append(spec_file)
+    for files in named.values():
+        commits = {spec_file.spec.buy.commit for spec_file in files}
+        if len(files) == 1 or (is_shared and len(commits) == 1):
+            continue
+        paths = [spec_file.path for spec_file in files]
+        next_step = (
+            "allow the same commitments in all of them"
+            if is_shared
+            else f"see what they cost together: tonnage plan --share {' '.join(paths)}"
+        )
+        click.echo(
+            f"warning: {', '.join(paths)} own the same machines, and each plan counts on all of "
+            f"them; {next_step}",
+            err=True,
+        )
 
 
 @cache

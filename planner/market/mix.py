@@ -258,7 +258,7 @@ def undominated(mixed: Sequence[Offer]) -> Iterator[Offer]:
 
     The bill of a fleet falls with the price of any tier, so no other mix is cheaper. Of equal
     ones the first is taken. Where more is owned, or machines on spot are taken back less often
-    or are in more zones, a mix is a choice of its own.
+    or are in another number of zones, a mix is a choice of its own.
     """
     kept: list[Offer] = []
     for offer in sorted(mixed, key=_tier_prices):
@@ -271,17 +271,14 @@ def undominated(mixed: Sequence[Offer]) -> Iterator[Offer]:
 
 
 def _tier_prices(offer: Offer) -> tuple[Decimal, ...]:
-    return tuple(
-        tier.usd_hour for tier in (offer.mix.tiers if offer.mix else ())
-    )
+    return tuple(tier.usd_hour for tier in mix_of(offer).tiers)
 
 
 def _is_as_cheap(one: Offer, other: Offer) -> bool:
     """Whether a mix has the ways of another, and each of them costs as much at most."""
-    if one.mix is None or other.mix is None:
-        return False
-    pairs = list(zip(one.mix.tiers, other.mix.tiers, strict=False))
-    return len(one.mix.tiers) == len(other.mix.tiers) and all(
+    tiers, other_tiers = mix_of(one).tiers, mix_of(other).tiers
+    pairs = list(zip(tiers, other_tiers, strict=False))
+    return len(tiers) == len(other_tiers) and all(
         mine.purchase == its.purchase
         and (mine.owned or 0) >= (its.owned or 0)
         and mine.usd_hour <= its.usd_hour
@@ -290,11 +287,14 @@ def _is_as_cheap(one: Offer, other: Offer) -> bool:
 
 
 def _is_as_lasting(one: Offer, other: Offer) -> bool:
-    """Whether spot machines of a mix are in as many zones, and are taken back as rarely."""
+    """Whether spot machines of a mix are in as many zones, and are taken back as rarely.
+
+    More zones are not better by themselves: with few spare machines each is one more that goes.
+    """
     if "spot" not in one.purchases:
         return True
     mine, its = one.reclaim_band, other.reclaim_band
-    return one.zone_count(together=False) >= other.zone_count(
+    return one.zone_count(together=False) == other.zone_count(
         together=False
     ) and (
         mine == its

@@ -379,6 +379,8 @@ class OfferFilter:
     """The offers of a catalog under the rules of a spec.
 
     Violations are cached by machine type and purchase option, and by region.
+
+    counts_reclaims  whether a dearer region is a choice where spot is taken back less often
     """
 
     def __init__(
@@ -386,8 +388,11 @@ class OfferFilter:
         offer_groups: tuple[tuple[Offer, ...], ...],
         offer_rules: tuple[OfferRule, ...],
         order: PlaceOrder | None = None,
+        *,
+        counts_reclaims: bool = False,
     ) -> None:
         self.order = order or PlaceOrder()
+        self.counts_reclaims = counts_reclaims
         self.offer_groups = offer_groups
         self.offer_rules = offer_rules
         self._instance_cache: dict[tuple[str, str, str], frozenset[str]] = {}
@@ -424,12 +429,18 @@ class OfferFilter:
             cheapest_offer = next(allowed_offers, None)
             if cheapest_offer is None:
                 continue
-            if cheapest_offer.mix is not None:
+            if cheapest_offer.mix is not None or (
+                self.counts_reclaims and cheapest_offer.purchase == "spot"
+            ):
                 preferred_first = sorted(
                     (cheapest_offer, *allowed_offers), key=self.order.rank
                 )
-                for mixed in undominated(preferred_first):
-                    yield self.order.placed(mixed) or mixed
+                yield from undominated(
+                    [
+                        self.order.placed(offer) or offer
+                        for offer in preferred_first
+                    ]
+                )
                 continue
             # Those after it cost as much at least.
             least_usd_hour = cheapest_offer.usd_hour

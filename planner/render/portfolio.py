@@ -19,31 +19,32 @@ from planner.render.page import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.plan.types import Plan
     from planner.workload.portfolio import Portfolio, SharedPlace
 
 
-def portfolio_page(plans: Sequence[Plan], portfolio: Portfolio) -> Page:
-    """Return the bill of each service alone and together, and what they share at each place."""
-    return tuple(_blocks(plans, portfolio))
+def portfolio_page(portfolio: Portfolio, left_out: Sequence[str]) -> Page:
+    """Return the bill of each service alone and together, and what they share at each place.
+
+    `left_out` has the names of what is no service, ends by itself, or has no fleet.
+    """
+    return tuple(_blocks(portfolio, left_out))
 
 
-def _blocks(plans: Sequence[Plan], portfolio: Portfolio) -> Iterator[Block]:
+def _blocks(portfolio: Portfolio, left_out: Sequence[str]) -> Iterator[Block]:
     bills = portfolio.bills
     alone_usd = sum((bill.alone_usd for bill in bills), Decimal(0))
     shared_usd = sum((bill.shared_usd for bill in bills), Decimal(0))
     yield Heading(
-        f"{len(bills)} services together  ·  "
+        f"{len(bills)} {'service' if len(bills) == 1 else 'services'} together  ·  "
         f"{figures.dollars(shared_usd)} a month, {figures.dollars(alone_usd)} alone"
     )
-    fleets = {plan.workload.name: _fleet_text(plan) for plan in plans}
     yield PageTable(
         ("service", "machines", ">$/mo alone", ">$/mo together"),
         (
             *(
                 (
                     bill.name,
-                    fleets[bill.name],
+                    bill.machines,
                     figures.dollars(bill.alone_usd, cents=True),
                     figures.dollars(bill.shared_usd, cents=True),
                 )
@@ -72,24 +73,12 @@ def _blocks(plans: Sequence[Plan], portfolio: Portfolio) -> Iterator[Block]:
             "dim",
             LINE_WIDTH,
         )
-    left_out = [
-        plan.workload.name
-        for plan in plans
-        if plan.workload.name not in {bill.name for bill in bills}
-    ]
     if left_out:
         yield Paragraph(
             f"  left out: {', '.join(left_out)}: no service, ends by itself, or has no fleet",
             "warn",
             LINE_WIDTH,
         )
-
-
-def _fleet_text(plan: Plan) -> str:
-    return ", ".join(
-        f"{pool.nodes} x {pool.instance_type} {pool.region}"
-        for pool in plan.solution.pools
-    )
 
 
 def _place_sentence(place: SharedPlace) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.bill_line import KEPT_DISK, STANDING_KINDS
 from planner.solve.cause import because
 from planner.solve.solution import PlanWarning
 from planner.units import HOURS_PER_MONTH
@@ -20,15 +19,8 @@ if TYPE_CHECKING:
     from planner.solve.cause import Cause
 
 LOW_CONFIDENCE: Final = "low"
-# What the network of a stack costs whether a machine runs or not.
-NETWORK_KINDS: Final = STANDING_KINDS - {
-    KEPT_DISK,
-    "alarm",
-    "alert",
-    "dashboard",
-    "file_system",
-    "object_storage",
-}
+# What a network of the stack's own costs, whether a machine runs or not.
+NETWORK_KINDS: Final = frozenset({"bastion", "nat", "public_ip"})
 # Share of a bill from which hours without a machine are worth a word.
 WORTH_SAYING: Final = Decimal("0.1")
 

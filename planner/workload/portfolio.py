@@ -7,6 +7,7 @@ machines that its own plan has chosen.
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter, defaultdict
 from decimal import ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -15,6 +16,7 @@ from msgspec import Struct
 
 from planner.cost.bill_line import CENT, MACHINE_KIND
 from planner.market.mix import PlaceKey, best_base
+from planner.market.offer import OWNED_PURCHASE, TERM_PURCHASES
 from planner.market.offer_filter import allowed_terms
 from planner.market.owned import OwnedMachines, owned_machines
 from planner.spec.model import Inference
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 
 # By the name of a time zone: its minutes ahead of UTC on each day of a year.
 MinutesAhead: TypeAlias = "Callable[[str], tuple[int, ...]]"
-# Ways to buy of which nothing is shared: those machines are taken back by themselves.
-UNSHARED: Final = ("spot",)
+# Ways to buy that services share; of others each has its own.
+SHARED: Final = frozenset({"on_demand", OWNED_PURCHASE, *TERM_PURCHASES})
 
 
 class OwnedFile(Struct, frozen=True):
@@ -51,7 +53,9 @@ class SharingService(Struct, frozen=True, kw_only=True):
     place         cloud, machine type and region of its machines
     hourly_nodes  machines of each hour of its week, without those on spot
     schedule      hours in which they run, None for all
+    machines      what its plan buys, in words
     terms         commitments that its spec allows
+    may_share     whether its machines above a base may be on demand, and are reserved by nobody
     owned         what is paid for already, None without it
     machines_usd  what these machines cost alone, USD a month
     total_usd     its whole bill alone, USD a month
@@ -61,7 +65,9 @@ class SharingService(Struct, frozen=True, kw_only=True):
     place: PlaceKey
     hourly_nodes: tuple[int, ...]
     schedule: str | None
+    machines: str
     terms: tuple[str, ...]
+    may_share: bool
     owned: OwnedFile | None
     machines_usd: Decimal
     total_usd: Decimal
@@ -109,6 +115,7 @@ class SharedBill(Struct, frozen=True):
     """What a service pays a month alone, and its part of what all of them pay together, USD."""
 
     name: str
+    machines: str
     alone_usd: Decimal
     shared_usd: Decimal
 
@@ -141,7 +148,7 @@ def member_of(
     [pool] = solution.pools
     lines = [line for line in bill.lines if line.kind == MACHINE_KIND]
     shared_nodes = sum(
-        part.nodes for part in pool.purchases if part.purchase not in UNSHARED
+        part.nodes for part in pool.purchases if part.purchase in SHARED
     )
     hourly_nodes = solution.week.hourly_nodes(
         pool.nodes // pool.nodes_per_group - pool.spares.count,
@@ -157,9 +164,15 @@ def member_of(
         ),
         hourly_nodes=tuple(min(nodes, shared_nodes) for nodes in hourly_nodes),
         schedule=spec.shutdown.schedule,
+        machines=f"{pool.nodes} x {pool.instance.instance_type} {pool.region}",
         terms=allowed_terms(spec),
+        may_share="none" in spec.buy.commit
+        and all(
+            part.purchase in (*SHARED, "spot") and not part.reservation
+            for part in pool.purchases
+        ),
         owned=OwnedFile(
-            f"{folder}/{spec.buy.owned}", owned_machines(spec, read_file)
+            own_path(folder, spec.buy.owned), owned_machines(spec, read_file)
         )
         if spec.buy.owned is not None
         else None,
@@ -167,12 +180,17 @@ def member_of(
             (
                 line.usd or Decimal(0)
                 for part, line in zip(pool.purchases, lines, strict=True)
-                if part.purchase not in UNSHARED
+                if part.purchase in SHARED
             ),
             Decimal(0),
         ),
         total_usd=bill.total,
     )
+
+
+def own_path(folder: str, name: str) -> str:
+    """Return the one path of a file that specs of a folder may name in several ways."""
+    return posixpath.normpath(posixpath.join(folder, name))
 
 
 def share(
@@ -193,6 +211,8 @@ def share(
     """
     alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for number, member in enumerate(members):
+        if not member.may_share:
+            continue
         owned_path = member.owned.path if member.owned is not None else ""
         alike[*member.place, *member.terms, owned_path].append(number)
     factor = catalog.price_book.surcharges.factor
@@ -217,7 +237,7 @@ def share(
     return Portfolio(
         tuple(places),
         tuple(
-            SharedBill(member.name, member.total_usd, usd)
+            SharedBill(member.name, member.machines, member.total_usd, usd)
             for member, usd in zip(members, shared_usd, strict=True)
         ),
     )

@@ -138,6 +138,16 @@ def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
             spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
         ),
         place_order(spec),
+        counts_reclaims=_counts_reclaims(spec),
+    )
+
+
+def _counts_reclaims(spec: Spec) -> bool:
+    """Whether a spec promises a share of the time, in which machines on spot may be away."""
+    return (
+        isinstance(spec, Inference)
+        and spec.sla is not None
+        and spec.sla.availability is not None
     )
 
 
@@ -205,6 +215,7 @@ def _explain_type(
         group_offers(offers),
         spec_rules(spec, settings.unbuilt_reason, resumes=workload.resumes),
         place_order(spec),
+        counts_reclaims=_counts_reclaims(spec),
     )
     allowed_offers = offer_filter.cheapest()
     if allowed_offers:

@@ -57,6 +57,7 @@ def member(
     *,
     terms: tuple[str, ...] = ("reserved_1y", "reserved_3y"),
     owned: int = 0,
+    may_share: bool = True,
     machines_usd: Decimal = Decimal(1000),
 ) -> SharingService:
     return SharingService(
@@ -64,6 +65,8 @@ def member(
         place=PLACE,
         hourly_nodes=hourly,
         schedule=f"daily 00:00-24:00 {zone}",
+        machines="some",
+        may_share=may_share,
         terms=terms,
         owned=OwnedFile(
             "owned.yaml",
@@ -204,6 +207,15 @@ def test_only_those_who_allow_the_same_share() -> None:
     assert [bill.shared_usd for bill in portfolio.bills] == [1100, 1100]
 
 
+def test_only_what_may_be_on_demand_is_shared() -> None:
+    always = (1,) * 168
+    portfolio = together_at(
+        [member("a", always, may_share=False), member("b", always)],
+        catalog_of({"on_demand": Decimal(2), "reserved_1y": Decimal(1)}),
+    )
+    assert portfolio.places == ()
+
+
 SPEC = chat(
     traffic="peak_rps: 25\n  profile: business-hours",
     extra=(
@@ -257,6 +269,49 @@ def test_what_is_owned_counts_once(tonnage: Command, here: Path) -> None:
     assert told == ""
     assert "4 owned" in page
     assert "more than alone" in page.replace("\n  ", " ")
+
+
+def test_a_reservation_of_its_own_is_not_shared(
+    tonnage: Command, here: Path
+) -> None:
+    """It is paid for in every hour, and nobody else gets its machines."""
+    specs = [
+        write(here, "europe", "Europe/Berlin"),
+        write(here, "america", "America/Los_Angeles"),
+    ]
+    for buy in ("reserve: true", "commit: [1y]"):
+        for spec in specs:
+            path = here / spec
+            text = path.read_text()
+            for old in ("commit: [none, 1y, 3y]", "reserve: true"):
+                text = text.replace(old, buy)
+            if "update" not in text:
+                text += "update: recreate\n"
+            path.write_text(text)
+        code, page, told = tonnage("plan", "--share", *specs)
+        assert code == 0, told
+        assert "nothing is saved" in page
+
+
+def test_one_file_by_two_names_is_one_file(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "owned.yaml").write_text(
+        "machines:\n- {cloud: aws, type: g6e.xlarge, region: us-*, count: 4, usd_hour: 0.9}\n"
+    )
+    specs = [
+        write(here, name, "Europe/Berlin", f", owned: {path}")
+        for name, path in (("one", "owned.yaml"), ("two", "./owned.yaml"))
+    ]
+    code, page, told = tonnage("plan", "--share", *specs)
+    assert code == 0, told
+    assert "4 owned" in page
+    # Who commits otherwise owns nothing together with the first.
+    path = here / specs[1]
+    path.write_text(path.read_text().replace("[none, 1y, 3y]", "[none, 1y]"))
+    code, _, told = tonnage("plan", "--share", *specs)
+    assert code == 0
+    assert "own the same machines" in told
 
 
 def test_it_takes_several_specs_and_shows_a_page(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
@@ -11,9 +9,9 @@ from msgspec import Struct
 
 from planner.perf.common.constant import constant
 from planner.perf.reliability.interruption import reclaim_rate, reclaim_row
+from planner.perf.reliability.quorum import chance_of, likely_numbers
 from planner.units import SECONDS_PER_HOUR
 
-NEGLIGIBLE: Final = 1e-15  # a chance that no promise can tell from none
 OPEN_END: Final = 1.0  # a share of which nobody says how high it is at most
 # The lowest published rate of reclaims, and the highest.
 RateEnd: TypeAlias = Literal["low", "high"]
@@ -88,17 +86,14 @@ def quorum_share(
     u  `group_up`, the share in which a group is up that nobody takes back
     a  `group_away` of the pool; left = spot groups of the zones that are there
     """
-    lasting = _likely(base, group_up)
+    lasting = likely_numbers(base, group_up)
     spot_up = group_up * (1 - pool.group_away)
     total = 0.0
     for left, chance in _groups_left(spot, pool):
-        first, tails = _tails(left, spot_up)
         for up, base_chance in lasting:
-            beyond = needed - up - first
-            if beyond <= 0:
-                total += chance * base_chance
-            elif beyond < len(tails):
-                total += chance * base_chance * tails[beyond]
+            total += (
+                chance * base_chance * chance_of(needed - up, left, spot_up)
+            )
     return total
 
 
@@ -118,50 +113,9 @@ def _groups_left(spot: int, pool: SpotPool) -> tuple[tuple[int, float], ...]:
                 fuller * (fewer + 1) + other * fewer,
                 region_up * fuller_chance * other_chance,
             )
-            for fuller, fuller_chance in _likely(fuller_zones, zone_up)
-            for other, other_chance in _likely(
+            for fuller, fuller_chance in likely_numbers(fuller_zones, zone_up)
+            for other, other_chance in likely_numbers(
                 pool.zones - fuller_zones, zone_up
             )
         ),
     )
-
-
-@cache
-def _likely(count: int, share: float) -> tuple[tuple[int, float], ...]:
-    """Return the numbers of independent things that may be up, with their chances.
-
-    Binomial, from the likeliest number downwards and upwards by the ratio of two neighbours:
-    P(k + 1) / P(k) = (count - k) / (k + 1) * share / (1 - share)
-    Numbers whose chance is below `NEGLIGIBLE` are left out.
-    """
-    if not 0 < share < 1:
-        return ((round(count * share), 1.0),)
-    odds = share / (1 - share)
-    likeliest = min(count, math.floor((count + 1) * share))
-    likeliest_chance = math.exp(
-        math.lgamma(count + 1)
-        - math.lgamma(likeliest + 1)
-        - math.lgamma(count - likeliest + 1)
-        + likeliest * math.log(share)
-        + (count - likeliest) * math.log1p(-share)
-    )
-    chances = {likeliest: likeliest_chance}
-    up, chance = likeliest, likeliest_chance
-    while up > 0 and chance > NEGLIGIBLE:
-        chance *= up / (count - up + 1) / odds
-        up -= 1
-        chances[up] = chance
-    up, chance = likeliest, likeliest_chance
-    while up < count and chance > NEGLIGIBLE:
-        chance *= (count - up) / (up + 1) * odds
-        up += 1
-        chances[up] = chance
-    return tuple(sorted(chances.items()))
-
-
-@cache
-def _tails(count: int, share: float) -> tuple[int, tuple[float, ...]]:
-    """Return the fewest things that may be up, and the chances of at least so many and more."""
-    numbers, chances = zip(*_likely(count, share), strict=True)
-    at_least = tuple(itertools.accumulate(reversed(chances)))[::-1]
-    return numbers[0], at_least

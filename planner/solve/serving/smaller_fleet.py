@@ -70,13 +70,23 @@ def _with_fewer_on_spot(
         offer=bought,
         nodes=fewer.nodes,
         usd=bought_bill(requirement, fewer, bought, search.price_book).total,
-        rejected_by=because(
-            "availability",
-            "sla.availability",
-            reached=share,
-            wanted=float(requirement.availability or 0),
-        ),
+        rejected_by=_unkept(requirement, share),
     )
+
+
+def _unkept(requirement: ServingRequirement, share: float) -> Cause:
+    """Return why a spare group on spot is there: for what is promised, or for what is survived.
+
+    Else it lets the base be smaller, which costs less.
+    """
+    wanted = float(requirement.availability or 0)
+    if share < wanted:
+        return because(
+            "availability", "sla.availability", reached=share, wanted=wanted
+        )
+    if requirement.survives is not None:
+        return because("spare-node", "sla.survives")
+    return because("price")
 
 
 def _failure_reason(

@@ -11,6 +11,7 @@ from msgspec import Struct
 from planner.cost.weekly_load import SpareGroups, needed_groups
 from planner.facts.cloud import clouds
 from planner.perf.common.constant import constant
+from planner.perf.reliability.quorum import chance_of
 from planner.units import HOURS_PER_DAY
 
 if TYPE_CHECKING:
@@ -113,8 +114,10 @@ def up_share(
     group_up = group_availability(nodes_per_group)
     return sum(
         time_share
-        * _quorum_probability(
-            needed_groups(peak_groups * load), spares.at(load), group_up
+        * chance_of(
+            needed := needed_groups(peak_groups * load),
+            needed + spares.at(load),
+            group_up,
         )
         for load, time_share in rule.load_shares
     )
@@ -132,17 +135,3 @@ def group_availability(nodes_per_group: int) -> float:
         constant("node_failures") / HOURS_PER_DAY * constant("node_replacement")
     )
     return (1 / (1 + downtime_ratio)) ** nodes_per_group
-
-
-def _quorum_probability(
-    needed: int, spares: int, group_availability: float
-) -> float:
-    """Return the chance that at most `spares` of needed + spares groups are down."""
-    total = needed + spares
-    return sum(
-        # Binomial probability that exactly so many are down.
-        math.comb(total, groups_down)
-        * (1 - group_availability) ** groups_down
-        * group_availability ** (total - groups_down)
-        for groups_down in range(spares + 1)
-    )

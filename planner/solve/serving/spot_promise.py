@@ -133,7 +133,8 @@ class SpotPromise:
         """Yield fleets that keep the promise, those with fewer spare groups first.
 
         Where the base is for the planner to say, more spare groups let it be smaller: it is the
-        smallest, and they are the fewest for it. Else the first fleet is the only one.
+        smallest, and they are the fewest for it. Where a commitment costs less than spot, larger
+        bases are yielded too. Else the first fleet is the only one.
         """
         if self._offer.is_above_promise:
             yield from self._with_smallest_base()
@@ -156,15 +157,25 @@ class SpotPromise:
         for spares in self._spares():
             beyond_spot = self._beyond_spot(spares)
             smallest = self._smallest_base(spares, beyond_spot, base)
-            if smallest < base or spares == self._sizing.spares:
+            is_first = spares == self._sizing.spares
+            bases = range(smallest, base + is_first)
+            if not self._may_base_be_cheaper:
+                bases = bases[:1]
+            for groups in bases:
                 yield (
                     replace(self._sizing, spares=spares),
-                    with_base(self._offer, smallest),
+                    with_base(self._offer, groups),
                 )
             base = smallest
             # From some number on, more spare groups are not to be had on spot.
             if base <= least_base or beyond_spot >= base:
                 return
+
+    @property
+    def _may_base_be_cheaper(self) -> bool:
+        """Whether a commitment costs less an hour than machines on spot."""
+        *base_prices, spot_price = self._prices
+        return min(base_prices, default=spot_price) < spot_price
 
     def _is_kept(self, spares: SpareGroups, base: int) -> bool:
         return self.share(spares, base) >= self._availability
@@ -179,7 +190,9 @@ class SpotPromise:
             price_ratio = max(self._prices) / min(self._prices)
             dearest = math.ceil(sizing.total_groups * price_ratio)
             most = min(most, dearest - sizing.peak_groups)
-        for count in range(sizing.spares.count + 1, most + 1):
+        # Those that failures ask for may be fewer in some hours.
+        first = sizing.spares.count + (0 if sizing.spares.from_load else 1)
+        for count in range(first, most + 1):
             yield SpareGroups(count)
 
     def _stated_base(self, spares: SpareGroups) -> int:

@@ -23,8 +23,9 @@ def promise_at_both_ends(
 ) -> Cause:
     """Return in which share of the time enough machines are up, and what fewer reclaims save.
 
-    The fleet is made for the highest rate. At the lowest another one may cost less: the same
-    number of groups for the load, with as many spares and as large a base as that rate needs.
+    The fleet is made for the highest rate. Where its base is for the planner to say, another one
+    may cost less at the lowest: the same number of groups for the load, with as many spares and
+    as large a base as that rate needs.
     """
     sizing, bought = selection.sizing, selection.bought
     base = base_groups(bought, sizing)
@@ -32,6 +33,7 @@ def promise_at_both_ends(
         SpotPromise(requirement, sizing, bought, end).share(sizing.spares, base)
         for end in ("high", "low")
     )
+    shares = {"high_rate_share": high, "low_rate_share": low}
     calm_sizing, calm_offer = settled_fleet(
         requirement,
         sized_fleet(
@@ -42,11 +44,13 @@ def promise_at_both_ends(
         "low",
     )
     calm_bill = bought_bill(requirement, calm_sizing, calm_offer, price_book)
+    is_less = calm_bill.total < selection.bill.total
+    if not (is_less and selection.offer.is_above_promise):
+        return because("spot-promise", "sla.availability", **shares)
     return because(
-        "spot-promise",
+        "spot-promise-less",
         "sla.availability",
-        high_rate_share=high,
-        low_rate_share=low,
+        **shares,
         calm_base=base_groups(calm_offer, calm_sizing)
         * calm_sizing.nodes_per_group,
         calm_nodes=calm_sizing.nodes,

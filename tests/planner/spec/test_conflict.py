@@ -84,6 +84,17 @@ EXAMPLES = {
             ("commit", "commit: 3y"),
         )
     },
+    **{
+        f"usage-{name}": (
+            training("spot: auto", f"usage: {{{key}: 3}}"),
+            training("spot: auto", "usage: {container_image_gb: 3}"),
+        )
+        for name, key in (
+            ("prompt", "prompt_bytes_per_token"),
+            ("stream", "stream_bytes_per_token"),
+            ("overlap", "overlap_hours"),
+        )
+    },
     "mix-promise": (
         service("buy: {on_demand_base: auto}"),
         service("buy: {on_demand_base: 40%}"),

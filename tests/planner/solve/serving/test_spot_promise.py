@@ -235,12 +235,95 @@ def test_what_is_promised_is_built_and_billed(
 
 
 def test_the_page_says_both_ends(tonnage: Command, here: Path) -> None:
-    (here / "spec.yaml").write_text(promised("99.9%"))
+    (here / "spec.yaml").write_text(promised("99.99%"))
     code, page, _ = tonnage("plan", "spec.yaml")
     assert code == 0
     said = re.sub(r"\s+", " ", page)
     assert re.search(
-        r"enough machines are up 99\.9\d\d% of the time at the highest published rate of "
-        r"reclaims, (99\.9\d\d|100\.000)% at the lowest; there \d+ that stay of \d+ would do",
+        r"enough machines are up 99\.99\d% of the time at the highest published rate of "
+        r"reclaims, (99\.99\d|100\.000)% at the lowest; there \d+ that stay of \d+ would do, "
+        r"for \$[\d,]+\.\d\d",
         said,
     )
+
+
+def test_a_commitment_that_is_cheaper_than_spot_is_bought(
+    catalog: Catalog,
+) -> None:
+    """Leaving the base to the planner is a wider choice than any base that it may choose."""
+    few = only(
+        catalog,
+        lambda offer: (
+            offer.instance.accelerator == "a100-40gb-sxm"
+            and offer.region == "eu-central-1"
+        ),
+    )
+    committed = promised("99.5%").replace(
+        "on_demand_base: auto", "commit: [none, 3y]"
+    )
+    auto = promised("99.5%", more=", commit: [none, 3y]")
+    assert total(few, auto) <= total(few, committed)
+    assert "spot" not in parts(find(few, auto, keep=0))
+
+
+def test_a_dearer_region_is_taken_where_spot_lasts(catalog: Catalog) -> None:
+    """The cheapest region of a type may be one in which nothing can be promised."""
+    few = only(
+        catalog,
+        lambda offer: (
+            offer.provider == "aws"
+            and offer.instance.accelerator == "a100-40gb-sxm"
+        ),
+    )
+    text = promised("99%").replace("on_demand_base: auto", "spot: only")
+    alone = [
+        bill.total
+        for region in sorted({offer.region for offer in few.offers})
+        if (
+            bill := find(
+                only(few, lambda offer, region=region: offer.region == region),  # type: ignore[misc]
+                text,
+                keep=0,
+            ).bill
+        )
+    ]
+    assert alone
+    assert total(few, text) == min(alone)
+
+
+def test_a_spare_group_in_all_hours_may_be_enough(lasting: Catalog) -> None:
+    """Failures alone ask for a spare from some load on; reclaims for one in every hour."""
+    text = promised("99.9%", profile="business-hours").replace(
+        "peak_rps: 30", "peak_rps: 200"
+    )
+    solution = find(lasting, text, keep=0)
+    [pool] = solution.pools
+    assert promise_of(solution)["high_rate_share"] >= 0.999
+    assert pool.spares.from_load == 0
+    regions = sorted({offer.region for offer in lasting.offers})
+    assert present(solution.bill).total == min(
+        bill.total
+        for region in regions
+        if (
+            bill := find(
+                only(
+                    lasting,
+                    lambda offer, region=region: offer.region == region,  # type: ignore[misc]
+                ),
+                text,
+                keep=0,
+            ).bill
+        )
+    )
+
+
+def test_what_survives_a_zone_is_explained_at_any_load(
+    tonnage: Command, here: Path
+) -> None:
+    """Thousands of groups are looked at where a limit is tight."""
+    (here / "spec.yaml").write_text(
+        promised("99.9%").replace("sla: {", "sla: {survives: zone, ")
+    )
+    code, page, told = tonnage("explain", "spec.yaml", "--pareto")
+    assert code == 0, told
+    assert "INFEASIBLE" not in page
