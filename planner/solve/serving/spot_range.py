@@ -33,7 +33,6 @@ def promise_at_both_ends(
         SpotPromise(requirement, sizing, bought, end).share(sizing.spares, base)
         for end in ("high", "low")
     )
-    shares = {"high_rate_share": high, "low_rate_share": low}
     calm_sizing, calm_offer = settled_fleet(
         requirement,
         sized_fleet(
@@ -46,11 +45,17 @@ def promise_at_both_ends(
     calm_bill = bought_bill(requirement, calm_sizing, calm_offer, price_book)
     is_less = calm_bill.total < selection.bill.total
     if not (is_less and selection.offer.is_above_promise):
-        return because("spot-promise", "sla.availability", **shares)
+        return because(
+            "spot-promise",
+            "sla.availability",
+            high_rate_share=high,
+            low_rate_share=low,
+        )
     return because(
         "spot-promise-less",
         "sla.availability",
-        **shares,
+        high_rate_share=high,
+        low_rate_share=low,
         calm_base=base_groups(calm_offer, calm_sizing)
         * calm_sizing.nodes_per_group,
         calm_nodes=calm_sizing.nodes,
