@@ -19,6 +19,8 @@ from planner.estimate.names import RefusedError
 from planner.perf.common.layout import Node, ReplicaLayout
 from planner.perf.serving import load_shape
 from planner.perf.serving.correction import (
+    METRICS,
+    BiasModel,
     Correction,
     feature_vector,
     posterior,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from planner.estimate.benchmark import BenchmarkPoint
 
-METRICS: Final = ("tpot", "ttft")
 OUTLIER_SPREADS: Final = 3.0  # spreads from what the other points say
 HOST_GPUS: Final = 8
 # A log ratio that says that the point is of something else.
@@ -195,24 +196,25 @@ def _outlier_warnings(comparisons: Sequence[PointComparison]) -> list[str]:
 def _learned_correction(
     deployment: Deployment, used_rows: Sequence[_PointRatios]
 ) -> Correction:
-    """Return what the points teach about their deployment."""
+    """Return what the points teach about their deployment: all of them count."""
+
+    def learned(metric: str) -> BiasModel:
+        return posterior(
+            metric,
+            [
+                (point_row.point_features, point_row.log_ratios[metric])
+                for point_row in used_rows
+            ],
+        )
+
     return Correction(
         model=deployment.llm.model,
         accelerator=deployment.node.accelerator.accelerator,
         precision=deployment.layout.precision,
         tp=deployment.layout.tp,
         points=len(used_rows),
-        # The correction itself uses all points.
-        bias_models={
-            metric: posterior(
-                metric,
-                [
-                    (point_row.point_features, point_row.log_ratios[metric])
-                    for point_row in used_rows
-                ],
-            )
-            for metric in METRICS
-        },
+        tpot=learned("tpot"),
+        ttft=learned("ttft"),
     )
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from planner.errors import Place, Problem, UsageError
-from planner.estimate.calibrate import HOST_GPUS, METRICS
+from planner.estimate.calibrate import HOST_GPUS
 from planner.perf.serving.correction import (
+    METRICS,
     BiasModel,
     Correction,
     feature_vector,
@@ -38,18 +39,22 @@ def dump_correction(
         "sources": dict(source_hashes),
         # Normal distribution of the weights, for each metric.
         "beliefs": {
-            metric: {
-                "weights": _round_numbers(bias_model.weights),
-                "noise": bias_model.noise_sigma,
-                "covariance": [
-                    _round_numbers(covariance_row)
-                    for covariance_row in bias_model.covariance
-                ],
-            }
-            for metric, bias_model in correction.bias_models.items()
+            metric: _bias_document(correction.bias_model(metric))
+            for metric in METRICS
         },
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def _bias_document(bias_model: BiasModel) -> dict[str, Any]:
+    return {
+        "weights": _round_numbers(bias_model.weights),
+        "noise": bias_model.noise_sigma,
+        "covariance": [
+            _round_numbers(covariance_row)
+            for covariance_row in bias_model.covariance
+        ],
+    }
 
 
 def _round_numbers(numbers: Sequence[float]) -> list[float]:
@@ -62,13 +67,11 @@ def parse_correction(file_bytes: bytes, source_path: str) -> Correction:
         document: dict[str, Any] = json.loads(file_bytes)
         # Another schema raises KeyError, like any other malformed file.
         schema_document = {SCHEMA: document}[document["schema"]]
-        bias_models = {
-            metric: _parse_bias(schema_document["beliefs"][metric])
-            for metric in METRICS
-        }
+        beliefs = schema_document["beliefs"]
         field_names = ("model", "accelerator", "precision", "tp", "points")
         correction = Correction(
-            bias_models=bias_models,
+            tpot=_parse_bias(beliefs["tpot"]),
+            ttft=_parse_bias(beliefs["ttft"]),
             **{
                 field_name: schema_document[field_name]
                 for field_name in field_names

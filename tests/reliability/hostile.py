@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import TonnageError
 from planner.estimate.benchmark import read_benchmark
-from planner.estimate.calibrate import METRICS
 from planner.estimate.calibration_file import dump_correction, parse_correction
 from planner.facts.huggingface import parse_config
 from planner.facts.table import any_text, integer_between, read_rows
@@ -138,7 +137,8 @@ def correction_text() -> str:
         noise_sigma=0.1,
     )
     correction = Correction(
-        bias_models=dict.fromkeys(METRICS, bias),
+        tpot=bias,
+        ttft=bias,
         model="llama-3.1-8b",
         accelerator="h100-sxm",
         precision="fp8",

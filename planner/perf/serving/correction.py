@@ -28,6 +28,7 @@ FeatureVector: TypeAlias = tuple[float, ...]
 # Batch and context at which the constant feature alone is the bias.
 REFERENCE_BATCH: Final = 16.0
 REFERENCE_CONTEXT: Final = 2000.0
+METRICS: Final = ("tpot", "ttft")  # the times that are measured and corrected
 FEATURE_NAMES: Final = ("constant", "batch", "context")
 MEASURED_POINTS: Final = 5  # points from which a deployment counts as measured
 
@@ -150,7 +151,7 @@ class Correction(Struct, frozen=True, kw_only=True):
     tp           tensor-parallel size of the measured layout; another layout has the basis
                  `calibrated`
     points       number of measured points
-    bias_models  posterior by metric (ttft, tpot)
+    tpot, ttft   posteriors of the two times
     sha256       hash of the calibration file
     """
 
@@ -159,7 +160,8 @@ class Correction(Struct, frozen=True, kw_only=True):
     precision: str
     tp: int
     points: int
-    bias_models: dict[str, BiasModel]
+    tpot: BiasModel
+    ttft: BiasModel
     sha256: str = ""
 
     def applies(self, model: str, accelerator: str, precision: str) -> bool:
@@ -170,12 +172,16 @@ class Correction(Struct, frozen=True, kw_only=True):
             precision,
         )
 
+    def bias_model(self, metric: str) -> BiasModel:
+        """Return the posterior of tpot or ttft."""
+        return {"tpot": self.tpot, "ttft": self.ttft}[metric]
+
     def factor(
         self, metric: str, batch_size: float, context_tokens: float
     ) -> float:
         """Return the factor exp(mean log ratio) on a predicted time."""
         return math.exp(
-            self.bias_models[metric].mean(
+            self.bias_model(metric).mean(
                 feature_vector(batch_size, context_tokens)
             )
         )
@@ -196,7 +202,7 @@ class Correction(Struct, frozen=True, kw_only=True):
         # Few points leave the prior visible, so they count as calibrated.
         is_measured = is_same_layout and self.points >= MEASURED_POINTS
         basis: Basis = "measured" if is_measured else "calibrated"
-        log_sigma = self.bias_models[metric].deviation(
+        log_sigma = self.bias_model(metric).deviation(
             feature_vector(batch_size, context_tokens)
         )
         # Bias carries over to another layout only in part: twice the width.

@@ -25,7 +25,8 @@ from planner.perf.serving.correction import (
     prior,
 )
 from planner.perf.serving.replica import Confidence, Replica
-from tests.conftest import ROOT
+from tests.conftest import ROOT, chat
+from tests.planner.cli.conftest import Command
 from tests.planner.perf.test_serving import load, node
 from tests.planner.test_estimate import row
 
@@ -293,3 +294,47 @@ def test_a_point_of_something_else_teaches_nothing() -> None:
     assert found.correction.factor("tpot", 16, 990) == pytest.approx(
         1.0, abs=0.05
     )
+
+
+@pytest.mark.parametrize("question", [(), ("--sensitivity",), ("--ways",)])
+def test_a_plan_uses_what_was_learned_and_slower_costs_no_less(
+    tonnage: Command, here: Path, question: tuple[str, ...]
+) -> None:
+    bench = str(ROOT / "tests" / "data" / "benchmarks" / "guidellm_v0.7.json")
+    learned = ("--gpu", "h100-sxm", "--precision", "bf16", "-o", "mine.json")
+    assert tonnage("calibrate", bench, *learned)[0] == 0
+    calibration = json.loads((here / "mine.json").read_text())
+    (here / "s.yaml").write_text(
+        chat(
+            model=calibration["model"],
+            precision="bf16",
+            traffic="peak_rps: 30",
+            extra="where: {accelerators: {allow: [h100-sxm]}}",
+        )
+    )
+    costs = []
+    for factor in (0.5, 1, 2):
+        weights = calibration["beliefs"]["tpot"]["weights"]
+        slower = weights[0] + math.log(factor)
+        changed = {"weights": [slower, *weights[1:]]}
+        beliefs = {
+            **calibration["beliefs"],
+            "tpot": {**calibration["beliefs"]["tpot"], **changed},
+        }
+        name = f"{factor}.json"
+        (here / name).write_text(
+            json.dumps({**calibration, "beliefs": beliefs})
+        )
+        code, _, refused = tonnage(
+            *("plan", "s.yaml", "--calibration", name),
+            *("-f", "json", "-o", f"{factor}.plan"),
+        )
+        assert code == 0, refused
+        plan = json.loads((here / f"{factor}.plan").read_text())
+        assert plan["inputs"]["calibration"] == name
+        basis = plan["solution"]["predicted"]["tpot_p95_ms"]["basis"]
+        assert basis in ("calibrated", "measured")
+        costs.append(float(plan["cost"]["total"]))
+        assert tonnage("explain", f"{factor}.plan", *question)[0] == 0
+    assert costs == sorted(costs)
+    assert costs[0] < costs[-1]
