@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from planner.cli.compose import (
     PlanningOptions,
     make_plan,
@@ -12,11 +14,13 @@ from planner.cli.compose import (
     read_spec,
     solve_settings,
 )
+from planner.cli.ownership import machines_of_ones_own
 from planner.render import markdown
 from planner.render.buying import buying_page as ways_page
 from planner.spec.model import Batch, Inference
 from planner.workload.buying import buy_in_every_way
 
+OWN_MACHINES: Final = "on-premises/h100.yaml"
 INTRO: Final = (
     "Made by `make docs` from the blueprints that serve a model or answer a batch; `tonnage "
     "explain SPEC --ways` says the same of a spec of yours. Each row with machines of ours is a"
@@ -24,8 +28,10 @@ INTRO: Final = (
     "machines and regions differ. Its prices are those of the catalog, each with its source and"
     " date: `tonnage plan SPEC --full` with that block `buy`. What the same tokens cost at a "
     "service, and such machines at a small cloud, are [comparisons](bills.md#what-else-the-"
-    "same-work-would-cost), not offers. What a commitment loses is held against rows of "
-    "scenarios (`planner/market/data/scenarios.csv`)."
+    "same-work-would-cost), not offers. Machines of your own are those of "
+    f"`blueprints/{OWN_MACHINES}` at its prices, sized by the same simulation, beside what runs "
+    "month by month; a spec of yours names its own file in `where.on_premises`. What a "
+    "commitment loses is held against rows of scenarios (`planner/market/data/scenarios.csv`)."
 )
 
 
@@ -39,8 +45,10 @@ def buying_page(blueprints: Path = Path("blueprints")) -> str:
         if not isinstance(spec_file.spec, Inference | Batch):
             continue
         plan = make_plan(spec_file, catalog, options)
-        found = buy_in_every_way(
-            spec_file.spec, solve_settings(spec_file, catalog, options)
+        settings = solve_settings(spec_file, catalog, options)
+        spec = spec_file.spec
+        with_own = replace(
+            spec, where=replace(spec.where, on_premises=OWN_MACHINES)
         )
         model = plan.workload.model.name if plan.workload.model else "a model"
         sections += [
@@ -48,6 +56,12 @@ def buying_page(blueprints: Path = Path("blueprints")) -> str:
             "",
             f"{model}, `blueprints/{path.name}`",
             "",
-            markdown.render(ways_page(plan, found)),
+            markdown.render(
+                ways_page(
+                    plan,
+                    buy_in_every_way(spec, settings),
+                    machines_of_ones_own(plan, with_own, settings),
+                )
+            ),
         ]
     return "\n".join(sections)

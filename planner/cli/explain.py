@@ -110,6 +110,7 @@ def _answer(
     question: str, words: str, plan: Plan, spec: Spec, settings: SolveSettings
 ) -> Page:
     """Return the page of an answer; `words` are an offer or a factor."""
+    from planner.cli.ownership import machines_of_ones_own
     from planner.render import buying, explain, variation
     from planner.workload.buying import buy_in_every_way
     from planner.workload.solver import what_if, why_not
@@ -124,7 +125,11 @@ def _answer(
                 plan, factor, what_if(spec, settings, factor)
             )
         case "ways":
-            return buying.buying_page(plan, buy_in_every_way(spec, settings))
+            return buying.buying_page(
+                plan,
+                buy_in_every_way(spec, settings),
+                machines_of_ones_own(plan, spec, settings),
+            )
         case "pareto":
             return variation.frontier_page(
                 plan, variations(spec, settings, "frontier")

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli import progress
-from planner.cli.compose import (
-    own_catalog,
-    solve_settings,
-    spec_folder_reader,
-)
+from planner.cli.compose import own_catalog, solve_settings
 from planner.market.on_premises import read_data_center
 from planner.render.ownership import ownership_page
 from planner.workload.ownership import own_instead
@@ -19,16 +15,20 @@ from planner.workload.ownership import own_instead
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.market.offer import Catalog
+    from planner.market.on_premises import DataCenter
     from planner.plan.types import Plan
     from planner.render.page import Page
+    from planner.solve.settings import SolveSettings
+    from planner.spec.model import Spec
+    from planner.workload.ownership import Ownership
 
 
 def tco_page(
     spec_file: SpecFile, plan: Plan, catalog: Catalog, options: PlanningOptions
 ) -> Page:
     """Return what own machines would cost instead. Raises UsageError where nothing compares."""
-    path = spec_file.spec.where.on_premises
-    if path is None:
+    spec = spec_file.spec
+    if spec.where.on_premises is None:
         raise click.UsageError(
             "--tco compares with machines of your own: name their file in where.on_premises"
         )
@@ -36,12 +36,29 @@ def tco_page(
         raise click.UsageError(
             "--tco compares what runs month by month, and this ends"
         )
-    center = read_data_center(spec_folder_reader(spec_file.path)(path), path)
     settings = solve_settings(
         spec_file, own_catalog(catalog, options.prices), options
     )
+    center = data_center(spec, settings)
+    assert center is not None  # noqa: S101 - its file is named
     with progress.waiting("sizing machines of your own"):
-        found = list(
-            own_instead(spec_file.spec, settings, center, plan.cost.total)
-        )
+        found = list(own_instead(spec, settings, center, plan.cost.total))
     return ownership_page(plan, center, found)
+
+
+def data_center(spec: Spec, settings: SolveSettings) -> DataCenter | None:
+    """Return the machines of the file that a spec names; None without one."""
+    path = spec.where.on_premises
+    if path is None:
+        return None
+    return read_data_center(settings.read_file(path), path)
+
+
+def machines_of_ones_own(
+    plan: Plan, spec: Spec, settings: SolveSettings
+) -> list[Ownership]:
+    """Return each kind of own machines that would do: none without a file, or for what ends."""
+    center = data_center(spec, settings)
+    if center is None or plan.cost.period != "month":
+        return []
+    return list(own_instead(spec, settings, center, plan.cost.total))

@@ -17,10 +17,16 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
     from planner.solve.solution import CommitmentSaving
     from planner.workload.buying import BoughtWay
+    from planner.workload.ownership import Ownership
 
 
-def buying_page(plan: Plan, found: list[BoughtWay]) -> Page:
-    """Return the ways to buy a workload, the cheapest first, against its plan."""
+def buying_page(
+    plan: Plan, found: list[BoughtWay], owned: list[Ownership]
+) -> Page:
+    """Return the ways to buy a workload, the cheapest first, against its plan.
+
+    `owned` are machines of one's own on which it would run instead.
+    """
     return (
         PageTable(
             (
@@ -30,14 +36,16 @@ def buying_page(plan: Plan, found: list[BoughtWay]) -> Page:
                 ">against the plan",
                 "what it takes",
             ),
-            tuple(_rows(plan, found)),
+            tuple(_rows(plan, found, owned)),
             width=LINE_WIDTH,
         ),
         *_regret_blocks(found),
     )
 
 
-def _rows(plan: Plan, found: list[BoughtWay]) -> Iterator[tuple[str, ...]]:
+def _rows(
+    plan: Plan, found: list[BoughtWay], owned: list[Ownership]
+) -> Iterator[tuple[str, ...]]:
     total = plan.cost.total
     rows = [
         (total, _row("as the spec says", _planned_fleet(plan), total, plan)),
@@ -72,6 +80,7 @@ def _rows(plan: Plan, found: list[BoughtWay]) -> Iterator[tuple[str, ...]]:
             )
             for fleet in plan.cost.elsewhere[:1]
         ),
+        *((one.planned_usd, _owned_row(one, plan)) for one in owned),
     ]
     yield from (row for _, row in sorted(rows, key=lambda pair: pair[0]))
     for way in found:
@@ -103,6 +112,17 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
         takes.append("spot may be taken back")
     machines = f"{fleet_text(found.fleet)}: {parts}"
     return _row(found.way.name, machines, found.usd, plan, "; ".join(takes))
+
+
+def _owned_row(one: Ownership, plan: Plan) -> tuple[str, ...]:
+    price_usd = one.nodes * one.machine.price
+    takes = f"{figures.dollars(price_usd)} to buy"
+    if one.nodes > one.machine.nodes:
+        takes += f", and there are {one.machine.nodes}"
+    elif one.paid_months is not None:
+        takes += f", paid after month {one.paid_months}"
+    machines = f"{one.nodes} x {one.machine.name}"
+    return _row("machines of your own", machines, one.planned_usd, plan, takes)
 
 
 def _planned_fleet(plan: Plan) -> str:

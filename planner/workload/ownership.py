@@ -34,6 +34,7 @@ class Ownership(Struct, frozen=True, kw_only=True):
     machine      the kind, and `nodes` of them that the workload needs
     as_type      machine type of a cloud that has the same accelerators, by which it is sized
     month_usd    of all nodes, by the years of use
+    planned_usd  the same over the years that the file says
     paid_months  after so many, buying has cost no more than the cloud; None: not in ten years
     even_hours   share of the hours from which own machines cost less than the same on demand
     burst_usd    a month: the machines that there are, and on demand what is above them
@@ -43,6 +44,7 @@ class Ownership(Struct, frozen=True, kw_only=True):
     nodes: int
     as_type: str
     month_usd: dict[int, Decimal]
+    planned_usd: Decimal
     paid_months: int | None
     even_hours: Decimal
     burst_usd: Decimal
@@ -121,16 +123,15 @@ def _ownership(
         for years in YEARS
     }
     full_usd_hour = nodes * offer.usd_hour
-    planned_years = center.value_of("years")
+    planned_usd = nodes * center.month_usd(machine, center.value_of("years"))
     return Ownership(
         machine=machine,
         nodes=nodes,
         as_type=offer.instance.instance_type,
         month_usd=own_usd,
+        planned_usd=planned_usd,
         paid_months=_paid_months(center, machine, nodes, cloud_usd_month),
-        even_hours=nodes
-        * center.month_usd(machine, planned_years)
-        / (full_usd_hour * HOURS_PER_MONTH),
+        even_hours=planned_usd / (full_usd_hour * HOURS_PER_MONTH),
         burst_usd=_burst_usd(center, machine, offer, solution),
     )
 

@@ -91,3 +91,43 @@ def test_the_page_has_every_way_and_what_is_not_rented(
     assert "the same tokens at" in page
     assert "the workload ends after 4 months" in page
     assert tonnage("explain", "s.yaml", "--ways", "--traffic", "2x")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("nodes", "price", "said"),
+    [
+        (50, 900, "to buy, paid after month"),
+        (1, 900, "to buy, and there are 1"),
+        (50, 900_000, "to buy |"),
+    ],
+)
+def test_the_page_has_the_machines_of_a_file(
+    tonnage: Command, here: Path, nodes: int, price: int, said: str
+) -> None:
+    (here / "dc.yaml").write_text(
+        "machines: [{name: l4-1, accelerator: l4, accelerators_per_node: 1, "
+        f"nodes: {nodes}, price: {price}, power: 0.3kW}}]\nspace: 50\nstaff: 0\n"
+    )
+    text = TEXT.replace("clouds: [aws]", "clouds: [aws], on_premises: dc.yaml")
+    (here / "s.yaml").write_text(text.replace("BUY", "spot: auto"))
+    code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
+    assert code == 0
+    [row] = [line for line in page.splitlines() if "own | " in line]
+    assert "machines of your own" in row
+    assert " x l4-1 |" in row
+    assert said in row
+
+
+def test_what_ends_is_not_compared_with_own_machines(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "dc.yaml").write_text(
+        "machines: [{name: l4-1, accelerator: l4, accelerators_per_node: 1, "
+        "nodes: 9, price: 900, power: 0.3kW}]\nspace: 50\nstaff: 0\n"
+    )
+    text = TEXT.replace("clouds: [aws]", "clouds: [aws], on_premises: dc.yaml")
+    text = text.replace("BUY", "spot: auto") + "\nshutdown: {ttl: 3d}\n"
+    (here / "s.yaml").write_text(text)
+    code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
+    assert code == 0
+    assert "| machines of your own |" not in page

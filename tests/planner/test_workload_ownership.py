@@ -94,6 +94,8 @@ def test_the_fleet_is_that_of_the_same_machines_on_demand(catalog) -> None:
             center.running_usd(machine)
             + center.capital_usd(machine, Decimal(years))
         )
+    # The file says four years.
+    assert found.planned_usd == found.month_usd[4]
     # With enough of them nothing is rented on demand.
     assert found.burst_usd == found.month_usd[4]
     on_demand_usd = pool.nodes * pool.usd_hour * 730
