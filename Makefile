@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check fit accuracy bench reliability docs docs-check cloud-test clean
+.PHONY: plan test check fit accuracy bench brute-force reliability docs docs-check cloud-test clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -34,6 +34,10 @@ accuracy: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.bench
+
+# The cheapest serving fleet of 5,000 random cases against all that there are: half an hour of a core.
+brute-force: $(VENV)/.dev
+	TONNAGE_BRUTE_CASES=5000 $(BIN)/python -m pytest -n auto -q -k brute_force tests/planner/solve/test_serving.py
 
 # Where the pulumi program is on PATH, the real engine is measured too.
 reliability: $(VENV)/.dev

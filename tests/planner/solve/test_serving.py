@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable
 from decimal import Decimal
@@ -28,6 +29,8 @@ from stacks.spec.table import unsupported_reason
 from tests.conftest import BLUEPRINTS, chat, only, present, solve, spec_of
 from tests.oracles import brute
 
+# `make brute-force` compares ten times as many.
+BRUTE_CASES = int(os.environ.get("TONNAGE_BRUTE_CASES", "500"))
 DEAREST = Decimal(20_000)  # USD a month that nothing is looked for beyond
 MODELS = (
     "llama-3.1-8b",
@@ -74,7 +77,7 @@ def random_case(catalog, seed: int):
     return replace(catalog, offers=offers), text
 
 
-@pytest.mark.parametrize("first", range(0, 500, 25))
+@pytest.mark.parametrize("first", range(0, BRUTE_CASES, 25))
 def test_the_solver_finds_what_brute_force_finds(catalog, first: int) -> None:
     for seed in range(first, first + 25):
         compare_with_brute_force(catalog, seed)
