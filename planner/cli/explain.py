@@ -111,6 +111,7 @@ def _answer(
 ) -> Page:
     """Return the page of an answer; `words` are an offer or a factor."""
     from planner.cli.ownership import machines_of_ones_own
+    from planner.estimate.calibration_worth import calibration_worth
     from planner.render import buying, explain, variation
     from planner.workload.buying import buy_in_every_way
     from planner.workload.solver import what_if, why_not
@@ -136,7 +137,9 @@ def _answer(
             )
         case _:
             return variation.sensitivity_page(
-                plan, variations(spec, settings, "sensitivity")
+                plan,
+                variations(spec, settings, "sensitivity"),
+                calibration_worth(plan, spec, settings),
             )
 
 

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.perf.common.constant import constant
+from planner.perf.serving.correction import (
+    Correction,
+    feature_vector,
+    posterior,
+)
 from planner.units import MS_PER_S
 
 if TYPE_CHECKING:
+    from planner.perf.serving.correction import BiasModel
     from planner.plan.types import Layout, Plan
     from planner.spec.model import Batch, Inference
 
@@ -108,4 +114,30 @@ def plan_sweep(plan: Plan, spec: Inference | Batch) -> BenchmarkSweep | None:
         steps=tuple(sweep_steps),
         minutes=total_minutes,
         usd=total_usd,
+    )
+
+
+def measured_alike(
+    sweep: BenchmarkSweep, tpot_log_ratio: float, ttft_log_ratio: float
+) -> Correction:
+    """Return what a sweep teaches whose points all have the same ln(measured / predicted).
+
+    The batch of a point is taken as its users: all of them are in flight.
+    """
+    context_tokens = sweep.prompt_tokens + sweep.answer_tokens / 2
+    features = [
+        feature_vector(step.user_count, context_tokens) for step in sweep.steps
+    ]
+
+    def learned(metric: str, log_ratio: float) -> BiasModel:
+        return posterior(metric, ((point, log_ratio) for point in features))
+
+    return Correction(
+        model=sweep.model_name,
+        accelerator=sweep.accelerator,
+        precision=sweep.layout.precision,
+        tp=sweep.layout.tp,
+        points=len(features),
+        tpot=learned("tpot", tpot_log_ratio),
+        ttft=learned("ttft", ttft_log_ratio),
     )

@@ -14,6 +14,7 @@ from planner.render.rivals import fleet_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.estimate.calibration_worth import CalibrationWorth
     from planner.plan.types import Plan
     from planner.workload.variation import Variation
 
@@ -53,8 +54,10 @@ def frontier_page(plan: Plan, found: list[Variation]) -> Page:
     )
 
 
-def sensitivity_page(plan: Plan, found: list[Variation]) -> Page:
-    """Return what moves a bill, the most first, and what does not."""
+def sensitivity_page(
+    plan: Plan, found: list[Variation], worth: CalibrationWorth | None
+) -> Page:
+    """Return what moves a bill, the most first, what does not, and what a benchmark would."""
     ordered = sorted(found, key=lambda one: one.subject)
     swings = []
     still = []
@@ -97,7 +100,27 @@ def sensitivity_page(plan: Plan, found: list[Variation]) -> Page:
         blocks.append(
             Paragraph(f"  of no effect: {', '.join(still)}", width=LINE_WIDTH)
         )
+    if worth is not None:
+        blocks.append(
+            Paragraph(f"  {_calibration(plan, worth)}", width=LINE_WIDTH)
+        )
     return tuple(blocks)
+
+
+def _calibration(plan: Plan, worth: CalibrationWorth) -> str:
+    sweep = worth.sweep
+    change_usd = worth.usd - plan.cost.total
+    then = (
+        f"becomes {fleet_text(worth.fleet)} at {figures.dollars(worth.usd)}, "
+        f"{figures.signed_dollars(change_usd)}"
+        if change_usd
+        else "stays as it is"
+    )
+    return (
+        f"a benchmark of {sweep.minutes:.0f} minutes on one {sweep.instance_type} costs about "
+        f"{figures.dollars(sweep.usd, cents=True)}. Where it measures what is expected, the plan "
+        f"{then}. Its commands: tonnage calibrate --recipe {plan.spec.path}"
+    )
 
 
 def _cells(one: Variation) -> Iterator[str]:

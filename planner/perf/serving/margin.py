@@ -39,7 +39,7 @@ from planner.perf.serving.error_band import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
@@ -119,6 +119,26 @@ def rate_margins(
     """
     if not LEVELS[0] <= level <= LEVELS[1]:
         raise ValueError(f"confidence {level} is not within {LEVELS}")
+    error_of = rate_errors(
+        llm, layout, accelerator, load, engine_kind=engine_kind
+    )
+    if set(metrics) <= {"throughput"}:
+        slowdown = error_of("throughput").slowdown(level)
+        return RateMargins(slowdown, slowdown)
+    return latency_margins(
+        level, error_of("decode"), error_of("prefill"), metrics
+    )
+
+
+def rate_errors(
+    llm: Llm,
+    layout: ReplicaLayout,
+    accelerator: Accelerator,
+    load: ServingLoad,
+    *,
+    engine_kind: str,
+) -> Callable[[RateTarget], RateError]:
+    """Return the error of each rate of a replica that nobody has measured."""
     novelties, basis = assess_novelty(llm, layout, accelerator, engine_kind)
     doublings, _ = extrapolation(
         prompt=load.prompt_lengths.mean_tokens,
@@ -132,12 +152,7 @@ def rate_margins(
             target, accelerator.architecture, novelties, basis, doublings
         )
 
-    if set(metrics) <= {"throughput"}:
-        slowdown = error_of("throughput").slowdown(level)
-        return RateMargins(slowdown, slowdown)
-    return latency_margins(
-        level, error_of("decode"), error_of("prefill"), metrics
-    )
+    return error_of
 
 
 def latency_margins(
@@ -177,17 +192,28 @@ def benchmark_margins(
     decode_band: Band,
     prefill_band: Band,
     metrics: Collection[LimitedMetric],
+    error_of: Callable[[RateTarget], RateError],
 ) -> RateMargins:
     """Return the margins of a deployment with a benchmark of its own, by its two bands.
 
-    Nothing is known of how the errors that are left go together: they count as independent.
+    Nothing is known of how the errors that are left go together: they count as independent. What
+    was measured is never less sure than what was not: the spread of `error_of`, around what the
+    benchmark found, bounds both.
     """
     several_limits = len(set(metrics)) > 1
     probability = joint_probability(level, 0.0) if several_limits else level
-    decode_slowdown = max(1.0, decode_band.quantile(probability))
+
+    def slowdown(band: Band, target: RateTarget) -> float:
+        unmeasured = replace(error_of(target), mean=0.0)
+        return min(
+            max(1.0, band.quantile(probability)),
+            unmeasured.slowdown(probability),
+        )
+
+    decode_slowdown = slowdown(decode_band, "decode")
     return RateMargins(
         decode_slowdown,
-        max(decode_slowdown, prefill_band.quantile(probability)),
+        max(decode_slowdown, slowdown(prefill_band, "prefill")),
     )
 
 

@@ -31,6 +31,7 @@ from planner.perf.serving.load import bin_mean, percentile_bin
 from planner.perf.serving.margin import (
     NO_MARGINS,
     benchmark_margins,
+    rate_errors,
     rate_margins,
 )
 from planner.perf.serving.prompt import busy_timer, latency_timer
@@ -152,7 +153,17 @@ class Replica:
             return NO_MARGINS
         if self.correction:
             return benchmark_margins(
-                level, self.band("tpot"), self.band("ttft"), self.metrics
+                level,
+                self.band("tpot"),
+                self.band("ttft"),
+                self.metrics,
+                rate_errors(
+                    self.llm,
+                    self.layout,
+                    self.node.accelerator,
+                    self.load,
+                    engine_kind=SERVING_ENGINE.kind,
+                ),
             )
         return rate_margins(
             level,
