@@ -246,7 +246,12 @@ def load_confidence(options: PlanningOptions) -> Confidence:
     from planner.estimate.calibration_file import parse_correction
 
     correction = parse_correction(
-        read_file(calibration_path, MAX_DOCUMENT_BYTES), calibration_path
+        read_file(
+            calibration_path,
+            MAX_DOCUMENT_BYTES,
+            begin="make one: tonnage calibrate BENCH -o FILE",
+        ),
+        calibration_path,
     )
     return Confidence(level, correction)
 

@@ -109,12 +109,18 @@ def sensitivity_page(
 
 def _calibration(plan: Plan, worth: CalibrationWorth) -> str:
     sweep = worth.sweep
+    fleet = worth.fleet
+    is_same = any(
+        (pool.provider, pool.region, pool.instance_type, pool.nodes)
+        == (fleet.provider, fleet.region, fleet.instance_type, fleet.nodes)
+        for pool in plan.solution.pools
+    )
     change_usd = worth.usd - plan.cost.total
     then = (
-        f"becomes {fleet_text(worth.fleet)} at {figures.dollars(worth.usd)}, "
+        "stays as it is"
+        if is_same
+        else f"becomes {fleet_text(fleet)} at {figures.dollars(worth.usd)}, "
         f"{figures.signed_dollars(change_usd)}"
-        if change_usd
-        else "stays as it is"
     )
     return (
         f"a benchmark of {sweep.minutes:.0f} minutes on one {sweep.instance_type} costs about "

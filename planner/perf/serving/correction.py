@@ -172,6 +172,10 @@ class Correction(Struct, frozen=True, kw_only=True):
             precision,
         )
 
+    def measured(self, layout: ReplicaLayout) -> bool:
+        """Return whether the benchmark was of this layout, which has one stage."""
+        return layout.tp == self.tp and layout.pp == 1
+
     def bias_model(self, metric: str) -> BiasModel:
         """Return the posterior of tpot or ttft."""
         return {"tpot": self.tpot, "ttft": self.ttft}[metric]
@@ -195,10 +199,9 @@ class Correction(Struct, frozen=True, kw_only=True):
     ) -> Band:
         """Return the 90 % band around the corrected time.
 
-        half width in ln = z(0.95) * deviation; doubled for another layout than the measured one,
-        which has one stage.
+        half width in ln = z(0.95) * deviation; doubled for another layout than the measured one.
         """
-        is_same_layout = layout.tp == self.tp and layout.pp == 1
+        is_same_layout = self.measured(layout)
         # Few points leave the prior visible, so they count as calibrated.
         is_measured = is_same_layout and self.points >= MEASURED_POINTS
         basis: Basis = "measured" if is_measured else "calibrated"

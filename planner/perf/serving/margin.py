@@ -192,23 +192,25 @@ def benchmark_margins(
     decode_band: Band,
     prefill_band: Band,
     metrics: Collection[LimitedMetric],
-    error_of: Callable[[RateTarget], RateError],
+    error_of: Callable[[RateTarget], RateError] | None,
 ) -> RateMargins:
-    """Return the margins of a deployment with a benchmark of its own, by its two bands.
+    """Return the margins of a deployment with a benchmark, by its two bands.
 
-    Nothing is known of how the errors that are left go together: they count as independent. What
-    was measured is never less sure than what was not: the spread of `error_of`, around what the
-    benchmark found, bounds both.
+    Nothing is known of how the errors that are left go together: they count as independent.
+
+    `error_of` gives the error of the deployment had nobody measured it. A measured layout is never
+    less sure: the spread of that error, around what the benchmark found, bounds both factors. None
+    where another layout was measured, to which a bias may not carry over.
     """
     several_limits = len(set(metrics)) > 1
     probability = joint_probability(level, 0.0) if several_limits else level
 
     def slowdown(band: Band, target: RateTarget) -> float:
+        measured = max(1.0, band.quantile(probability))
+        if error_of is None:
+            return measured
         unmeasured = replace(error_of(target), mean=0.0)
-        return min(
-            max(1.0, band.quantile(probability)),
-            unmeasured.slowdown(probability),
-        )
+        return min(measured, unmeasured.slowdown(probability))
 
     decode_slowdown = slowdown(decode_band, "decode")
     return RateMargins(

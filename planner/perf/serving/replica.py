@@ -163,7 +163,9 @@ class Replica:
                     self.node.accelerator,
                     self.load,
                     engine_kind=SERVING_ENGINE.kind,
-                ),
+                )
+                if self.correction.measured(self.layout)
+                else None,
             )
         return rate_margins(
             level,

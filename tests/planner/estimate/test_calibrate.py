@@ -20,10 +20,12 @@ from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.serving.correction import (
     FEATURE_NAMES,
+    Correction,
     feature_vector,
     posterior,
     prior,
 )
+from planner.perf.serving.margin import RateMargins
 from planner.perf.serving.replica import Confidence, Replica
 from tests.conftest import ROOT, chat
 from tests.planner.cli.conftest import Command
@@ -338,3 +340,45 @@ def test_a_plan_uses_what_was_learned_and_slower_costs_no_less(
         assert tonnage("explain", f"{factor}.plan", *question)[0] == 0
     assert costs == sorted(costs)
     assert costs[0] < costs[-1]
+
+
+def doubtful_margins(tp: int, noise: float, level: float) -> RateMargins:
+    """Margins of a layout after a benchmark of TP2 that hardly says anything."""
+    correction = Correction(
+        model="llama-3.1-8b",
+        accelerator="h100-sxm",
+        precision="bf16",
+        tp=2,
+        points=1,
+        tpot=replace(prior("tpot"), noise_sigma=noise),
+        ttft=replace(prior("ttft"), noise_sigma=noise),
+    )
+    return Replica(
+        find_model("llama-3.1-8b"),
+        ReplicaLayout(precision="bf16", kv_precision="bf16", tp=tp),
+        node("h100-sxm"),
+        load(),
+        Confidence(level, correction),
+        metrics=("tpot", "ttft"),
+    ).margins
+
+
+@pytest.mark.parametrize("level", [0.7, 0.9, 0.99])
+def test_what_all_measurements_say_bounds_the_doubt_of_the_measured_layout(
+    level: float,
+) -> None:
+    assert doubtful_margins(2, 1, level) == doubtful_margins(2, 2, level)
+    # A bias may not carry over to another layout: its doubt is not bounded.
+    for tp in (1, 4):
+        lower, higher = (doubtful_margins(tp, noise, level) for noise in (1, 2))
+        assert lower.decode < higher.decode
+        assert lower.prefill < higher.prefill
+
+
+def test_a_calibration_that_is_not_there_says_how_to_make_one(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(chat())
+    code, _, told = tonnage("plan", "s.yaml", "--calibration", "no.json")
+    assert code == 6
+    assert "tonnage calibrate BENCH" in told
