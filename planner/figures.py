@@ -8,6 +8,7 @@ from typing import Final
 
 from planner.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
+MILLION: Final = 10**6
 BAR_CELLS: Final = 10
 # Up to here people count minutes.
 MINUTES_TOLD: Final = 90
@@ -26,6 +27,13 @@ def dollars(amount_usd: Decimal | None, *, cents: bool = False) -> str:
         if cents or 0 < abs(amount_usd) < 10
         else f"${amount_usd:,.0f}"
     )
+
+
+def rough_dollars(amount_usd: Decimal) -> str:
+    """Return USD as `dollars` does, and from a million on as short text such as $167.8M."""
+    if amount_usd < MILLION:
+        return dollars(amount_usd)
+    return f"${short_count(int(amount_usd))}"
 
 
 def signed_dollars(delta_usd: Decimal) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# One-sided quantile that bounds a two-sided 90 % band from above.
-Z_OF_90_PERCENT_BAND: Final = NormalDist().inv_cdf(0.95)
+# Share that the upper end of a two-sided 90 % band bounds.
+BAND_END: Final = 0.95
+Z_OF_90_PERCENT_BAND: Final = NormalDist().inv_cdf(BAND_END)
 STUDENT_STEPS: Final = 48  # halvings of the angle of a quantile
 OWEN_STEPS: Final = 64  # intervals of an integral; an even number
 
-SampleT = TypeVar("SampleT", bound=float)
+SampleT = TypeVar("SampleT", float, Decimal)
 
 
 def normal_quantile(probability: float) -> float:

@@ -81,6 +81,7 @@ class BillLine(Struct, frozen=True, kw_only=True):
     `usd`  quantity * unit price, USD; None when no price is known
     `source`, `as_of`  where the price is from, and its date
     `pool`  pool whose machines the line pays for, empty for the whole stack
+    `purchase`  how these machines are bought, empty for everything else
     """
 
     name: str
@@ -92,6 +93,7 @@ class BillLine(Struct, frozen=True, kw_only=True):
     source: str
     as_of: str
     pool: str = ""
+    purchase: str = ""
 
     @property
     def is_priced(self) -> bool:

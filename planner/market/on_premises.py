@@ -12,12 +12,10 @@ from msgspec.structs import replace
 from planner.facts import table
 from planner.spec.field import Block, read_document
 from planner.spec.field_table import block_fields
-from planner.units import HOURS_PER_MONTH
+from planner.units import HOURS_PER_MONTH, MONTHS_PER_YEAR
 
 if TYPE_CHECKING:
     from planner.errors import Place
-
-MONTHS_PER_YEAR: Final = 12
 
 
 class OwnMachine(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.market.offer import OldPrice
-from planner.units import SECONDS_PER_DAY
+from planner.units import MONTHS_PER_YEAR, SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # What completes a date that is known to the year or the month: its last day.
 LAST_DAYS: Final = {len("2025"): "-12-31", len("2025-07"): "-31"}
 YEAR_DIGITS: Final = len("2025")
-MONTHS_PER_YEAR: Final = 12
 PRICE_DIGITS: Final = 5  # decimals of USD an hour
 # Where a ratio is looked for: the machine type itself, machines like it, the whole cloud.
 RATIO_SCOPES: Final[tuple[Callable[[Offer], tuple[str, ...]], ...]] = (

@@ -16,6 +16,7 @@ from planner.market.hosted import cheapest_hosted
 from planner.market.price_age import is_old
 from planner.market.small_cloud import cheapest_elsewhere
 from planner.plan import types
+from planner.plan.cost_band import cost_band
 from planner.plan.number import optional_money, plain_money, rounded
 from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.market.owned import OwnedUse
     from planner.solve.solution import CommitmentSaving, Solution
+    from planner.spec.model import ShutdownRule
 
 # What a bill leaves out, where no prices of one's own say otherwise.
 EXCLUDED_COSTS: Final = ("transfers to other networks and regions",)
@@ -65,6 +67,7 @@ def cost_entry(
     period: types.Period,
     workload: str,
     catalog: Catalog,
+    shutdown: ShutdownRule,
 ) -> types.Cost:
     """Return the cost part; without a bill (infeasible plan) all costs are 0."""
     surcharges = catalog.price_book.surcharges
@@ -86,6 +89,7 @@ def cost_entry(
         period=bill.period,
         life=_life(bill.life),
         total=total,
+        band=cost_band(solution, bill, catalog, shutdown),
         tokens=_token_cost(solution, total),
         usd_hour=plain_money(bill.usd_hour),
         usd_month=total if bill.period == "month" else None,

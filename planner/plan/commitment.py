@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.facts.commitment import commitments
-from planner.units import SECONDS_PER_DAY
+from planner.units import MONTHS_PER_YEAR, SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.plan.types import Plan
 
-MONTHS_PER_YEAR: Final = 12
 # The clouds count the years of a commitment so.
 DAYS_PER_YEAR: Final = 365
 

@@ -51,6 +51,34 @@ class Life(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class CostCause(DocumentPart, frozen=True, kw_only=True):
+    """What the bill would be if only one thing were other than planned."""
+
+    cause: Annotated[
+        Literal["work", "prices", "months"],
+        Meta(
+            description="work: speed, failures and reclaims; prices: what they are since their "
+            "dates; months: their days"
+        ),
+    ]
+    low: Annotated[Decimal, Meta(description="one in 20 is less, USD")]
+    high: Annotated[Decimal, Meta(description="one in 20 is more, USD")]
+
+
+class CostBand(DocumentPart, frozen=True, kw_only=True):
+    """Between which amounts 90 % of such bills are, of the lines whose price is known."""
+
+    low: Annotated[Decimal, Meta(description="one in 20 is less, USD")]
+    high: Annotated[Decimal, Meta(description="one in 20 is more, USD")]
+    causes: Annotated[
+        tuple[CostCause, ...],
+        Meta(
+            description="what moves it, the most first; their distances from the total add up as "
+            "those of independent errors do, by their squares"
+        ),
+    ]
+
+
 class TokenCost(DocumentPart, frozen=True, kw_only=True):
     """What tokens and requests cost: the total over those of its period."""
 
@@ -204,6 +232,10 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
             description="sum of the lines whose price is known; a month has 730 hours"
         ),
     ]
+    band: Annotated[
+        CostBand | None,
+        Meta(description="around the total; none where nothing can move it"),
+    ] = None
     tokens: Annotated[
         TokenCost | None,
         Meta(description="cost of a million tokens; none for workspaces"),

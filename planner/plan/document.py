@@ -126,7 +126,13 @@ def assemble(
             _outcome(solution, _metric_limits(spec)), stays=_stay(staying)
         ),
         alternatives=tuple(map(_alternative, solution.alternatives)),
-        cost=cost_entry(solution, planned_period(spec), workload.name, catalog),
+        cost=cost_entry(
+            solution,
+            planned_period(spec),
+            workload.name,
+            catalog,
+            spec.shutdown,
+        ),
         graph=stack.graph,
         launch=stack.launch,
         stack=types.StackRef(name=stack.name, state_sha256=stack.state_sha256),
@@ -174,7 +180,9 @@ def with_fallbacks(
                 for metric, estimate in fleet.solution.predictions.items()
             },
             verified=_verification(fleet.solution.simulation_check),
-            cost=cost_entry(fleet.solution, period, workload, catalog),
+            cost=cost_entry(
+                fleet.solution, period, workload, catalog, spec.shutdown
+            ),
             graph=stack.graph,
         )
         for fleet, stack in fleets

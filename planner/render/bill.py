@@ -28,6 +28,11 @@ SMALL_SHARE_PERCENT: Final = 1
 # Each of them has its name there; of more than ten, the eight dearest do.
 NAMED_LINES: Final = 8
 MOST_NAMED_LINES: Final = 10
+CAUSE_PHRASES: Final = {
+    "work": "speed, failures and reclaims",
+    "prices": "the age of prices",
+    "months": "the days of a month",
+}
 TERM_PHRASES: Final = {"reserved_1y": "a year", "reserved_3y": "3 years"}
 RELEASE_PHRASES: Final = {
     "done": "the job ends it when it is done",
@@ -55,7 +60,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
     table_rows = [_line_row(line, today) for line in single_lines]
     if small_lines:
         table_rows.append(_group_row(small_lines, today))
-    table_rows.append(("total", "", "", _exact_total_text(plan), ""))
+    table_rows.append(_total_row(plan))
     column_titles = (
         f"the bill of {period.NAMES[plan.cost.period]}",
         ">quantity",
@@ -73,6 +78,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         Paragraph(
             f"  not in it: {', '.join(plan.cost.excludes)}", "dim", LINE_WIDTH
         ),
+        *_band_blocks(plan, full=full),
         *_credit_blocks(plan),
         *_commitment_blocks(plan, full=full),
         *_hosted_blocks(plan),
@@ -82,6 +88,32 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         *_energy_blocks(plan),
         *_usage_blocks(plan, full=full),
     ]
+
+
+def _total_row(plan: Plan) -> tuple[str, ...]:
+    band = plan.cost.band
+    if band is None:
+        return "total", "", "", _exact_total_text(plan), ""
+    low, high = map(figures.rough_dollars, (band.low, band.high))
+    return (
+        "total, and its 90 % band",
+        f"{low} to {high}",
+        "",
+        _exact_total_text(plan),
+        "",
+    )
+
+
+def _band_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    """Return what the band of the total is made of, on a full page."""
+    if plan.cost.band is None or not full:
+        return []
+    causes = "; ".join(
+        f"{figures.dollars(one.low)} to {figures.dollars(one.high)} for "
+        f"{CAUSE_PHRASES[one.cause]} alone"
+        for one in plan.cost.band.causes
+    )
+    return [Paragraph(f"  90 % of such bills: {causes}", width=LINE_WIDTH)]
 
 
 def _hosted_blocks(plan: Plan) -> list[Block]:

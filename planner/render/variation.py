@@ -6,19 +6,35 @@ from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from planner import figures
 from planner.render import period
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from planner.estimate.calibration_worth import CalibrationWorth
     from planner.plan.types import Plan
     from planner.workload.variation import Variation
 
+# What the band of a bill is made of, and its ends.
+CAUSE_TITLES: Final = {
+    "work": "speed, failures and reclaims",
+    "prices": "age of prices",
+    "months": "days of a month",
+}
+BAND_ENDS: Final = ("p5", "p95")
 NO_FLEET: Final = "no fleet meets it"
+
+
+class _Swing(Struct, frozen=True):
+    """How far something moves a bill: what it is at its two ends, and the bill then, USD."""
+
+    subject: str
+    low: tuple[str, str]
+    high: tuple[str, str]
+    usd: Decimal
 
 
 def frontier_page(plan: Plan, found: list[Variation]) -> Page:
@@ -58,22 +74,28 @@ def sensitivity_page(
     plan: Plan, found: list[Variation], worth: CalibrationWorth | None
 ) -> Page:
     """Return what moves a bill, the most first, what does not, and what a benchmark would."""
-    ordered = sorted(found, key=lambda one: one.subject)
-    swings = []
+    swings = [
+        _Swing(
+            CAUSE_TITLES[cause.cause],
+            (BAND_ENDS[0], figures.dollars(cause.low)),
+            (BAND_ENDS[1], figures.dollars(cause.high)),
+            cause.high - cause.low,
+        )
+        for cause in (plan.cost.band.causes if plan.cost.band else ())
+    ]
     still = []
+    ordered = sorted(found, key=lambda one: one.subject)
     for subject, group in groupby(ordered, key=lambda one: one.subject):
         low, high = sorted(group, key=lambda one: one.value)
         costs = [one.answer.usd for one in (low, high)]
         known = [usd for usd in costs if usd is not None]
-        swing = max([*known, plan.cost.total]) - min([*known, plan.cost.total])
-        if swing == 0 and len(known) == len(costs):
+        usd = max([*known, plan.cost.total]) - min([*known, plan.cost.total])
+        if usd == 0 and len(known) == len(costs):
             still.append(subject)
             continue
-        swings.append((swing, subject, low, high))
-    swings.sort(key=lambda entry: (-entry[0], entry[1]))
-    most = max((swing for swing, *_ in swings), default=Decimal(1)) or Decimal(
-        1
-    )
+        swings.append(_Swing(subject, _cells(low), _cells(high), usd))
+    swings.sort(key=lambda swing: (-swing.usd, swing.subject))
+    most = max((swing.usd for swing in swings), default=0) or Decimal(1)
     blocks: list[Block] = [
         PageTable(
             (
@@ -86,12 +108,12 @@ def sensitivity_page(
             ),
             tuple(
                 (
-                    subject,
-                    *_cells(low),
-                    *_cells(high),
-                    figures.bar(float(swing / most)),
+                    swing.subject,
+                    *swing.low,
+                    *swing.high,
+                    figures.bar(float(swing.usd / most)),
                 )
-                for swing, subject, low, high in swings
+                for swing in swings
             ),
             width=LINE_WIDTH,
         ),
@@ -129,10 +151,9 @@ def _calibration(plan: Plan, worth: CalibrationWorth) -> str:
     )
 
 
-def _cells(one: Variation) -> Iterator[str]:
-    yield _value(one)
+def _cells(one: Variation) -> tuple[str, str]:
     usd = one.answer.usd
-    yield NO_FLEET if usd is None else figures.dollars(usd)
+    return _value(one), NO_FLEET if usd is None else figures.dollars(usd)
 
 
 def _change(delta_usd: Decimal) -> str:

@@ -143,6 +143,11 @@ class SizedPool(Struct, frozen=True, kw_only=True):
         return sum(part.nodes for part in self.purchases)
 
     @property
+    def peak_groups(self) -> int:
+        """Groups that carry the load of the peak: all but the spare ones."""
+        return self.nodes // self.nodes_per_group - self.spares.count
+
+    @property
     def usd_hour(self) -> Decimal:
         """Mean price of a node, USD an hour: that of all nodes over their number."""
         all_nodes_usd = sum(
@@ -362,10 +367,11 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     """How a training job runs. Hours, bytes and USD of the whole run.
 
     `hours_p50_p90` and `usd_p50_p90`: half of the runs, and 90 % of them, take at most this, each
-    at the speed that holds as often. `step_pace_s` is the time of the run over its steps, without
-    stops. `data_disk_gb` is GB of the disk beside the boot disk, 0
-    where local NVMe does. `scenarios` compare purchase options and what the fabric is worth.
-    `layouts` are the best ones, the chosen first. `curve` is time against cost, the slowest first.
+    at the speed that holds as often. 90 % of the runs cost between the two of `usd_band`.
+    `step_pace_s` is the time of the run over its steps, without stops. `data_disk_gb` is GB of the
+    disk beside the boot disk, 0 where local NVMe does. `scenarios` compare purchase options and
+    what the fabric is worth. `layouts` are the best ones, the chosen first. `curve` is time
+    against cost, the slowest first.
     """
 
     method: str
@@ -385,6 +391,7 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     storage: JobStorage
     hours_p50_p90: tuple[float, float]
     usd_p50_p90: tuple[Decimal, Decimal]
+    usd_band: tuple[Decimal, Decimal]
     layouts: tuple[TimedLayout, ...]
     scenarios: tuple[Scenario, ...]
     curve: tuple[TradeOff, ...]

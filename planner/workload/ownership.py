@@ -165,9 +165,10 @@ def _burst_usd(
     owned = min(machine.nodes, pool.nodes)
     years = center.value_of("years")
     own_usd = owned * center.month_usd(machine, years)
-    groups = pool.nodes // pool.nodes_per_group - pool.spares.count
     hourly_nodes = (
-        solution.week.hourly_nodes(groups, pool.nodes_per_group, pool.spares)
+        solution.week.hourly_nodes(
+            pool.peak_groups, pool.nodes_per_group, pool.spares
+        )
         if pool.role == "serve"
         else (pool.nodes,) * HOURS_PER_WEEK
     )

@@ -151,9 +151,7 @@ def member_of(
         part.nodes for part in pool.purchases if part.purchase in SHARED
     )
     hourly_nodes = solution.week.hourly_nodes(
-        pool.nodes // pool.nodes_per_group - pool.spares.count,
-        pool.nodes_per_group,
-        pool.spares,
+        pool.peak_groups, pool.nodes_per_group, pool.spares
     )
     return SharingService(
         name=spec.name,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from planner.cost import capacity_block
 from planner.cost.weekly_load import SpareGroups, weekly_load
+from planner.numeric import BAND_END
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
 from planner.solve.cause import DEARER, because
@@ -219,17 +220,23 @@ def _run_summary(
             p90_cluster.end_quantile_s(P90_SHARE) / SECONDS_PER_HOUR,
         ),
         usd_p50_p90=(
-            median_cluster.bill_quantile(
-                cluster_search.price_book, P50_SHARE
-            ).total,
-            p90_cluster.bill_quantile(
-                cluster_search.price_book, P90_SHARE
-            ).total,
+            _usd_at(P50_SHARE, cluster, cluster_search.price_book),
+            _usd_at(P90_SHARE, cluster, cluster_search.price_book),
+        ),
+        usd_band=(
+            _usd_at(1 - BAND_END, cluster, cluster_search.price_book),
+            _usd_at(BAND_END, cluster, cluster_search.price_book),
         ),
         layouts=cluster.best_layouts(),
         scenarios=compare_scenarios(cluster, market, catalog, cluster_search),
         curve=time_cost_curve(selection, cluster_search, market.cheapest()),
     )
+
+
+def _usd_at(share: float, cluster: Cluster, price_book: PriceBook) -> Decimal:
+    """Return what so many of the runs cost at most, at the speed that holds as often, USD."""
+    as_fast = cluster.with_confidence(share)
+    return as_fast.bill_quantile(price_book, share).total
 
 
 def _storage_summary(cluster: Cluster) -> JobStorage:

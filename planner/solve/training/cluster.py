@@ -88,7 +88,7 @@ class Cluster(Struct, frozen=True, dict=True):
 
     @cached_property
     def step_margin(self) -> float:
-        """Factor on the step time for the required confidence, at least 1."""
+        """Factor on the step time for the required confidence."""
         return margin_factor(self.requirement, self.timed_layout.job)
 
     @property

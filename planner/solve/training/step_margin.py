@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
 
 def margin_factor(requirement: TrainingRequirement, training_job: Job) -> float:
-    """Factor on the step time for the required confidence, at least 1.
+    """Factor on the step time for the required confidence; below even odds it is less than 1.
 
     `exp(half_width_ln * z(confidence) / z(0.95))`, with the half width of a two-sided 90 %
     band.
     """
-    # A confidence below the median would make steps faster than expected.
-    z_score = normal_quantile(max(0.5, requirement.confidence))
+    z_score = normal_quantile(requirement.confidence)
     return math.exp(
         half_width_ln(training_job) * z_score / Z_OF_90_PERCENT_BAND
     )

@@ -1,0 +1,251 @@
+"""Between which amounts 90 % of the bills of a plan are, and what moves them."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from planner.cost.bill_line import (
+    CENT,
+    MACHINE_KIND,
+    STANDING_KINDS,
+    SURCHARGE_KINDS,
+)
+from planner.cost.calendar_month import month_factors
+from planner.market.offer import OWNED_PURCHASE
+from planner.market.price_age import YEAR_DIGITS, age_days
+from planner.market.price_change import price_ratios
+from planner.market.purchase import COMMITTED_PURCHASES
+from planner.numeric import BAND_END, nearest_rank
+from planner.plan import cost as types
+from planner.plan.number import plain_money
+from planner.solve.capacity import minute_nodes
+from planner.units import SECONDS_PER_DAY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Literal
+
+    from planner.cost.bill import Bill
+    from planner.cost.bill_line import BillLine
+    from planner.cost.lifetime import Lifetime
+    from planner.market.offer import Catalog, Offer
+    from planner.solve.solution import SizedPool, Solution
+    from planner.spec.model import ShutdownRule
+
+# Lines of machines that are billed while a machine exists.
+MACHINE_TIME_KINDS: Final = (MACHINE_KIND, "disk")
+# Nothing changes what is paid for already, or was quoted.
+SETTLED_PURCHASES: Final = (OWNED_PURCHASE, "capacity_block")
+
+
+class _Range(Struct, frozen=True):
+    """Two totals, one of them below and one above what is planned, USD."""
+
+    low: Decimal
+    high: Decimal
+
+
+def cost_band(
+    solution: Solution, bill: Bill, catalog: Catalog, shutdown: ShutdownRule
+) -> types.CostBand | None:
+    """Return the 90 % band of a bill around its total; None where nothing can move it.
+
+    low  = total - sqrt(sum over causes of (total - low of the cause)^2), and high likewise
+    Causes are independent. Of each the bill is known at its 5th and 95th percentile with
+    everything else as planned.
+    """
+    found: list[tuple[Literal["work", "prices", "months"], _Range]] = [
+        ("prices", _price_range(solution, bill, catalog))
+    ]
+    work_range = _work_range(solution, bill, shutdown)
+    if work_range is not None:
+        found.append(("work", work_range))
+    if bill.period == "month":
+        found.append(
+            ("months", _month_range(solution, bill, catalog, shutdown))
+        )
+    causes = [
+        types.CostCause(
+            cause=cause, low=plain_money(ends.low), high=plain_money(ends.high)
+        )
+        for cause, ends in found
+        if ends.low < ends.high
+    ]
+    if not causes:
+        return None
+    causes.sort(key=lambda one: (one.low - one.high, one.cause))
+    below = _together(bill.total - one.low for one in causes)
+    above = _together(one.high - bill.total for one in causes)
+    return types.CostBand(
+        low=plain_money(bill.total - below),
+        high=plain_money(bill.total + above),
+        causes=tuple(causes),
+    )
+
+
+def _together(distances: Iterator[Decimal]) -> Decimal:
+    """Return the distance of all causes together; what is beyond the total adds none."""
+    return Decimal(
+        math.hypot(*(max(0.0, float(distance)) for distance in distances))
+    ).quantize(CENT)
+
+
+def _changed_total(
+    bill: Bill, factor_of: Callable[[BillLine], float]
+) -> Decimal:
+    """Return the total when each line costs so many times as much, and what is on top with it."""
+    factors = [
+        (line.usd, factor_of(line))
+        for line in bill.lines
+        if line.usd is not None and line.kind not in SURCHARGE_KINDS
+    ]
+    planned_usd = sum((usd for usd, _ in factors), Decimal(0))
+    if not planned_usd:
+        return bill.total
+    changed_usd = sum(
+        (usd * Decimal(factor) for usd, factor in factors), Decimal(0)
+    )
+    return (bill.total * changed_usd / planned_usd).quantize(CENT)
+
+
+def _price_range(solution: Solution, bill: Bill, catalog: Catalog) -> _Range:
+    """Return the totals at the prices of the catalog's day, which may have moved since theirs.
+
+    All prices are taken to move in one direction.
+    """
+    pools = {pool.name: pool for pool in solution.pools}
+    cloud = solution.pools[0].instance.provider
+
+    def ratios(line: BillLine) -> tuple[float, float]:
+        days = age_days(line.as_of, catalog.as_of)
+        if line.purchase in SETTLED_PURCHASES:
+            return 1.0, 1.0
+        if line.purchase != "spot" or line.pool not in pools:
+            return price_ratios(cloud, "on_demand", days)
+        return _spot_ratios(line, pools[line.pool], catalog, days)
+
+    return _Range(
+        _changed_total(bill, lambda line: ratios(line)[0]),
+        _changed_total(bill, lambda line: ratios(line)[1]),
+    )
+
+
+def _spot_ratios(
+    line: BillLine, pool: SizedPool, catalog: Catalog, days: int | None
+) -> tuple[float, float]:
+    """Return how far a price of spot may be from that of a line.
+
+    It is as far as such prices move, and as far as this one was seen to move. It is never above
+    the price on demand: clouds do not charge more, and nobody has to buy it then.
+    """
+    machine = pool.instance
+    offers: dict[str, Offer] = {
+        offer.purchase: offer
+        for offer in catalog.offers
+        if offer.key[:3]
+        == (machine.provider, machine.instance_type, pool.region)
+    }
+    low, high = price_ratios(machine.provider, "spot", days)
+    planned_usd = float(line.unit_price or 0)
+    spot, on_demand = offers.get("spot"), offers.get("on_demand")
+    if planned_usd and spot is not None and spot.price_range is not None:
+        low = min(low, float(spot.price_range.low_usd) / planned_usd)
+        high = max(high, float(spot.price_range.high_usd) / planned_usd)
+    if planned_usd and on_demand is not None:
+        high = min(high, float(on_demand.usd_hour) / planned_usd)
+    return min(1.0, low), max(1.0, high)
+
+
+def _month_range(
+    solution: Solution, bill: Bill, catalog: Catalog, shutdown: ShutdownRule
+) -> _Range:
+    """Return the totals of a short and a long month of the calendar, against one of 730 hours."""
+    pool = solution.pools[0]
+    nodes = minute_nodes(solution.week, pool, shutdown.schedule)
+    first_year = int(catalog.as_of[:YEAR_DIGITS])
+    totals = sorted(
+        _changed_total(bill, partial(_month_factor, factors))
+        for factors in month_factors(first_year, nodes)
+    )
+    return _Range(
+        nearest_rank(totals, 1 - BAND_END), nearest_rank(totals, BAND_END)
+    )
+
+
+def _month_factor(factors: tuple[float, float], line: BillLine) -> float:
+    """Return a line of a month against one of 730 hours, of the factors of hours and node-hours.
+
+    What stands is billed for every hour, and so is what is committed to.
+    """
+    hours, node_hours = factors
+    stands = line.kind in STANDING_KINDS or line.purchase in COMMITTED_PURCHASES
+    return hours if stands else node_hours
+
+
+def _work_range(
+    solution: Solution, bill: Bill, shutdown: ShutdownRule
+) -> _Range | None:
+    """Return the totals of fast and slow work; None where its speed changes no bill.
+
+    training   simulated runs with their speeds, failures and reclaims
+    batch run  the life of its machines at the ends of the predicted time
+    elastic    machines that follow the share of their capacity that is busy
+    """
+    if solution.training_run is not None:
+        return _Range(*solution.training_run.usd_band)
+    duration = solution.predictions.get("duration_days")
+    if duration is not None and bill.life is not None:
+        return _Range(
+            *(
+                _machine_time_total(
+                    bill,
+                    _billed_s(bill.life, days, shutdown) / bill.life.billed_s,
+                )
+                for days in (duration.low, duration.high)
+            )
+        )
+    busy = solution.predictions.get("busy_fraction")
+    elastic = solution.pools[0].elastic
+    if busy is None or elastic is None:
+        return None
+    return _Range(
+        *(
+            _machine_time_total(
+                bill,
+                min(
+                    elastic.most_share,
+                    max(elastic.least_share, fraction / busy.value),
+                ),
+            )
+            for fraction in (busy.low, busy.high)
+        )
+    )
+
+
+def _machine_time_total(bill: Bill, factor: float) -> Decimal:
+    """Return the total when machines exist for so many times the time."""
+    return _changed_total(
+        bill,
+        lambda line: (
+            factor
+            if line.kind in MACHINE_TIME_KINDS
+            and line.purchase not in COMMITTED_PURCHASES
+            else 1.0
+        ),
+    )
+
+
+def _billed_s(life: Lifetime, days: float, shutdown: ShutdownRule) -> float:
+    """Return what a machine is billed for when boot and work take so many days, seconds.
+
+    What a time to live ends is billed until then; everything else waits as long after its work.
+    """
+    end_s = days * SECONDS_PER_DAY + life.tail_s
+    if life.release == "ttl":
+        return life.billed_s
+    return end_s if shutdown.ttl is None else min(end_s, float(shutdown.ttl))

@@ -1,0 +1,173 @@
+"""The band of a bill: as often right as it says, and wider for what is known less."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from statistics import NormalDist, mean
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from planner.market.offer import PriceRange
+from planner.plan.types import CostBand, CostCause, Plan
+from tests.conftest import ROOT, chat, present
+from tests.planner.market.test_mix_committed import few
+from tests.stacks.engine.test_simulated import plan_of
+
+Z95 = NormalDist().inv_cdf(0.95)
+AWS = "buy: {%s}\nwhere: {clouds: [aws]}"
+
+
+def blueprint(catalog: Any, name: str) -> Plan:
+    text = (ROOT / "blueprints" / f"{name}.yaml").read_text()
+    return plan_of(catalog, text)
+
+
+def band_of(plan: Plan) -> CostBand:
+    return present(plan.cost.band)
+
+
+def cause(plan: Plan, name: str) -> CostCause | None:
+    return next(
+        (one for one in band_of(plan).causes if one.cause == name), None
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "chat-8b",
+        "code-assistant",
+        "pretrain-7b",
+        "research-spot",
+        "summarize-batch",
+        "workspace-night",
+    ],
+)
+def test_of_bills_with_independent_causes_nine_in_ten_are_within(
+    catalog, name: str
+) -> None:
+    """Each cause is drawn by itself, with its 5th and 95th percentile where the plan says."""
+    plan = blueprint(catalog, name)
+    band = band_of(plan)
+    total = float(plan.cost.total)
+    assert band.low <= plan.cost.total <= band.high
+    draw = random.Random(7)
+
+    def drawn_usd() -> float:
+        usd = total
+        for one in band.causes:
+            z_score = draw.gauss()
+            end = one.low if z_score < 0 else one.high
+            usd += abs(z_score) / Z95 * (float(end) - total)
+        return usd
+
+    within = mean(
+        float(band.low) <= drawn_usd() <= float(band.high)
+        for _ in range(20_000)
+    )
+    assert within == pytest.approx(0.9, abs=0.03)
+
+
+def test_old_prices_widen_it_and_new_ones_do_not(catalog) -> None:
+    small = few(catalog, "g6.xlarge", "us-east-1")
+    text = chat(extra=AWS % "")
+    spans = []
+    for today in ("2026-11-18", "2027-11-18", "2029-11-18"):
+        prices = present(
+            cause(plan_of(replace(small, as_of=today), text), "prices")
+        )
+        spans.append(prices.high - prices.low)
+    assert spans == sorted(spans)
+    assert spans[0] < spans[-1]
+
+
+def test_spot_is_as_unsure_as_it_was_seen_and_never_above_on_demand(
+    catalog,
+) -> None:
+    """A machine whose price of spot was seen at a tenth of it, and at ten times as much."""
+    small = few(catalog, "g6.xlarge", "us-east-1")
+    on_demand = next(
+        offer for offer in small.offers if offer.purchase == "on_demand"
+    )
+    text = chat(extra=AWS % "spot: only")
+
+    def prices(seen: PriceRange | None) -> CostCause:
+        offers = tuple(
+            replace(offer, price_range=seen)
+            if offer.purchase == "spot"
+            else offer
+            for offer in small.offers
+        )
+        return present(
+            cause(plan_of(replace(small, offers=offers), text), "prices")
+        )
+
+    spot_usd = next(
+        offer.usd_hour for offer in small.offers if offer.purchase == "spot"
+    )
+    narrow = prices(None)
+    wide = prices(PriceRange(spot_usd / 10, spot_usd * 10))
+    assert wide.low < narrow.low
+    assert wide.high >= narrow.high
+    plan = plan_of(small, text)
+    [machines] = [
+        line for line in plan.cost.lines if line.kind == "accelerators"
+    ]
+    assert machines.name.endswith("spot")
+    dearest = on_demand.usd_hour * machines.quantity
+    others = plan.cost.total - present(machines.usd)
+    assert wide.high <= dearest + others + Decimal(1)
+
+
+def test_a_commitment_costs_the_same_in_every_month_of_as_many_days(
+    catalog,
+) -> None:
+    """Against working hours: on demand moves with the working days of a month."""
+    small = few(catalog, "g6.xlarge", "us-east-1")
+    hours = "shutdown: {schedule: weekdays 09:00-17:00 UTC}\n"
+    on_demand = plan_of(small, chat(extra=hours + AWS % ""))
+    committed = plan_of(small, chat(extra=hours + AWS % "commit: 3y"))
+    spans = {}
+    for plan in (on_demand, committed):
+        months = present(cause(plan, "months"))
+        spans[plan.cost.lines[0].name] = float(
+            (months.high - months.low) / plan.cost.total
+        )
+    assert len(spans) == 2
+    most, least = spans.values()
+    assert most > least
+    # 28 to 31 days of 30.4.
+    assert least == pytest.approx(3 / 30.4, abs=0.03)
+
+
+def test_what_a_time_to_live_ends_costs_the_same_however_fast_it_is(
+    catalog,
+) -> None:
+    plan = blueprint(catalog, "summarize-batch")
+    life = present(plan.cost.life)
+    assert life.ended_by == "ttl"
+    assert cause(plan, "work") is None
+
+
+def test_a_batch_that_says_when_it_is_done_costs_what_its_time_does(
+    catalog,
+) -> None:
+    plan = blueprint(catalog, "classify-backlog")
+    life = present(plan.cost.life)
+    assert life.ended_by == "done"
+    work = present(cause(plan, "work"))
+    machines_usd = sum(
+        present(line.usd)
+        for line in plan.cost.lines
+        if line.kind in ("accelerators", "disk")
+    )
+    duration = plan.solution.predicted["duration_days"]
+    slower = (24 * float(duration.high) + float(life.tail_hours)) / float(
+        life.hours
+    )
+    assert float(work.high - plan.cost.total) == pytest.approx(
+        float(machines_usd) * (slower - 1), rel=0.01
+    )
