@@ -113,6 +113,8 @@ SENTENCES: Final = {
     "ask-commitment": "{purchase} costs {hour_usd:,.2f} USD an hour and machine, price of "
     "{as_of}; a commitment alone keeps no capacity",
     "ask-reservation": "no price of a capacity block or a reservation is known here",
+    "unbuilt-cloud": "nothing is built at {cloud}: the price is that of machines alone, and their "
+    "hosts are taken to be like those of larger clouds",
     "moved-data": "the data lie on {data_cloud}: bring them to {cloud} before, or reading them "
     "across the internet may starve the job",
     "slow-data": "reading the dataset is slower than training: accelerators wait "

@@ -125,7 +125,7 @@ def with_planned_fallbacks(
 
     A fleet is left out when no stack can be built of it, or when it would lie in the same zones.
     """
-    if not solution.pools:
+    if not solution.is_built:
         return plan
     if not derive_stack(spec, solution, plan.stack.name).awaits_machines:
         return plan

@@ -25,17 +25,22 @@ from planner.cli.compose import (
     read_spec,
     taken_ranges,
 )
+from planner.cli.refusal import (
+    refuse_high_cost,
+    refuse_infeasible,
+    refuse_many_changes,
+    refuse_old_prices,
+    refuse_unbought,
+    refuse_unbuilt,
+)
 from planner.cli.run import run_engine
 from planner.errors import (
     CapacityError,
-    CatalogError,
-    InfeasibleError,
     PolicyError,
     Problem,
     StaleError,
     UsageError,
 )
-from planner.plan.commitment import commitments_of
 from planner.plan.staleness import check_staleness
 from providers.files import MAX_DOCUMENT_BYTES
 
@@ -136,17 +141,18 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
             click.echo("declined: nothing was done", err=True)
             return 0
         plan = reviewed_plan
-    _refuse_infeasible(plan)
+    refuse_infeasible(plan)
+    refuse_unbuilt(plan)
     if option_values["require_approval"]:
         _check_approval(path, file_bytes, option_values["require_approval"])
-    _refuse_high_cost(plan, _most_usd(option_values))
+    refuse_high_cost(plan, _most_usd(option_values))
     if not option_values["commitments_bought"]:
-        _refuse_unbought(plan)
+        refuse_unbought(plan)
     budget.refuse_overspending(
         option_values["budgets"], [plan], options, counts_stacks=True
     )
     if option_values["max_price_age"] is not None:
-        _refuse_old_prices(plan, option_values["max_price_age"])
+        refuse_old_prices(plan, option_values["max_price_age"])
     return _carry_out(
         plan, spec_file, catalog, options, option_values, is_saved=is_saved
     )
@@ -269,7 +275,7 @@ def _confirmed_changes(
     if stack_status is None:
         return None
     changes = changes_of(plan, engine.preview(plan), stack_status)
-    _refuse_many_changes(plan, changes, option_values["max_changes"])
+    refuse_many_changes(plan, changes, option_values["max_changes"])
     # A run that was cut goes on with what was agreed to before it began.
     goes_on = (
         stack_status.operation == "applying"
@@ -419,17 +425,6 @@ def _refuse_planning_flags(context: click.Context) -> None:
             )
 
 
-def _refuse_infeasible(plan: Plan) -> None:
-    if not plan.solution.pools:
-        raise InfeasibleError(
-            Problem(
-                code="infeasible",
-                message="the plan has nothing to create",
-                next_step="relax what tonnage plan shows",
-            )
-        )
-
-
 def _check_approval(path: str, file_bytes: bytes, signers_path: str) -> None:
     """Say who approved a plan. Raises PolicyError when nobody did who may."""
     from stacks.operate.signature import verify
@@ -442,72 +437,6 @@ def _most_usd(option_values: OptionValues) -> Decimal | None:
     """Return what a caller allows to spend in an hour; none: any amount."""
     most_usd = option_values["max_cost_per_hour"]
     return None if most_usd is None else Decimal(str(most_usd))
-
-
-def _refuse_high_cost(plan: Plan, most_usd: Decimal | None) -> None:
-    """Raise PolicyError for a plan that may cost more an hour than a caller allows."""
-    if most_usd is not None and plan.most_usd_hour > most_usd:
-        cost_text = figures.dollars(plan.most_usd_hour, cents=True)
-        raise PolicyError(
-            Problem(
-                code="max-cost",
-                message=f"{plan.stack.name} costs up to {cost_text} an hour, "
-                f"and --max-cost-per-hour is {most_usd:g}",
-                next_step="ask for less, or raise the limit",
-            )
-        )
-
-
-def _refuse_unbought(plan: Plan) -> None:
-    """Raise PolicyError for a plan with prices of commitments: machines alone cost more."""
-    counted_on = {
-        commitment.text: commitment
-        for rung in range(len(plan.fallbacks) + 1)
-        for commitment in commitments_of(plan.on_rung(rung))
-    }
-    problems = [
-        Problem(
-            code="to-buy",
-            message=f"the price of {commitment.text} is that of a commitment",
-            cause=f"apply buys none; what is sold: {commitment.command}",
-            next_step="buy it, then add --commitments-bought; or plan with buy.commit: none",
-        )
-        for commitment in counted_on.values()
-    ]
-    if problems:
-        raise PolicyError(*problems)
-
-
-def _refuse_many_changes(
-    plan: Plan, changes: Changes, most_changes: int | None
-) -> None:
-    """Raise PolicyError when more of a standing stack changes than a caller allows."""
-    if most_changes is not None and changes.count > most_changes:
-        raise PolicyError(
-            Problem(
-                code="max-changes",
-                message=f"{changes.count} resources of {plan.stack.name} change, "
-                f"and --max-changes is {most_changes}",
-                next_step="review them: tonnage show PLAN --full",
-            )
-        )
-
-
-def _refuse_old_prices(plan: Plan, most_days: int) -> None:
-    """Raise CatalogError for a plan that rests on a price of machines older than some days."""
-    from planner.market.price_age import age_days
-
-    for line in plan.cost.lines:
-        age = age_days(line.price_as_of or "", option.today())
-        if line.pool is not None and age is not None and age > most_days:
-            raise CatalogError(
-                Problem(
-                    code="price-age",
-                    message=f"the price of {line.name} is {age} days old, "
-                    f"and --max-price-age is {most_days}",
-                    next_step="plan again with a newer catalog: --catalog FILE",
-                )
-            )
 
 
 def _check_production(
@@ -579,7 +508,7 @@ def _plan_and_confirm(
         shown_page = plan_page(plan, today=option.today())
         option.print_page(shown_page, "text", option_values["color"])
     # An infeasible plan is shown; the caller then refuses it.
-    if not plan.solution.pools or option_values["yes"]:
+    if not plan.solution.pools or plan.unbuilt_clouds or option_values["yes"]:
         return plan
     if option_values["no_input"]:
         problem = Problem(

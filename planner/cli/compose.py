@@ -217,9 +217,11 @@ def solve_settings(
     """
     from planner.market.region import check_regions
     from planner.market.regret import futures
+    from planner.market.small_cloud import with_small_clouds
     from planner.solve.settings import Memory, SolveSettings
     from stacks.spec.table import unsupported_reason
 
+    catalog = with_small_clouds(catalog, spec_file.spec.where.clouds)
     check_regions(spec_file.spec.where, catalog)
     usage = spec_file.spec.stated_usage
     return SolveSettings(
@@ -355,7 +357,7 @@ def find_plan(
         standing=standing_offers(stack_status),
         own_range=own_range,
     )
-    if stack_status is None or not found_plan.solution.pools:
+    if stack_status is None or not found_plan.solution.is_built:
         return found_plan
     plan = _with_changes(found_plan.plan, stack_status, options)
     return FoundPlan(plan, found_plan.solution)
@@ -436,8 +438,8 @@ def derive_plan(
         name=options.stack or spec_file.spec.name, state_sha256=state_sha256
     )
     placed_spec = with_range(spec_file.spec, own_range)
-    # An infeasible plan creates nothing.
-    if solution.pools:
+    # An infeasible plan creates nothing, and neither does one at a cloud that only rents out.
+    if solution.is_built:
         stack = planned_stack(placed_spec, solution, stack)
     plan = assemble(
         spec_file.spec,

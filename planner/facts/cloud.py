@@ -111,6 +111,18 @@ def clouds() -> dict[str, CloudFacts]:
     }
 
 
+def way_out(cloud: str) -> str:
+    """Return what the NAT of a stack outlives; nothing on a cloud where nothing is built."""
+    facts = clouds().get(cloud)
+    return "nothing" if facts is None else facts.way_out
+
+
+def spread_zones(cloud: str) -> int:
+    """Return over how many zones nodes are spread at most; one where nothing is built."""
+    facts = clouds().get(cloud)
+    return 1 if facts is None else facts.spread_zones
+
+
 @cache
 def _routing_rows() -> dict[tuple[str, ...], table.TableRow]:
     columns: table.Columns = {

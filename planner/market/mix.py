@@ -41,33 +41,39 @@ def mixed_offers(
     base_share: BaseShare | None = None,
     owned: tuple[OwnedMachines, ...] = (),
 ) -> Iterator[Offer]:
-    """Yield a mix of each machine type that a region sells on demand, and in another way.
+    """Yield the mixes of each machine type that a region sells on demand, and in another way.
 
-    `commitments` may be bought for machines that run in enough hours. With `base_share` the
-    machines above that share of the peak are on spot; where that is for the planner to say,
-    prices of spot that are weak are left out. `owned` is what is paid for already.
+    `commitments` may be bought for machines that run in enough hours. With `base_share` there is
+    a mix too whose machines above that share of the peak are on spot; where that is for the
+    planner to say, prices of spot that are weak are left out. `owned` is what is paid for already.
     """
     on_demand = _offers_by_place(catalog, "on_demand")
     committed = _cheapest_committed(catalog, commitments)
     spot = _offers_by_place(catalog, "spot") if base_share is not None else {}
     for place, offer in on_demand.items():
-        tiers = [
+        first_tiers = [
             *_owned_tiers(offer, owned),
             *_committed_tiers(offer, committed.get(place)),
-            _base_tier(offer, base_share),
         ]
-        zones, band = offer.zones, offer.reclaim_band
-        if base_share is not None:
-            above = spot.get(place)
-            if above is None or not may_be_mixed(offer.instance):
-                continue
-            if base_share == "auto" and above.is_weakly_priced:
-                continue
-            tiers.append(_tier(above))
-            zones = tuple(zone for zone in zones if zone in above.zones)
-            band = above.reclaim_band
-        if len(tiers) > 1:
-            yield _mixed(replace(offer, zones=zones, reclaim_band=band), tiers)
+        if first_tiers:
+            yield _mixed(offer, [*first_tiers, _tier(offer)])
+        above = spot.get(place)
+        if (
+            base_share is None
+            or above is None
+            or not may_be_mixed(offer.instance)
+            or (base_share == "auto" and above.is_weakly_priced)
+        ):
+            continue
+        with_spot = replace(
+            offer,
+            zones=tuple(zone for zone in offer.zones if zone in above.zones),
+            reclaim_band=above.reclaim_band,
+        )
+        yield _mixed(
+            with_spot,
+            [*first_tiers, _base_tier(offer, base_share), _tier(above)],
+        )
 
 
 def _mixed(offer: Offer, tiers: Sequence[PurchaseTier]) -> Offer:
@@ -104,8 +110,8 @@ def _tier(offer: Offer) -> PurchaseTier:
     )
 
 
-def _base_tier(offer: Offer, base_share: BaseShare | None) -> PurchaseTier:
-    """Return the machines below those on spot, or all that are left where none are on spot."""
+def _base_tier(offer: Offer, base_share: BaseShare) -> PurchaseTier:
+    """Return the machines below those on spot."""
     if base_share == "auto":
         return replace(_tier(offer), is_promised=True)
     return replace(_tier(offer), share=base_share)

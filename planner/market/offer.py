@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.facts.accelerator import Accelerator, accelerators
-from planner.facts.cloud import clouds
+from planner.facts.cloud import spread_zones
 from planner.perf.common.layout import Node
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class Offer(Struct, frozen=True, kw_only=True):
         """
         if together or self.purchase == RESERVED_PURCHASE:
             return 1
-        most = clouds()[self.provider].spread_zones
+        most = spread_zones(self.provider)
         # Some regions name no zones, and are one.
         return max(1, min(len(self.zones), most))
 

@@ -199,8 +199,6 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
         return (FLEX_PURCHASE,)
     if spec.buy.reserve:
         return (RESERVED_PURCHASE,)
-    if spec.buy.on_demand_base is not None:
-        return (MIXED_PURCHASE,)
     if spec.buy.spot == "only":
         return ("spot",)
     purchase_options = [*allowed_terms(spec)]
@@ -211,6 +209,9 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
         purchase_options.append(COMMITTED_MIX)
     if "on_demand" in purchase_options and spec.buy.owned is not None:
         purchase_options.append(OWNED_MIX)
+    # Where nothing is sold on spot, or it costs more in all, everything is the base.
+    if spec.buy.on_demand_base is not None:
+        purchase_options.append(MIXED_PURCHASE)
     # A whole spot fleet can be reclaimed at once; runs can resume.
     if spec.buy.spot == "auto" and resumes and not spec.buy.reservations:
         purchase_options.append("spot")

@@ -1,35 +1,26 @@
-"""What the machines of a fleet would cost at clouds on which nothing is built here."""
+"""What machines cost at clouds on which nothing is built here: beside a fleet, and as offers."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.cost.bill_line import CENT
-from planner.facts import table
-from planner.facts.accelerator import accelerators
+from planner.facts.small_cloud import small_cloud_machines
+from planner.market.offer import Instance, Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from decimal import Decimal
 
-    from planner.market.offer import Instance
+    from planner.facts.small_cloud import SmallCloudMachine
+    from planner.market.offer import Catalog
 
 NAMED_CLOUDS: Final = 3
-
-
-class SmallCloudMachine(Struct, frozen=True, kw_only=True):
-    """A machine of a small cloud on demand, USD an hour, the same in all of its regions."""
-
-    cloud: str
-    machine: str
-    accelerator: str
-    accelerators: int
-    usd_hour: Decimal
-    source: str
-    as_of: str
+# The price is the same in all regions of such a cloud.
+ANY_REGION: Final = "any-region"
 
 
 class SmallCloudFleet(Struct, frozen=True):
@@ -66,28 +57,64 @@ def cheapest_elsewhere(
     return tuple(ranked[:most])
 
 
-@cache
-def small_cloud_machines() -> tuple[SmallCloudMachine, ...]:
-    """Return all machines of small clouds."""
-    return tuple(_read_machines())
+def with_small_clouds(
+    catalog: Catalog, cloud_names: Collection[str]
+) -> Catalog:
+    """Return a catalog with the machines of some small clouds; as it is without any."""
+    added = tuple(_offers(catalog, cloud_names))
+    if not added:
+        return catalog
+    return replace(catalog, offers=(*catalog.offers, *added))
 
 
-def _read_machines() -> Iterator[SmallCloudMachine]:
-    columns: table.Columns = {
-        "cloud": table.nonempty_text,
-        "machine": table.nonempty_text,
-        "accelerator": table.one_of(*accelerators()),
-        "accelerators": table.integer_between(1, 1000),
-        "usd_hour": table.usd_price,
-        **table.SOURCE_COLUMNS,
-    }
-    for row in table.load_rows("planner.market", "small_clouds.csv", columns):
-        yield SmallCloudMachine(
-            cloud=row["cloud"],
-            machine=row["machine"],
-            accelerator=row["accelerator"],
-            accelerators=row["accelerators"],
-            usd_hour=row["usd_hour"],
-            source=row["source"],
-            as_of=row["as_of"],
-        )
+def _offers(catalog: Catalog, cloud_names: Collection[str]) -> Iterator[Offer]:
+    """Yield the machines of small clouds, as far as their hosts can be told.
+
+    Their price lists say accelerators and little else. A host is taken to be like the cheapest of
+    the catalog with as many of the same accelerator, without its fabric and its local disks.
+    """
+    named = [
+        machine
+        for machine in small_cloud_machines()
+        if machine.cloud_name in cloud_names
+    ]
+    if not named:
+        return
+    alike: dict[tuple[str, int], Offer] = {}
+    for offer in sorted(
+        catalog.offers, key=lambda offer: (offer.usd_hour, offer.key)
+    ):
+        if offer.purchase == "on_demand" and offer.instance.fraction == 1:
+            shape = (offer.instance.accelerator, offer.instance.accelerators)
+            alike.setdefault(shape, offer)
+    for machine in named:
+        like = alike.get((machine.accelerator, machine.accelerators))
+        if like is not None:
+            yield _offer(machine, like.instance)
+
+
+def _offer(machine: SmallCloudMachine, like: Instance) -> Offer:
+    return Offer(
+        instance=replace(
+            like,
+            provider=machine.cloud_name,
+            instance_type=machine.machine,
+            family=machine.machine,
+            nvme_gb=0.0,
+            fabric="none",
+            fabric_gbps=0.0,
+            gpudirect_rdma=False,
+            network_cards=1,
+            fabric_interfaces=0,
+            on_demand=True,
+            spot=False,
+        ),
+        region=ANY_REGION,
+        zones=(),
+        purchase="on_demand",
+        usd_hour=machine.usd_hour,
+        basis="observed",
+        source=machine.source,
+        as_of=machine.as_of,
+        confidence="medium",
+    )

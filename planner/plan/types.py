@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
+from planner.facts.small_cloud import small_clouds
 from planner.plan.change import Changes, PlanInputs, ResourceChange, Stay
 from planner.plan.cost import (
     CommitmentOption,
@@ -406,6 +407,15 @@ class Plan(DocumentPart, frozen=True, kw_only=True):
     def is_feasible(self) -> bool:
         """Whether there is anything to build."""
         return bool(self.solution.pools)
+
+    @property
+    def unbuilt_clouds(self) -> tuple[str, ...]:
+        """Clouds of its machines on which nothing is built, as people write them."""
+        return tuple(
+            small_clouds()[pool.provider]
+            for pool in self.solution.pools
+            if pool.provider in small_clouds()
+        )
 
     @property
     def most_usd_hour(self) -> Decimal:

@@ -47,6 +47,11 @@ def _rows(
     plan: Plan, found: list[BoughtWay], owned: list[Ownership]
 ) -> Iterator[tuple[str, ...]]:
     total = plan.cost.total
+    # A plan of its own at a small cloud says more than the same machines there.
+    has_plan_there = any(
+        way.usd is not None and way.way.clouds == "small" for way in found
+    )
+    elsewhere = () if has_plan_there else plan.cost.elsewhere[:1]
     rows = [
         (total, _row("as the spec says", _planned_fleet(plan), total, plan)),
         *(
@@ -78,7 +83,7 @@ def _rows(
                     "machines alone; nothing is built there",
                 ),
             )
-            for fleet in plan.cost.elsewhere[:1]
+            for fleet in elsewhere
         ),
         *((one.planned_usd, _owned_row(one, plan)) for one in owned),
     ]
@@ -108,6 +113,8 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
     takes = []
     if found.owed_usd:
         takes.append(f"{figures.dollars(found.owed_usd)} owed over its term")
+    if found.way.clouds == "small":
+        takes.append("machines alone; nothing is built there")
     if any(part.purchase == "spot" for part in found.purchases):
         takes.append("spot may be taken back")
     machines = f"{fleet_text(found.fleet)}: {parts}"

@@ -20,6 +20,15 @@ SHOWN_KEYS: Final = 3
 INDENT: Final = "  "
 
 
+def created_text(plan: Plan) -> str:
+    """Return how many resources a new stack has, or why there is none."""
+    if plan.unbuilt_clouds:
+        names = ", ".join(plan.unbuilt_clouds)
+        return f"nothing is built at {names}: apply refuses this plan"
+    count = len(plan.graph.resources)
+    return f"{count} {'resource' if count == 1 else 'resources'} to create"
+
+
 def change_blocks(
     plan: Plan, changes: Changes, *, full: bool = False
 ) -> list[Block]:

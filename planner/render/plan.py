@@ -9,7 +9,7 @@ from planner.plan.commitment import commitments_of
 from planner.plan.security import security_findings
 from planner.render import period, training
 from planner.render.bill import cost_blocks, total_text
-from planner.render.change import change_blocks
+from planner.render.change import change_blocks, created_text
 from planner.render.fallback import fallback_blocks
 from planner.render.page import (
     LINE_WIDTH,
@@ -462,11 +462,10 @@ def _metric_text(metric_key: str, metric_value: float) -> str:
 def _resource_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
     """Return the number of resources and what ends them; all of them when the page is full."""
     resources = plan.graph.resources
-    noun = "resource" if len(resources) == 1 else "resources"
     summary = _shutdown_phrases(plan, today)
     page_blocks: list[Block] = [Paragraph("")]
     if plan.changes is None:
-        summary = [f"{len(resources)} {noun} to create", *summary]
+        summary = [created_text(plan), *summary]
     else:
         page_blocks += change_blocks(plan, plan.changes, full=full)
     page_blocks.append(phrases(summary))

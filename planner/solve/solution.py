@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.facts.cloud import clouds
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -434,6 +436,13 @@ class Solution(Struct, frozen=True, kw_only=True):
     commitments: tuple[CommitmentSaving, ...] = ()
     owned: tuple[OwnedUse, ...] = ()
     find_reasons: Callable[[], Reasons] | None = None
+
+    @property
+    def is_built(self) -> bool:
+        """Whether a stack is built of it: it has machines, and none at a small cloud."""
+        return bool(self.pools) and all(
+            pool.instance.provider in clouds() for pool in self.pools
+        )
 
     def explained(self) -> Solution:
         """Return the solution with what each wish of the spec costs."""

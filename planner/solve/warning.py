@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from planner.facts.small_cloud import small_clouds
 from planner.solve.cause import because
 from planner.solve.solution import PlanWarning
 from planner.units import HOURS_PER_MONTH
@@ -94,6 +95,9 @@ def price_warnings(
 def offer_warnings(offer: Offer) -> tuple[PlanWarning, ...]:
     """Warn of an old price and of one that moves, and say how often spot is taken back."""
     warnings = []
+    if offer.provider in small_clouds():
+        unbuilt = because("unbuilt-cloud", cloud=small_clouds()[offer.provider])
+        warnings.append(PlanWarning(code="unbuilt-cloud", reason=unbuilt))
     if offer.old_price is not None:
         warnings.append(PlanWarning(code="old-price", reason=old_price(offer)))
     if offer.price_range is not None:

@@ -39,6 +39,7 @@ from planner.spec.field_types import (
     CloudName,
     GlobalBatchType,
     ProfileType,
+    RentingCloudName,
     ScheduleType,
     TruthType,
 )
@@ -191,6 +192,7 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
     ),
     "truth": TruthType(),
     "cloud": CloudName(),
+    "renting cloud": RentingCloudName(),
     "accelerator": AcceleratorName(),
     "schedule": ScheduleType(),
     "profile": ProfileType(),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from planner.facts.accelerator import accelerators, is_named
 from planner.facts.cloud import clouds
+from planner.facts.small_cloud import small_clouds
 from planner.spec import model, unit
 from planner.spec.field import (
     MISSING,
@@ -44,6 +45,22 @@ class CloudName(Struct, frozen=True):
     def schema(self) -> JsonSchema:
         """Describe as one of the clouds."""
         return Choice(tuple(clouds())).schema()
+
+
+class RentingCloudName(Struct, frozen=True):
+    """A cloud that rents out machines, whether something is built on it or not."""
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return the name, or `MISSING` when no cloud has it."""
+        return Choice(self._names).read(node, field_path, report)
+
+    def schema(self) -> JsonSchema:
+        """Describe as one of the clouds."""
+        return Choice(self._names).schema()
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*clouds(), *small_clouds())
 
 
 class AcceleratorName(Struct, frozen=True):

@@ -12,6 +12,7 @@ from planner.errors import Place, Problem, SpecError
 from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.receiver import read_receiver
 from planner.facts.rule import rules
+from planner.facts.small_cloud import small_clouds
 from planner.spec.certificate import machine_certificate
 from planner.spec.conflict import conflict_problems
 from planner.spec.encryption import encryption_problems
@@ -133,6 +134,7 @@ def _check_spec(spec: Spec) -> Spec:
         spec = replace(spec, protect=isinstance(spec, Training))
     if isinstance(spec, Training):
         problems.extend(_dataset_problems(spec))
+        problems.extend(_small_cloud_problems(spec))
     problems.extend(conflict_problems(spec))
     problems.extend(_block_problems(spec.buy.block))
     problems.extend(_receiver_problems(spec))
@@ -147,6 +149,17 @@ def _check_spec(spec: Spec) -> Spec:
     if problems:
         raise SpecError(*problems)
     return spec
+
+
+def _small_cloud_problems(spec: Training) -> list[Problem]:
+    """Return which clouds are too little known for a training."""
+    unknown = [cloud for cloud in spec.where.clouds if cloud in small_clouds()]
+    rule = (
+        bool(unknown),
+        f"where.clouds: nobody knows how machines are joined at {', '.join(unknown)}",
+        f"write where: {{clouds: [{', '.join(clouds())}]}}, or leave it out",
+    )
+    return _first_broken("where", spec.where.place, (rule,))
 
 
 def _deadline_problem(batch_spec: Batch) -> Problem:
@@ -305,6 +318,7 @@ def _endpoint_problems(spec: Inference) -> list[Problem]:
                 not re.fullmatch(clouds()[cloud].account_form, account)
                 for account in endpoint.share
                 for cloud in spec.where.clouds
+                if cloud in clouds()
             ),
             "endpoint.share: not every cloud of where.clouds names accounts so",
             "write where: {clouds: […]} with the cloud that the accounts are of",
@@ -333,7 +347,11 @@ def _elastic_problems(spec: Inference) -> list[Problem]:
 
 def _secret_rules(key: str, secret: str, spec: Spec) -> tuple[SpecCheck, ...]:
     """Return what may be wrong with a secret."""
-    forms = {clouds()[cloud].secret_form for cloud in spec.where.clouds}
+    forms = {
+        clouds()[cloud].secret_form
+        for cloud in spec.where.clouds
+        if cloud in clouds()
+    }
     return (
         (
             bool(secret) and len(forms) > 1,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.facts import table
+from planner.facts.small_cloud import small_clouds
 from planner.market.offer import TERM_MONTHS
+from planner.market.small_cloud import with_small_clouds
 from planner.spec.conflict import conflict_problems
-from planner.spec.model import PurchaseRule
+from planner.spec.model import PurchaseRule, Training
 from planner.units import HOURS_PER_MONTH
 from planner.workload.solver import find
 
@@ -30,13 +32,17 @@ if TYPE_CHECKING:
 
 
 class BuyingWay(Struct, frozen=True, kw_only=True):
-    """A way to buy, as a block `buy` of a spec would say it; `name` is for people."""
+    """A way to buy, as a block `buy` of a spec would say it; `name` is for people.
+
+    clouds  those that the spec allows, or small ones, where only the machines are priced
+    """
 
     way: str
     name: str
     commit: tuple[str, ...]
     spot: str
     on_demand_base: Decimal | None
+    clouds: Literal["spec", "small"]
 
 
 class BoughtWay(Struct, frozen=True, kw_only=True):
@@ -64,6 +70,7 @@ def ways() -> tuple[BuyingWay, ...]:
         "commit": table.word_list,
         "spot": table.one_of("auto", "never", "only"),
         "on_demand_base": table.optional(table.finite_decimal),
+        "clouds": table.one_of("spec", "small"),
         **table.SOURCE_COLUMNS,
     }
     return tuple(
@@ -73,6 +80,7 @@ def ways() -> tuple[BuyingWay, ...]:
             commit=row["commit"],
             spot=row["spot"],
             on_demand_base=row["on_demand_base"],
+            clouds=row["clouds"],
         )
         for row in table.load_rows("planner.market", "ways.csv", columns)
     )
@@ -85,7 +93,7 @@ def buy_in_every_way(spec: Spec, settings: SolveSettings) -> list[BoughtWay]:
     """
     return settings.run_all(
         [
-            partial(_bought, way, own_spec, settings)
+            partial(_bought, way, own_spec, _settings_of(way, settings))
             for way, own_spec in _allowed(spec)
         ]
     )
@@ -103,8 +111,30 @@ def _allowed(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
             owned=spec.buy.owned,
         )
         own_spec = replace(spec, buy=rule)
+        if way.clouds == "small":
+            # Too little is known of them for a training.
+            if isinstance(spec, Training):
+                continue
+            own_spec = replace(
+                own_spec,
+                where=replace(
+                    spec.where,
+                    clouds=tuple(small_clouds()),
+                    regions=(),
+                    zones=(),
+                ),
+                network=None,
+            )
         if not conflict_problems(own_spec):
             yield way, own_spec
+
+
+def _settings_of(way: BuyingWay, settings: SolveSettings) -> SolveSettings:
+    """Return settings with the offers of a way."""
+    if way.clouds == "spec":
+        return settings
+    catalog = with_small_clouds(settings.catalog, small_clouds())
+    return replace(settings, catalog=catalog, memory=type(settings.memory)())
 
 
 def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:

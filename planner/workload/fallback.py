@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.facts.cloud import clouds
 from planner.market.offer import RESERVED_PURCHASE
 from planner.workload.solver import find
 
@@ -107,7 +108,10 @@ def _offer_rules(
             and is_same_type(offer)
             and offer.purchase not in purchases
         ),
-        "cloud": lambda offer: offer.provider not in providers,
+        # What only rents out machines is no way to go on.
+        "cloud": lambda offer: (
+            offer.provider not in providers and offer.provider in clouds()
+        ),
     }
 
 

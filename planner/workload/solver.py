@@ -156,8 +156,8 @@ def _offer_groups(
 ) -> tuple[tuple[Offer, ...], ...]:
     """Return what a spec may choose from, by machine type and purchase.
 
-    A mix takes the place of the ways to buy of which it is made: where all machines are bought in
-    one way, it is one of them.
+    A mix without spot takes the place of the ways to buy of which it is made: where all machines
+    are bought in one way, it is one of them.
     """
     purchases = allowed_purchases(spec, resumes=False)
     if not isinstance(spec, Inference) or not {
@@ -175,7 +175,9 @@ def _offer_groups(
             owned=owned_machines(spec, read_file),
         )
     )
-    places = {offer.key[:3] for offer in mixed}
+    places = {
+        offer.key[:3] for offer in mixed if offer.purchase != MIXED_PURCHASE
+    }
     others = (
         offer
         for offer in catalog.offers

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from planner.facts.small_cloud import small_clouds
+from planner.market.small_cloud import with_small_clouds
 from planner.solve.settings import SolveSettings
 from planner.workload.buying import BoughtWay, buy_in_every_way, ways
 from stacks.spec.table import unsupported_reason
@@ -28,6 +30,7 @@ WRITTEN = {
     "spot": "spot: only",
     "half-spot": "on_demand_base: 50%",
     "half-mix": "commit: [none, 1y, 3y], on_demand_base: 50%",
+    "small-cloud": "spot: never",
 }
 
 
@@ -51,7 +54,13 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
     found = found_ways(catalog, TEXT.replace("BUY", "spot: auto"))
     assert found.keys() == WRITTEN.keys() == {way.way for way in ways()}
     for way, written in WRITTEN.items():
-        solution = solve(catalog, TEXT.replace("BUY", written), keep=0)
+        text = TEXT.replace("BUY", written)
+        offered = catalog
+        if way == "small-cloud":
+            names = ", ".join(small_clouds())
+            text = text.replace("[aws]", f"[{names}]")
+            offered = with_small_clouds(catalog, small_clouds())
+        solution = solve(offered, text, keep=0)
         assert found[way].usd == present(solution.bill).total, way
         assert found[way].purchases == solution.pools[0].purchases
     usd = {way: present(one.usd) for way, one in found.items()}

@@ -24,7 +24,7 @@ from planner.cost.lifetime import (
     standing_lifetime,
 )
 from planner.cost.weekly_load import weekly_starts
-from planner.facts.cloud import clouds
+from planner.facts.cloud import way_out
 from planner.market.mix import mix_of, settled_mix
 from planner.market.offer import PurchaseMix
 from planner.market.purchase import (
@@ -331,8 +331,7 @@ def _weights_gb(
 
 def _nat_gateways(requirement: ServingRequirement, offer: Offer) -> int:
     """Return how many NAT gateways there are: one, or one in each zone where a zone may fail."""
-    way_out = clouds()[offer.provider].way_out
-    if requirement.survives != "zone" or way_out != "zone":
+    if requirement.survives != "zone" or way_out(offer.provider) != "zone":
         return 1
     return offer.zone_count(together=False)
 
@@ -341,7 +340,7 @@ def _public_addresses(requirement: ServingRequirement, offer: Offer) -> int:
     """Return how many addresses of a balancer face the internet: one, or one in each zone."""
     if not requirement.is_public:
         return 0
-    if clouds()[offer.provider].way_out != "zone":
+    if way_out(offer.provider) != "zone":
         return 1
     return offer.zone_count(together=False)
 

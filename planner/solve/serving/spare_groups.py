@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 
 from planner.cost.weekly_load import SpareGroups, needed_groups
-from planner.facts.cloud import clouds
+from planner.facts.cloud import way_out
 from planner.perf.common.constant import constant
 from planner.perf.reliability.quorum import chance_of
 from planner.units import HOURS_PER_DAY
@@ -51,7 +51,7 @@ def counted_zones(requirement: ServingRequirement, offer: Offer) -> int:
     """
     if requirement.survives != "zone" or offer.instance.fabric == "infiniband":
         return 1
-    if clouds()[offer.provider].way_out == "nothing":
+    if way_out(offer.provider) == "nothing":
         return 1
     return offer.zone_count(together=False)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
-from planner.market.small_cloud import (
-    cheapest_elsewhere,
-    small_cloud_machines,
-)
+from planner.facts.small_cloud import small_cloud_machines
+from planner.market.small_cloud import cheapest_elsewhere, with_small_clouds
 from planner.units import HOURS_PER_MONTH
-from tests.conftest import ROOT, only
+from tests.conftest import ROOT, chat, only, present, solve
+from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import plan_of
 
 
@@ -62,3 +62,90 @@ def test_what_nobody_else_rents_out_is_not_compared(catalog) -> None:
     )
     text = (ROOT / "blueprints/chat-8b.yaml").read_text()
     assert plan_of(few, text).cost.elsewhere == ()
+
+
+SMALL = "where: {clouds: [lambda, nebius]}"
+
+
+def test_a_plan_there_is_that_of_such_a_machine_at_its_price(catalog) -> None:
+    """Against the plan on the machine that the hosts are taken to be like."""
+    text = chat("llama-3.1-70b", extra=SMALL)
+    solution = solve(with_small_clouds(catalog, ("lambda", "nebius")), text)
+    [pool] = solution.pools
+    bill = present(solution.bill)
+    [row] = [
+        machine
+        for machine in small_cloud_machines()
+        if (machine.cloud_name, machine.machine)
+        == (pool.instance.provider, pool.instance.instance_type)
+    ]
+    assert pool.instance.accelerators == row.accelerators
+    assert bill.lines[0].unit_price == row.usd_hour
+    assert bill.total == bill.lines[0].usd
+    assert set(bill.unpriced_lines) == {line.name for line in bill.lines[1:]}
+    alike = only(
+        catalog,
+        lambda offer: (
+            offer.instance.accelerator == row.accelerator
+            and offer.instance.accelerators == row.accelerators
+        ),
+    )
+    elsewhere = solve(alike, chat("llama-3.1-70b"))
+    assert elsewhere.pools[0].nodes == pool.nodes
+    assert elsewhere.pools[0].layout == pool.layout
+
+
+def test_more_clouds_never_cost_more(catalog) -> None:
+    def usd(*clouds: str) -> Decimal:
+        text = chat(extra=f"where: {{clouds: [{', '.join(clouds)}]}}")
+        bill = solve(with_small_clouds(catalog, clouds), text).bill
+        return present(bill).total
+
+    few = usd("aws", "gcp")
+    assert usd("aws", "gcp", "hyperstack", "lambda") <= few
+    assert usd("hyperstack", "lambda") <= usd("lambda")
+
+
+@pytest.fixture
+def spec_path(here: Path) -> str:
+    (here / "s.yaml").write_text(chat("llama-3.1-70b", extra=SMALL))
+    return "s.yaml"
+
+
+def test_apply_refuses_it_by_name_and_touches_nothing(
+    tonnage: Command, here: Path, spec_path: str
+) -> None:
+    code, page, _ = tonnage("plan", spec_path, "-o", "p.json")
+    assert code == 0
+    assert "apply refuses this plan" in page
+    assert ">= $" in page
+    assert "no price is known of" in page
+    before = sorted(here.rglob("*"))
+    for argument in (spec_path, "p.json"):
+        code, _, problem = tonnage("apply", argument, "--simulate", "--yes")
+        assert code == 2
+        assert "error[unbuilt-cloud]: nothing is built at " in problem
+    assert tonnage("list", "--simulate", "-f", "json")[1].strip() == "[]"
+    assert sorted(here.rglob("*")) == before
+
+
+def test_a_standing_stack_is_not_taken_down_for_it(
+    tonnage: Command, here: Path, spec_path: str
+) -> None:
+    (here / "aws.yaml").write_text(
+        chat("llama-3.1-70b", extra="where: {clouds: [aws]}")
+    )
+    assert tonnage("apply", "aws.yaml", "--simulate", "--yes")[0] == 0
+    resources = tonnage("status", "chat", "--simulate", "-f", "json")[1]
+    assert tonnage("apply", spec_path, "--simulate", "--yes")[0] == 2
+    assert tonnage("status", "chat", "--simulate", "-f", "json")[1] == resources
+
+
+def test_a_training_there_is_refused_and_says_why(
+    tonnage: Command, here: Path
+) -> None:
+    text = (ROOT / "blueprints/lora-8b.yaml").read_text()
+    (here / "t.yaml").write_text(f"{text}\nwhere: {{clouds: [lambda]}}\n")
+    code, _, problem = tonnage("plan", "t.yaml")
+    assert code == 2
+    assert "nobody knows how machines are joined at lambda" in problem
