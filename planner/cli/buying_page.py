@@ -28,9 +28,9 @@ INTRO: Final = (
     "machines and regions differ. Its prices are those of the catalog, each with its source and"
     " date: `tonnage plan SPEC --full` with that block `buy`. The row of small clouds is a plan "
     "too, whose bill has the machines alone. It and what the same tokens cost at a service are "
-    "[comparisons](bills.md#what-else-the-same-work-would-cost), not offers. Machines of your own are those of "
-    f"`blueprints/{OWN_MACHINES}` at its prices, sized by the same simulation, beside what runs "
-    "month by month; a spec of yours names its own file in `where.on_premises`. What a "
+    "[comparisons](bills.md#what-else-the-same-work-would-cost), not offers. Machines of your own "
+    f"are those of `blueprints/{OWN_MACHINES}` at its prices, sized by the same simulation, "
+    "beside what runs month by month; a spec of yours names its own file in `where.on_premises`. What a "
     "commitment loses is held against rows of scenarios (`planner/market/data/scenarios.csv`)."
 )
 
