@@ -30,8 +30,9 @@ INTRO: Final = (
     "too, whose bill has the machines alone. It and what the same tokens cost at a service are "
     "[comparisons](bills.md#what-else-the-same-work-would-cost), not offers. Machines of your own "
     f"are those of `blueprints/{OWN_MACHINES}` at its prices, sized by the same simulation, "
-    "beside what runs month by month; a spec of yours names its own file in `where.on_premises`. "
-    "What a commitment loses is held against rows of scenarios (`planner/market/data/scenarios.csv`)."
+    "beside what runs month by month; a spec of yours names its own file in "
+    "`where.on_premises`. What a commitment loses is held against rows of scenarios "
+    "(`planner/market/data/scenarios.csv`)."
 )
 
 
