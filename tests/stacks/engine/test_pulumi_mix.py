@@ -1,0 +1,34 @@
+"""Machines that are bought in several ways, with the real engine; skipped without its binary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.providers.simulated.test_clock import CLOUDS
+from tests.providers.simulated.test_clock_mix import MIXES, spec
+from tests.stacks.engine.test_pulumi import (
+    engine_in,
+    objects,
+    pytestmark,  # noqa: F401 - these tests are skipped as those are
+)
+from tests.stacks.engine.test_simulated import EVERYTHING, plan_of, quiet
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.parametrize("mix", MIXES)
+def test_the_real_engine_previews_builds_and_destroys_a_mix(
+    here: Path, catalog, cloud: str, mix: str
+) -> None:
+    plan = plan_of(catalog, spec(cloud, mix))
+    engine = engine_in(here)
+    names = {resource.name for resource in plan.graph.resources}
+    previewed = engine.preview(plan)
+    assert {step.name for step in previewed} == names
+    assert {step.action for step in previewed} == {"create"}
+    engine.apply(plan, quiet)
+    assert len(objects(engine)) == len(names)
+    assert engine.preview(plan) == ()
+    engine.destroy(plan.stack.name, quiet, EVERYTHING)
+    assert objects(engine) == {}
