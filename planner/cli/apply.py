@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from planner import figures
 from planner.cli import budget, option
+from planner.cli.account import engine_now
 from planner.cli.binding import find_spec, present_inputs, refuse_underived
+from planner.cli.closed_hours import tell_closed_hours
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
@@ -30,6 +32,7 @@ from planner.cli.refusal import (
     refuse_infeasible,
     refuse_many_changes,
     refuse_old_prices,
+    refuse_past_block,
     refuse_unbought,
     refuse_unbuilt,
 )
@@ -143,6 +146,10 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
         plan = reviewed_plan
     refuse_infeasible(plan)
     refuse_unbuilt(plan)
+    now = engine_now(open_engine(options))
+    refuse_past_block(plan, now)
+    if is_saved:
+        tell_closed_hours(plan, now)
     if option_values["require_approval"]:
         _check_approval(path, file_bytes, option_values["require_approval"])
     refuse_high_cost(plan, _most_usd(option_values))
@@ -508,7 +515,10 @@ def _plan_and_confirm(
         shown_page = plan_page(plan, today=option.today())
         option.print_page(shown_page, "text", option_values["color"])
     # An infeasible plan is shown; the caller then refuses it.
-    if not plan.solution.pools or plan.unbuilt_clouds or option_values["yes"]:
+    if not plan.solution.pools or plan.unbuilt_clouds:
+        return plan
+    tell_closed_hours(plan, engine_now(open_engine(options)))
+    if option_values["yes"]:
         return plan
     if option_values["no_input"]:
         problem = Problem(

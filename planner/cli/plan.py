@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,8 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     # are divided among has a memory of its own.
     memory = Memory()
     spec_files = [read_spec(spec_path) for spec_path in specs]
+    if option_values["share"] or option_values["budgets"]:
+        _refuse_one_stack_twice(spec_files)
     searches = [
         partial(find_plan, spec_file, catalog, options, memory)
         for spec_file in spec_files
@@ -146,6 +149,16 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
         raise click.UsageError("--share takes several SPECs, and shows a page")
 
 
+def _refuse_one_stack_twice(spec_files: list[SpecFile]) -> None:
+    """Raise UsageError for two specs of one stack: together they would count as two."""
+    names = Counter(spec_file.spec.name for spec_file in spec_files)
+    for name, count in names.items():
+        if count > 1:
+            raise click.UsageError(
+                f"{count} of the SPECs are of the stack {name}: name each stack once"
+            )
+
+
 def _offer_rename(plan: Plan, options: PlanningOptions) -> None:
     """Name a stack that stands and was applied from the same file under another name."""
     if (
@@ -203,8 +216,10 @@ def _write_many(
     """
     from planner.render.plan import fleet_page
 
+    # A budget that is exceeded names the wish that would help most.
+    make = _explained if option_values["budgets"] else _plan_only
     for plan in results_in_order(
-        [partial(_plan_only, search) for search in searches]
+        [partial(make, search) for search in searches]
     ):
         if option_values["format"] != "json":
             _print_page(
@@ -219,6 +234,10 @@ def _write_many(
 def _plan_only(search: Callable[[], FoundPlan]) -> Plan:
     # A solution does not leave its process: it can still plan.
     return search().plan
+
+
+def _explained(search: Callable[[], FoundPlan]) -> Plan:
+    return search().explained()
 
 
 def _search_one(search: Callable[[], FoundPlan]) -> FoundPlan:

@@ -14,8 +14,10 @@ from planner.errors import (
     UsageError,
 )
 from planner.plan.commitment import commitments_of
+from planner.spec.block import moment_s
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from decimal import Decimal
 
     from planner.plan.types import Changes, Plan
@@ -57,6 +59,19 @@ def refuse_high_cost(plan: Plan, most_usd: Decimal | None) -> None:
                 message=f"{plan.stack.name} costs up to {cost_text} an hour, "
                 f"and --max-cost-per-hour is {most_usd:g}",
                 next_step="ask for less, or raise the limit",
+            )
+        )
+
+
+def refuse_past_block(plan: Plan, now: datetime) -> None:
+    """Raise UsageError for a capacity block that is over: no machine would come."""
+    block = (plan.spec.normalized.get("buy") or {}).get("block")
+    if block is not None and moment_s(block["ends"]) <= now.timestamp():
+        raise UsageError(
+            Problem(
+                code="block-over",
+                message=f"the block {block['id']} ended at {block['ends']}",
+                next_step="name one that is to come in buy.block, and plan again",
             )
         )
 

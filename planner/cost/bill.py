@@ -33,6 +33,7 @@ class Bill(Struct, frozen=True, kw_only=True):
     `usd_hour`  machines alone, all of them running, USD an hour
     `unpriced_lines`  names of the lines without a known price, not in the total
     `life`  what each machine is billed for; None for a month, or where it is not counted
+    `day`  what each machine of a daily batch is billed for every day
     """
 
     lines: tuple[BillLine, ...]
@@ -41,6 +42,7 @@ class Bill(Struct, frozen=True, kw_only=True):
     usd_hour: Decimal
     unpriced_lines: tuple[str, ...]
     life: Lifetime | None = None
+    day: Lifetime | None = None
 
     @property
     def months(self) -> Decimal:

@@ -259,21 +259,30 @@ def best_base(
     )
 
 
-def undominated(mixed: Sequence[Offer]) -> Iterator[Offer]:
+def undominated(
+    mixed: Sequence[Offer], *, counts_zones: bool = False
+) -> Iterator[Offer]:
     """Yield the mixes of a machine type than which no other one is as cheap in all its ways.
 
     The bill of a fleet falls with the price of any tier, so no other mix is cheaper. Of equal
     ones the first is taken. Where more is owned, or machines on spot are taken back less often
-    or are in another number of zones, a mix is a choice of its own.
+    or are in another number of zones, a mix is a choice of its own. With `counts_zones` another
+    number of zones makes it one however its machines are bought.
     """
     kept: list[Offer] = []
     for offer in sorted(mixed, key=_tier_prices):
         if not any(
-            _is_as_cheap(other, offer) and _is_as_lasting(other, offer)
+            _is_as_cheap(other, offer)
+            and _is_as_lasting(other, offer)
+            and (not counts_zones or _zone_count(other) == _zone_count(offer))
             for other in kept
         ):
             kept.append(offer)
             yield offer
+
+
+def _zone_count(offer: Offer) -> int:
+    return offer.zone_count(together=False)
 
 
 def _tier_prices(offer: Offer) -> tuple[Decimal, ...]:

@@ -382,6 +382,7 @@ class OfferFilter:
     Violations are cached by machine type and purchase option, and by region.
 
     counts_reclaims  whether a dearer region is a choice where spot is taken back less often
+    counts_zones     whether it is one where machines are in another number of zones
     """
 
     def __init__(
@@ -391,9 +392,11 @@ class OfferFilter:
         order: PlaceOrder | None = None,
         *,
         counts_reclaims: bool = False,
+        counts_zones: bool = False,
     ) -> None:
         self.order = order or PlaceOrder()
         self.counts_reclaims = counts_reclaims
+        self.counts_zones = counts_zones
         self.offer_groups = offer_groups
         self.offer_rules = offer_rules
         self._instance_cache: dict[tuple[str, str, str], frozenset[str]] = {}
@@ -403,7 +406,8 @@ class OfferFilter:
     def cheapest(self, skipped_rule: str = "") -> list[Offer]:
         """Return the cheapest allowed region of each machine type and purchase.
 
-        Of a mix it is each region than which no other one is as cheap in both ways. Of regions
+        Of a mix it is each region than which no other one is as cheap in both ways, and where a
+        zone may fail it is one for each number of zones. Of regions
         with the same price it is the one that the spec lists first.
         The rule `skipped_rule` is not applied. Performance and service prices are equal in all
         regions of the catalog, so only dominated offers are dropped.
@@ -430,8 +434,10 @@ class OfferFilter:
             cheapest_offer = next(allowed_offers, None)
             if cheapest_offer is None:
                 continue
-            if cheapest_offer.mix is not None or (
-                self.counts_reclaims and cheapest_offer.purchase == "spot"
+            if (
+                cheapest_offer.mix is not None
+                or self.counts_zones
+                or (self.counts_reclaims and cheapest_offer.purchase == "spot")
             ):
                 preferred_first = sorted(
                     (cheapest_offer, *allowed_offers), key=self.order.rank
@@ -440,7 +446,8 @@ class OfferFilter:
                     [
                         self.order.placed(offer) or offer
                         for offer in preferred_first
-                    ]
+                    ],
+                    counts_zones=self.counts_zones,
                 )
                 continue
             # Those after it cost as much at least.

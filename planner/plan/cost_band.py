@@ -122,9 +122,10 @@ def _price_range(solution: Solution, bill: Bill, catalog: Catalog) -> _Range:
     cloud = solution.pools[0].instance.provider
 
     def ratios(line: BillLine) -> tuple[float, float]:
-        days = age_days(line.as_of, catalog.as_of)
-        if line.purchase in SETTLED_PURCHASES:
+        # What has no date at all is of a contract.
+        if line.purchase in SETTLED_PURCHASES or not line.as_of:
             return 1.0, 1.0
+        days = age_days(line.as_of, catalog.as_of)
         if line.purchase != "spot" or line.pool not in pools:
             return price_ratios(cloud, "on_demand", days)
         return _spot_ratios(line, pools[line.pool], catalog, days)
@@ -193,38 +194,24 @@ def _work_range(
     """Return the totals of fast and slow work; None where its speed changes no bill.
 
     training   simulated runs with their speeds, failures and reclaims
-    batch run  the life of its machines at the ends of the predicted time
-    elastic    machines that follow the share of their capacity that is busy
+    batch      the life of its machines, or that of each day, at the ends of the predicted time
     """
     if solution.training_run is not None:
         return _Range(*solution.training_run.usd_band)
     duration = solution.predictions.get("duration_days")
-    if duration is not None and bill.life is not None:
+    # The time to live of a daily batch is none of its days.
+    ttl_s = None if bill.day is not None else shutdown.ttl
+    life = bill.day or bill.life
+    if duration is not None and life is not None:
         return _Range(
             *(
                 _machine_time_total(
-                    bill,
-                    _billed_s(bill.life, days, shutdown) / bill.life.billed_s,
+                    bill, _billed_s(life, days, ttl_s) / life.billed_s
                 )
                 for days in (duration.low, duration.high)
             )
         )
-    busy = solution.predictions.get("busy_fraction")
-    elastic = solution.pools[0].elastic
-    if busy is None or elastic is None:
-        return None
-    return _Range(
-        *(
-            _machine_time_total(
-                bill,
-                min(
-                    elastic.most_share,
-                    max(elastic.least_share, fraction / busy.value),
-                ),
-            )
-            for fraction in (busy.low, busy.high)
-        )
-    )
+    return None
 
 
 def _machine_time_total(bill: Bill, factor: float) -> Decimal:
@@ -240,12 +227,13 @@ def _machine_time_total(bill: Bill, factor: float) -> Decimal:
     )
 
 
-def _billed_s(life: Lifetime, days: float, shutdown: ShutdownRule) -> float:
+def _billed_s(life: Lifetime, days: float, ttl_s: Decimal | None) -> float:
     """Return what a machine is billed for when boot and work take so many days, seconds.
 
-    What a time to live ends is billed until then; everything else waits as long after its work.
+    What a time to live or a window ends is billed until then; everything else waits as long after
+    its work as planned.
     """
-    end_s = days * SECONDS_PER_DAY + life.tail_s
-    if life.release == "ttl":
+    if life.release in ("ttl", "window"):
         return life.billed_s
-    return end_s if shutdown.ttl is None else min(end_s, float(shutdown.ttl))
+    end_s = days * SECONDS_PER_DAY + life.tail_s
+    return end_s if ttl_s is None else min(end_s, float(ttl_s))

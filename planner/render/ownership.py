@@ -67,7 +67,7 @@ def _sentence(one: Ownership) -> str:
     paid = (
         f"paid after month {one.paid_months}"
         if one.paid_months is not None
-        else "not paid in ten years"
+        else "not paid in its years"
     )
     burst = (
         ""

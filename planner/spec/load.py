@@ -34,8 +34,9 @@ from planner.spec.model import (
     Workspace,
 )
 from planner.spec.network import network_problems
+from planner.spec.schedule import open_minutes
 from planner.spec.source import MappingNode, parse_yaml
-from planner.units import SECONDS_PER_DAY
+from planner.units import MINUTES_PER_DAY, SECONDS_PER_DAY, SECONDS_PER_MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,6 +136,8 @@ def _check_spec(spec: Spec) -> Spec:
     if isinstance(spec, Training):
         problems.extend(_dataset_problems(spec))
         problems.extend(_small_cloud_problems(spec))
+    if isinstance(spec, Training | Batch):
+        problems.extend(_schedule_problems(spec))
     problems.extend(conflict_problems(spec))
     problems.extend(_block_problems(spec.buy.block))
     problems.extend(_receiver_problems(spec))
@@ -169,6 +172,37 @@ def _deadline_problem(batch_spec: Batch) -> Problem:
         place=batch_spec.place,
         next_step="write how long the run may take, for example deadline: 12h",
     )
+
+
+def _schedule_problems(spec: Training | Batch) -> list[Problem]:
+    """Return where the hours of the week would cut a job that is planned without them.
+
+    A daily run begins at midnight in the time zone of the schedule, and has until its deadline.
+    """
+    schedule = spec.shutdown.schedule
+    if schedule is None:
+        return []
+    if isinstance(spec, Batch) and spec.traffic.requests_per_day:
+        run_minutes = min(
+            int(spec.deadline or 0) // SECONDS_PER_MINUTE, MINUTES_PER_DAY
+        )
+        is_cut = not all(
+            is_open
+            for minute, is_open in enumerate(open_minutes(schedule))
+            if minute % MINUTES_PER_DAY < run_minutes
+        )
+        rule = (
+            is_cut,
+            "shutdown.schedule is closed in the hours of the run: from 00:00 to its deadline",
+            "leave it out, or write daily 00:00-24:00 with the time zone of its midnight",
+        )
+    else:
+        rule = (
+            True,
+            "shutdown.schedule would cut a job that runs until it is done",
+            "leave it out: the machines go when the job is done",
+        )
+    return _first_broken("schedule", spec.shutdown.place, (rule,))
 
 
 def _dataset_problems(training_spec: Training) -> list[Problem]:

@@ -50,6 +50,16 @@ def open_minutes(schedule: str | None) -> tuple[bool, ...]:
     return tuple(is_open)
 
 
+def minutes_until_open(schedule: str, minute_of_week: int) -> int:
+    """Return the minutes from one of a week until a schedule is open; 0 while it is."""
+    is_open = open_minutes(schedule)
+    return next(
+        minutes
+        for minutes in range(MINUTES_PER_WEEK)
+        if is_open[(minute_of_week + minutes) % MINUTES_PER_WEEK]
+    )
+
+
 def _parse_days(days_text: str) -> tuple[int, ...]:
     if days_text in DAY_GROUPS:
         return tuple(DAYS.index(day_name) for day_name in DAY_GROUPS[days_text])

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from planner.errors import Problem, SpecError
 from planner.spec.model import PlacementRule, PurchaseRule
-from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
+from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK, MONTHS_PER_YEAR
 from planner.workload.solver import find
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from planner.spec.model import Spec
 
 YEARS: Final = (1, 2, 3, 4, 5)
-# A purchase that ends later is none of this comparison.
-MOST_MONTHS: Final = 120
 
 
 class Ownership(Struct, frozen=True, kw_only=True):
@@ -35,7 +33,7 @@ class Ownership(Struct, frozen=True, kw_only=True):
     as_type      machine type of a cloud that has the same accelerators, by which it is sized
     month_usd    of all nodes, by the years of use
     planned_usd  the same over the years that the file says
-    paid_months  after so many, buying has cost no more than the cloud; None: not in ten years
+    paid_months  after so many, buying has cost no more than the cloud; None: not in its years
     even_hours   share of the hours from which own machines cost less than the same on demand
     burst_usd    a month: the machines that there are, and on demand what is above them
     """
@@ -148,7 +146,8 @@ def _paid_months(
     """
     running_usd = nodes * center.running_usd(machine)
     price_usd = nodes * machine.price
-    for month in range(1, MOST_MONTHS + 1):
+    most_months = int(center.value_of("years") * MONTHS_PER_YEAR)
+    for month in range(1, most_months + 1):
         if price_usd + month * running_usd <= month * cloud_usd_month:
             return month
     return None

@@ -139,6 +139,16 @@ def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
         ),
         place_order(spec),
         counts_reclaims=_counts_reclaims(spec),
+        counts_zones=_counts_zones(spec),
+    )
+
+
+def _counts_zones(spec: Spec) -> bool:
+    """Whether a zone may fail: over how many they are spread says how many machines stand by."""
+    return (
+        isinstance(spec, Inference)
+        and spec.sla is not None
+        and spec.sla.survives == "zone"
     )
 
 
@@ -218,6 +228,7 @@ def _explain_type(
         spec_rules(spec, settings.unbuilt_reason, resumes=workload.resumes),
         place_order(spec),
         counts_reclaims=_counts_reclaims(spec),
+        counts_zones=_counts_zones(spec),
     )
     allowed_offers = offer_filter.cheapest()
     if allowed_offers:

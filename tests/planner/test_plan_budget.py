@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.errors import Place, SpecError
 from planner.plan.budget import Budget, Spending, judge, read_budgets
-from tests.conftest import chat, present
+from tests.conftest import ROOT, chat, present
 from tests.planner.cli.conftest import Command
 
 TEAMS = st.sampled_from(["chat", "search", ""])
@@ -125,3 +125,29 @@ def test_a_wrong_file_of_budgets_is_refused(text: str, told: str) -> None:
     with pytest.raises(SpecError, match=told) as refusal:
         read_budgets(text.encode(), "b.yaml")
     assert present(refusal.value.problems[0].place).path == "b.yaml"
+
+
+def test_of_several_specs_the_wish_that_helps_is_named_too(
+    tonnage: Command, here: Path
+) -> None:
+    """As of one spec alone."""
+    for name in ("chat-8b", "code-assistant"):
+        text = (ROOT / f"blueprints/{name}.yaml").read_text()
+        (here / f"{name}.yaml").write_text(text)
+    (here / "b.yaml").write_text("budgets: [{limit: 1800}]\n")
+    specs = ("chat-8b.yaml", "code-assistant.yaml")
+    code, _, told = tonnage("plan", *specs, "--budgets", "b.yaml")
+    assert code == 5
+    assert "loosen buy of chat-8b" in told
+
+
+@pytest.mark.parametrize("flags", [("--share",), ("--budgets", "b.yaml")])
+def test_a_stack_counts_once(
+    tonnage: Command, here: Path, flags: tuple[str, ...]
+) -> None:
+    (here / "b.yaml").write_text("budgets: [{limit: 500}]\n")
+    for name in ("one.yaml", "two.yaml"):
+        (here / name).write_text(chat())
+    code, _, told = tonnage("plan", "one.yaml", "two.yaml", *flags)
+    assert code == 2
+    assert "2 of the SPECs are of the stack chat" in told

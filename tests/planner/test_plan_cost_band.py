@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from planner.market.offer import PriceRange
+from planner.market.own_prices import read_own_prices
 from planner.plan.types import CostBand, CostCause, Plan
 from tests.conftest import ROOT, chat, present
 from tests.planner.market.test_mix_committed import few
@@ -171,3 +172,37 @@ def test_a_batch_that_says_when_it_is_done_costs_what_its_time_does(
     assert float(work.high - plan.cost.total) == pytest.approx(
         float(machines_usd) * (slower - 1), rel=0.01
     )
+
+
+def test_a_daily_batch_that_goes_when_idle_costs_what_its_time_does(
+    catalog,
+) -> None:
+    text = (ROOT / "blueprints/summarize-batch.yaml").read_text()
+    text = text.replace("ttl: 10h ", "ttl: 10h\n  idle: 30m ")
+    plan = plan_of(catalog, text)
+    assert "idle: 30m" in text
+    work = present(cause(plan, "work"))
+    duration = plan.solution.predicted["duration_days"]
+    # The tail of half an hour is there however fast the work is.
+    assert float(work.low / plan.cost.total) > duration.low / duration.value
+    assert float(work.high / plan.cost.total) < duration.high / duration.value
+    assert work.low < plan.cost.total < work.high
+
+
+def test_a_price_of_a_contract_does_not_grow_old(catalog) -> None:
+    small = few(catalog, "g6.xlarge", "us-east-1")
+    rates = b"rates: [{cloud: aws, type: g6.xlarge, usd_hour: 0.80}]\n"
+    own = read_own_prices(rates, "prices.yaml").applied(small)
+    text = chat(extra=AWS % "")
+    listed, agreed = (
+        present(cause(plan_of(one, text), "prices")) for one in (small, own)
+    )
+    [machines] = [
+        line
+        for line in plan_of(own, text).cost.lines
+        if line.kind == "accelerators"
+    ]
+    assert machines.price_as_of is None
+    spread = {one.high - one.low for one in (listed, agreed)}
+    # What is left are disks and networks, which are the same in both.
+    assert len(spread) == 1

@@ -527,3 +527,34 @@ def test_a_topic_belongs_to_the_cloud_that_is_chosen(
         spec_of(chat(extra=notify))
     assert caught.value.problems[0].code == "conflict"
     spec_of(chat(extra=f"{notify}\nwhere: {{clouds: [{form.cloud}]}}"))
+
+
+@pytest.mark.parametrize("name", ["pretrain-7b", "classify-backlog"])
+def test_hours_that_would_cut_a_job_are_refused(name: str) -> None:
+    text = (ROOT / "blueprints" / f"{name}.yaml").read_text()
+    hours = 'schedule: "weekdays 08:00-18:00 Europe/Berlin"'
+    rest, _, _ = text.partition("\nshutdown:")
+    text = f"{rest}\nshutdown: {{{hours}}}\n"
+    with pytest.raises(SpecError, match="would cut a job"):
+        spec_of(text)
+
+
+@pytest.mark.parametrize(
+    ("hours", "is_fine"),
+    [
+        ("daily 00:00-24:00 Europe/Berlin", True),
+        # The deadline is eight hours.
+        ("daily 00:00-08:00 UTC", True),
+        ("daily 00:00-07:59 UTC", False),
+        ("weekdays 00:00-08:00 UTC", False),
+        ("daily 12:00-14:00 UTC", False),
+    ],
+)
+def test_a_daily_run_needs_its_hours_open(hours: str, is_fine: bool) -> None:
+    text = (ROOT / "blueprints/summarize-batch.yaml").read_text()
+    text = text.replace("\n  ttl:", f'\n  schedule: "{hours}"\n  ttl:')
+    if is_fine:
+        assert spec_of(text).shutdown.schedule == hours
+        return
+    with pytest.raises(SpecError, match="closed in the hours of the run"):
+        spec_of(text)

@@ -15,7 +15,7 @@ from planner.market.on_premises import DataCenter, read_data_center
 from planner.solve.settings import SolveSettings
 from planner.workload.ownership import YEARS, own_instead
 from stacks.spec.table import unsupported_reason
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import ROOT, chat, only, present, solve, spec_of
 from tests.planner.cli.conftest import Command
 
 FILE = """\
@@ -194,3 +194,23 @@ def test_a_plan_is_compared_on_its_page(tonnage: Command, here: Path) -> None:
 def test_a_wrong_data_center_is_refused(text: str, told: str) -> None:
     with pytest.raises(SpecError, match=told):
         center_of(1, text)
+
+
+def test_what_is_not_paid_in_its_years_is_not_said_to_be(
+    tonnage: Command, here: Path
+) -> None:
+    """The longer machines are used, the later they may be paid."""
+    spec = (ROOT / "blueprints/chat-70b.yaml").read_text()
+    (here / "s.yaml").write_text(
+        spec.replace("\nwhere:", "\nwhere:\n  on_premises: dc.yaml")
+    )
+    center = (ROOT / "blueprints/on-premises/h100.yaml").read_text()
+    kept = "\n".join(
+        line for line in center.splitlines() if not line.startswith("years:")
+    )
+    pages = []
+    for years in (1, 5):
+        (here / "dc.yaml").write_text(f"{kept}\nyears: {years}\n")
+        pages.append(tonnage("plan", "s.yaml", "--tco")[1])
+    assert "not paid in its years" in pages[0]
+    assert "paid after month" in pages[1]

@@ -294,16 +294,24 @@ def _batch_hours(
     requirement: ServingRequirement, sizing: FleetSizing, life: Lifetime | None
 ) -> Decimal:
     """Hours that one machine of a batch is paid for."""
-    if requirement.runs_daily:
-        daily_life = _run_lifetime(
-            sizing,
-            # The time to live counts from apply, not from each day.
-            replace(requirement.shutdown, ttl=None),
-            daily_window_s(requirement.deadline_s),
-        )
-        assert daily_life is not None  # noqa: S101 - a window ends it
+    daily_life = _daily_lifetime(requirement, sizing)
+    if daily_life is not None:
         return daily_hours(daily_life, requirement.shutdown)
     return max(life_hours(life), Decimal(sizing.duration_hours))
+
+
+def _daily_lifetime(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Lifetime | None:
+    """Return what each machine of a daily batch is billed for every day; None for what is none."""
+    if not requirement.runs_daily:
+        return None
+    return _run_lifetime(
+        sizing,
+        # The time to live counts from apply, not from each day.
+        replace(requirement.shutdown, ttl=None),
+        daily_window_s(requirement.deadline_s),
+    )
 
 
 def _scheduled_starts(
@@ -435,7 +443,7 @@ def bought_bill(
         else min(zones, sizing.nodes),
         network_hours=life_hours(life),
     )
-    return sum_bill(
+    bill = sum_bill(
         [
             *_machine_lines(requirement, sizing, offer, node_hours),
             *service_lines(usage, price_book),
@@ -445,3 +453,4 @@ def bought_bill(
         life,
         surcharges=price_book.surcharges,
     )
+    return replace(bill, day=_daily_lifetime(requirement, sizing))

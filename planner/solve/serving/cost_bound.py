@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from planner.cost.lifetime import life_hours, standing_lifetime
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.perf.common.constant import constant
-from planner.solve.serving.sizing import startup_time_s
+from planner.solve.serving.sizing import saturation_rps, startup_time_s
 from planner.solve.serving.spot_promise import least_usd_hour
 from planner.units import HOURS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_HOUR
 
@@ -62,7 +62,8 @@ def layout_bounds_usd(
 
     g = lower bound of the groups, u = usd_hour * nodes of a group
     commitment: u * max(1, ceil(g)) * 730
-    batch:      u * (g * deadline + start-up) in hours * runs
+    batch:      u * (g * e * deadline + start-up) in hours * runs, with e = rate that the deadline
+                is held to / rate that is expected, since the bill is for the expected time
     serving:    u * max(running hours, g * mean load * 730), times T / 730 in a life, without
                 the dearest price * 730 for each node that is owned
     bound <= cost: other bill lines are left out. With g infinite it is the cost of one group.
@@ -86,8 +87,11 @@ def layout_bounds_usd(
         run_count = _least_runs(requirement)
         return [
             group_usd_hour
-            # n groups pay work / rate + n * start-up, and work / rate = g * D.
-            * (group_count * requirement.deadline_s + startup_time_s(replica))
+            # n groups pay work / rate + n * start-up, and work / rate = g * e * D.
+            * (
+                group_count * _expected_share(replica) * requirement.deadline_s
+                + startup_time_s(replica)
+            )
             / SECONDS_PER_HOUR
             * run_count
             for replica, group_usd_hour, group_count in group_counts
@@ -111,6 +115,13 @@ def layout_bounds_usd(
         )
         for _, group_usd_hour, group_count in group_counts
     ]
+
+
+def _expected_share(replica: Replica) -> float:
+    """Return the rate of a replica with the margin of the confidence over what is expected."""
+    expected_rps = saturation_rps(replica.predicted)
+    # One without room for a request has no rate.
+    return saturation_rps(replica) / expected_rps if expected_rps else 1.0
 
 
 def _owned_usd(requirement: ServingRequirement, offer: Offer) -> float:

@@ -236,3 +236,23 @@ def test_its_machines_come_at_the_start_and_are_gone_at_the_end(
 def test_a_block_is_in_a_zone_that_its_cloud_has(catalog, zone: str) -> None:
     with pytest.raises(SpecError, match=f"aws has no zone {zone}"):
         solve(catalog, training(zone=zone), keep=0)
+
+
+@pytest.mark.parametrize(
+    ("now", "code"), [("2027-01-10T00:00:00Z", 2), ("2026-11-30T00:00:00Z", 0)]
+)
+def test_a_block_that_is_over_is_not_applied(
+    tonnage: Command, here: Path, now: str, code: int
+) -> None:
+    (here / "t.yaml").write_text(training())
+    (here / "w.yaml").write_text(f"clock: {now}\n")
+    found, _, told = tonnage(
+        "apply",
+        "t.yaml",
+        "--simulate",
+        "w.yaml",
+        "--yes",
+        "--buy-capacity-blocks",
+    )
+    assert found == code, told
+    assert ("error[block-over]" in told) == (code == 2)
