@@ -146,9 +146,11 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
         plan = reviewed_plan
     refuse_infeasible(plan)
     refuse_unbuilt(plan)
-    now = engine_now(open_engine(options))
+    engine = open_engine(options)
+    now = engine_now(engine)
     refuse_past_block(plan, now)
-    if is_saved:
+    # A saved plan may have been applied before.
+    if is_saved and engine.stack_status(plan.stack.name) is None:
         tell_closed_hours(plan, now)
     if option_values["require_approval"]:
         _check_approval(path, file_bytes, option_values["require_approval"])

@@ -49,22 +49,21 @@ def usd(catalog: Any, text: str) -> Decimal:
     return Decimal("Infinity") if bill is None else bill.total
 
 
+def of_type(catalog: Any, name: str) -> Any:
+    return only(catalog, lambda offer: offer.instance.instance_type == name)
+
+
+def in_region(catalog: Any, name: str) -> Any:
+    return only(catalog, lambda offer: offer.region == name)
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_no_machine_type_alone_is_cheaper_for_a_batch(
     catalog, seed: int
 ) -> None:
     text = drawn_batch(seed)
     few = only(catalog, lambda offer: offer.instance.instance_type in TYPES)
-    alone = min(
-        usd(
-            only(
-                few,
-                lambda offer, name=name: offer.instance.instance_type == name,
-            ),
-            text,
-        )
-        for name in TYPES
-    )
+    alone = min(usd(of_type(few, name), text) for name in TYPES)
     assert usd(few, text) == alone
 
 
@@ -105,10 +104,5 @@ def test_where_a_zone_may_fail_no_region_alone_is_cheaper(
         if offer.instance.instance_type == "g7e.2xlarge"
     }
     assert len(zones) > 1
-    alone = {
-        region: usd(
-            only(few, lambda offer, name=region: offer.region == name), text
-        )
-        for region in regions
-    }
+    alone = {region: usd(in_region(few, region), text) for region in regions}
     assert usd(few, text) == min(alone.values())
