@@ -16,6 +16,7 @@ from planner.cost.bill_line import (
     SURCHARGE_KINDS,
 )
 from planner.cost.calendar_month import month_factors
+from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.market.offer import OWNED_PURCHASE
 from planner.market.price_age import YEAR_DIGITS, age_days
 from planner.market.price_change import price_ratios
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 # Lines of machines that are billed while a machine exists.
 MACHINE_TIME_KINDS: Final = (MACHINE_KIND, "disk")
 # Nothing changes what is paid for already, or was quoted.
-SETTLED_PURCHASES: Final = (OWNED_PURCHASE, "capacity_block")
+SETTLED_PURCHASES: Final = (OWNED_PURCHASE, BLOCK_PURCHASE)
 
 
 class _Range(Struct, frozen=True):
@@ -142,7 +143,7 @@ def _spot_ratios(
     """Return how far a price of spot may be from that of a line.
 
     It is as far as such prices move, and as far as this one was seen to move. It is never above
-    the price on demand: clouds do not charge more, and nobody has to buy it then.
+    the price on demand: nobody has to buy it then.
     """
     machine = pool.instance
     offers: dict[str, Offer] = {

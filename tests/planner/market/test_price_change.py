@@ -51,8 +51,7 @@ def test_beyond_the_rows_four_times_the_age_is_twice_the_distance() -> None:
 
 
 def test_a_price_of_unknown_age_is_as_unsure_as_the_oldest_row() -> None:
-    oldest = price_changes()[-1]
-    assert oldest.purchase == "on_demand"
+    *_, oldest = [row for row in price_changes() if row.purchase == "on_demand"]
     assert price_ratios("aws", "on_demand", None) == pytest.approx(
         (oldest.low, oldest.high)
     )
