@@ -407,8 +407,8 @@ class OfferFilter:
         """Return the cheapest allowed region of each machine type and purchase.
 
         Of a mix it is each region than which no other one is as cheap in both ways, and where a
-        zone may fail it is one for each number of zones. Of regions
-        with the same price it is the one that the spec lists first.
+        zone may fail it is one for each number of zones. Of regions with the same price it is the
+        one that the spec lists first.
         The rule `skipped_rule` is not applied. Performance and service prices are equal in all
         regions of the catalog, so only dominated offers are dropped.
         """

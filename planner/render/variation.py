@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from planner import figures
 from planner.render import period
+from planner.render.bill import CAUSE_PHRASES
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
 
@@ -18,12 +19,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
     from planner.workload.variation import Variation
 
-# What the band of a bill is made of, and its ends.
-CAUSE_TITLES: Final = {
-    "work": "speed, failures and reclaims",
-    "prices": "age of prices",
-    "months": "days of a month",
-}
+# The ends of what moves the band of a bill.
 BAND_ENDS: Final = ("p5", "p95")
 NO_FLEET: Final = "no fleet meets it"
 
@@ -76,7 +72,7 @@ def sensitivity_page(
     """Return what moves a bill, the most first, what does not, and what a benchmark would."""
     swings = [
         _Swing(
-            CAUSE_TITLES[cause.cause],
+            CAUSE_PHRASES[cause.cause],
             (BAND_ENDS[0], figures.dollars(cause.low)),
             (BAND_ENDS[1], figures.dollars(cause.high)),
             cause.high - cause.low,

@@ -39,7 +39,6 @@ from planner.spec.field_types import (
     CloudName,
     GlobalBatchType,
     ProfileType,
-    RentingCloudName,
     ScheduleType,
     TruthType,
 )
@@ -192,7 +191,7 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
     ),
     "truth": TruthType(),
     "cloud": CloudName(),
-    "renting cloud": RentingCloudName(),
+    "renting cloud": CloudName(rents_out=True),
     "accelerator": AcceleratorName(),
     "schedule": ScheduleType(),
     "profile": ProfileType(),

@@ -36,19 +36,12 @@ SCHEDULE_TEXT: Final = TextPattern(
 
 
 class CloudName(Struct, frozen=True):
-    """A cloud that the table of clouds names."""
+    """A cloud that the table of clouds names.
 
-    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Return the name, or `MISSING` when no cloud has it."""
-        return Choice(tuple(clouds())).read(node, field_path, report)
+    rents_out  whether small ones are meant too, on which nothing is built
+    """
 
-    def schema(self) -> JsonSchema:
-        """Describe as one of the clouds."""
-        return Choice(tuple(clouds())).schema()
-
-
-class RentingCloudName(Struct, frozen=True):
-    """A cloud that rents out machines, whether something is built on it or not."""
+    rents_out: bool = False
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Return the name, or `MISSING` when no cloud has it."""
@@ -60,7 +53,7 @@ class RentingCloudName(Struct, frozen=True):
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return (*clouds(), *small_clouds())
+        return (*clouds(), *(small_clouds() if self.rents_out else ()))
 
 
 class AcceleratorName(Struct, frozen=True):
