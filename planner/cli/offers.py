@@ -9,6 +9,7 @@ import click
 from planner.cli import option
 from planner.cli.compose import open_catalog, open_world
 from planner.facts.cloud import clouds
+from planner.market.offer import ORDERABLE_PURCHASES
 
 SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 
@@ -34,8 +35,8 @@ SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 @click.option(
     "--purchase",
     multiple=True,
-    help="Only on_demand, spot, reserved_1y, reserved_3y.",
-    type=click.Choice(["on_demand", "spot", "reserved_1y", "reserved_3y"]),
+    help=f"Only {', '.join(ORDERABLE_PURCHASES)}.",
+    type=click.Choice(ORDERABLE_PURCHASES),
 )
 @click.option(
     "--sort",

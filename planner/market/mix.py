@@ -17,10 +17,10 @@ from planner.market.offer import (
     MIXED_PURCHASE,
     OWNED_MIX,
     OWNED_PURCHASE,
-    TERM_PURCHASES,
     PurchaseMix,
     PurchaseTier,
 )
+from planner.market.term import TERM_PURCHASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from planner.facts.accelerator import Accelerator, accelerators
 from planner.facts.cloud import spread_zones
+from planner.market.term import TERM_PURCHASES
 from planner.perf.common.layout import Node
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ COMMITTED_MIX: Final = "reserved_base"
 # Machines that are paid for already, and others above them.
 OWNED_MIX: Final = "owned_base"
 OWNED_PURCHASE: Final = "owned"
-# Commitments, with the months of their terms.
-TERM_MONTHS: Final = {"reserved_1y": 12, "reserved_3y": 36}
-TERM_PURCHASES: Final = tuple(TERM_MONTHS)
 ORDERABLE_PURCHASES: Final = ("on_demand", "spot", *TERM_PURCHASES)
 
 

@@ -21,8 +21,8 @@ from planner.market.offer import (
     MIXED_PURCHASE,
     OWNED_MIX,
     RESERVED_PURCHASE,
-    TERM_MONTHS,
 )
+from planner.market.term import TERMS
 from planner.spec.certificate import certificate_of
 from planner.spec.encryption import customer_key
 from planner.spec.model import Training
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from planner.spec.model import NetworkRule, Spec
     from planner.spec.network import GivenNetwork
     from planner.spec.reservation import Reservation
-
-COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
 
 
 class OfferRule(Struct, frozen=True):
@@ -224,16 +222,14 @@ def allowed_terms(spec: Spec) -> tuple[str, ...]:
     Where machines on demand are allowed too, none outlasts the time to live of the stack.
     """
     ttl_s = spec.shutdown.ttl if "none" in spec.buy.commit else None
-    terms = (
-        COMMITMENTS[commitment]
-        for commitment in spec.buy.commit
-        if commitment != "none"
-    )
     return tuple(
-        term
-        for term in terms
-        if ttl_s is None
-        or TERM_MONTHS[term] * HOURS_PER_MONTH * SECONDS_PER_HOUR <= ttl_s
+        term.purchase
+        for term in TERMS
+        if term.word in spec.buy.commit
+        and (
+            ttl_s is None
+            or term.months * HOURS_PER_MONTH * SECONDS_PER_HOUR <= ttl_s
+        )
     )
 
 

@@ -13,7 +13,8 @@ from planner.cost.bill_line import (
     QUANTITY_STEP,
     BillLine,
 )
-from planner.market.offer import RESERVED_PURCHASE, TERM_PURCHASES
+from planner.market.offer import RESERVED_PURCHASE
+from planner.market.term import TERM_PURCHASES
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer, PurchaseTier

@@ -193,6 +193,7 @@ def _commitment(option: CommitmentSaving) -> types.CommitmentOption:
         saved_usd_month=plain_money(option.saved_usd),
         committed_usd=plain_money(option.committed_usd.quantize(CENT)),
         pays_after_months=rounded(option.pays_after_months),
+        pays_above_hours=rounded(option.pays_above_hours),
         regrets=tuple(
             types.CommitmentRegret(
                 scenario=regret.scenario.scenario,

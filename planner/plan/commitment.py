@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.facts.commitment import commitments
+from planner.market.term import TERM_OF
 from planner.units import MONTHS_PER_YEAR, SECONDS_PER_DAY
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ DAYS_PER_YEAR: Final = 365
 class Commitment(Struct, frozen=True, kw_only=True):
     """What somebody has to buy before an apply.
 
-    years    of its term
+    term     for how long, and when it is paid: "3 years"
     name     what the cloud calls it; empty where that is not known
     command  shows what is sold, or buys it
     """
@@ -29,15 +30,14 @@ class Commitment(Struct, frozen=True, kw_only=True):
     nodes: int
     machine: str
     place: str
-    years: int
+    term: str
     name: str
     command: str
 
     @property
     def text(self) -> str:
         """The commitment in words."""
-        years_text = "a year" if self.years == 1 else f"{self.years} years"
-        return f"{self.nodes} x {self.machine} in {self.place} for {years_text}"
+        return f"{self.nodes} x {self.machine} in {self.place} for {self.term}"
 
 
 def commitments_of(plan: Plan) -> Iterator[Commitment]:
@@ -45,14 +45,15 @@ def commitments_of(plan: Plan) -> Iterator[Commitment]:
     for pool in plan.solution.pools:
         facts = commitments().get(pool.provider)
         for purchase in pool.purchases:
-            if purchase.term is None:
+            term = TERM_OF.get(purchase.purchase)
+            if term is None:
                 continue
-            years = int(purchase.term.removesuffix("y"))
+            years = term.months // MONTHS_PER_YEAR
             yield Commitment(
                 nodes=purchase.nodes,
                 machine=pool.instance_type,
                 place=f"{pool.provider} {pool.region}",
-                years=years,
+                term=term.name,
                 name=facts.name if facts else "",
                 command=facts.command.format(
                     region=pool.region,

@@ -138,6 +138,12 @@ class CommitmentOption(DocumentPart, frozen=True, kw_only=True):
             description="a workload that ends earlier would have cost less on demand"
         ),
     ]
+    pays_above_hours: Annotated[
+        Number,
+        Meta(
+            description="hours a month above which a machine costs less committed than on demand"
+        ),
+    ]
     regrets: Annotated[
         tuple[CommitmentRegret, ...],
         Meta(description="what it loses in each of some futures"),

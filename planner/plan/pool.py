@@ -36,7 +36,13 @@ class Purchase(DocumentPart, frozen=True, kw_only=True):
     nodes: Annotated[int, Meta(description="nodes bought in this way")]
     usd_per_hour: Annotated[Decimal, Meta(description="of one node")]
     term: Annotated[
-        str | None, Meta(description="1y or 3y, for a commitment")
+        str | None, Meta(description="such as 1y, for a commitment")
+    ] = None
+    paid_at_start_usd: Annotated[
+        Decimal | None,
+        Meta(
+            description="cost of the whole term of these nodes, where all of it is paid at once"
+        ),
     ] = None
     reservation: Annotated[
         str | None, Meta(description="id of a reservation that is owned")

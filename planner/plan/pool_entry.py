@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.cost.bill_line import CENT
+from planner.market.term import TERM_OF
 from planner.plan import pool as types
 from planner.plan.number import plain_money, rounded
 from planner.solve.capacity import most_nodes
+from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import Week
@@ -60,13 +63,19 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
 
 
 def _purchase(part: PoolPurchase) -> types.Purchase:
-    # reserved_1y has the term 1y; other purchases have no term.
-    _, _, term = part.purchase.partition("reserved_")
+    term = TERM_OF.get(part.purchase)
     return types.Purchase(
         purchase=part.purchase,
         nodes=part.nodes,
         usd_per_hour=plain_money(part.usd_hour),
-        term=term or None,
+        term=None if term is None else term.word,
+        paid_at_start_usd=None
+        if term is None or not term.is_upfront
+        else plain_money(
+            (
+                part.nodes * part.usd_hour * HOURS_PER_MONTH * term.months
+            ).quantize(CENT)
+        ),
         reservation=part.reservation or None,
     )
 

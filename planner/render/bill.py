@@ -9,6 +9,7 @@ from planner import figures
 from planner.cost.bill_line import MACHINE_KIND
 from planner.market.price_age import age_days
 from planner.market.regret import END_SCENARIO
+from planner.market.term import TERM_OF
 from planner.render import period
 from planner.render.page import (
     LINE_WIDTH,
@@ -33,7 +34,6 @@ CAUSE_PHRASES: Final = {
     "prices": "the age of prices",
     "months": "the days of a month",
 }
-TERM_PHRASES: Final = {"reserved_1y": "a year", "reserved_3y": "3 years"}
 RELEASE_PHRASES: Final = {
     "done": "the job ends it when it is done",
     "idle": "the idle limit ends it",
@@ -80,6 +80,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
         ),
         *_band_blocks(plan, full=full),
         *_credit_blocks(plan),
+        *_start_blocks(plan),
         *_commitment_blocks(plan, full=full),
         *_hosted_blocks(plan),
         *_owned_blocks(plan),
@@ -139,6 +140,28 @@ def _credit_blocks(plan: Plan) -> list[Block]:
         Paragraph(
             f"  credits pay {figures.dollars(credits_usd)} of it, and "
             f"{figures.dollars(left_usd)} are left to pay",
+            width=LINE_WIDTH,
+        )
+    ]
+
+
+def _start_blocks(plan: Plan) -> list[Block]:
+    """Return what commitments cost before the first month, where they are paid at once."""
+    paid_usd = sum(
+        (
+            part.paid_at_start_usd
+            for pool in plan.solution.pools
+            for part in pool.purchases
+            if part.paid_at_start_usd is not None
+        ),
+        Decimal(0),
+    )
+    if not paid_usd:
+        return []
+    return [
+        Paragraph(
+            f"  {figures.dollars(paid_usd)} are paid at the start, for the whole term: the "
+            "bill has a month's share",
             width=LINE_WIDTH,
         )
     ]
@@ -207,16 +230,19 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
     if not options:
         return []
     terms = ", ".join(
-        f"{option.nodes} for {TERM_PHRASES[option.purchase]} "
+        f"{option.nodes} for {TERM_OF[option.purchase].name} "
         f"{figures.dollars(option.saved_usd_month)} "
-        f"(pays after {option.pays_after_months:.0f})"
+        f"({option.pays_after_months:.0f} months, {option.pays_above_hours:.0f} h)"
         for option in options
     )
     return [
-        Paragraph(f"  committed, a month less: {terms}", width=LINE_WIDTH),
+        Paragraph(
+            f"  committed, a month less (pays after, above hours a month): {terms}",
+            width=LINE_WIDTH,
+        ),
         *(
             Paragraph(
-                f"  lost by {option.nodes} for {TERM_PHRASES[option.purchase]} where "
+                f"  lost by {option.nodes} for {TERM_OF[option.purchase].name} where "
                 f"{regret.meaning}: {figures.dollars(regret.usd)}",
                 width=LINE_WIDTH,
             )

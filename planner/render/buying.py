@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import figures
+from planner.market.term import TERM_OF
 from planner.render import period
-from planner.render.bill import TERM_PHRASES
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
 
@@ -160,11 +160,15 @@ def _regret_blocks(found: list[BoughtWay]) -> Iterator[Block]:
         ),
         tuple(
             (
-                f"{option.nodes} for {TERM_PHRASES[option.purchase]}"
+                f"{option.nodes} for {TERM_OF[option.purchase].name}"
                 if number == 0
                 else "",
                 figures.dollars(option.saved_usd) if number == 0 else "",
-                f"{option.pays_after_months:.0f} months" if number == 0 else "",
+                f"{option.pays_after_months:.0f} months"
+                if number == 0
+                else f"or {option.pays_above_hours:.0f} h a month"
+                if number == 1
+                else "",
                 regret.scenario.meaning,
                 figures.dollars(regret.usd) if regret.usd else "nothing",
             )

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from planner import figures
-from planner.render.bill import TERM_PHRASES
+from planner.market.term import TERM_OF
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -85,14 +85,13 @@ def _place_sentence(place: SharedPlace) -> str:
     """Say how the machines of one place are bought, and what that saves."""
     cloud, machine_type, region = place.place
     on_demand = place.peak_nodes - place.owned - place.committed
+    term = TERM_OF.get(place.purchase)
+    term_name = term.name if term is not None else ""
     parts = [
         text
         for count, text in (
             (place.owned, f"{place.owned} owned"),
-            (
-                place.committed,
-                f"{place.committed} for {TERM_PHRASES.get(place.purchase, '')}",
-            ),
+            (place.committed, f"{place.committed} for {term_name}"),
             (on_demand, f"{on_demand} on demand"),
         )
         if count

@@ -50,6 +50,7 @@ class CommitmentSaving(Struct, frozen=True, kw_only=True):
     saved_usd      a month, over the whole bill
     committed_usd  what its whole term costs
     pays_after_months  after so many months the term costs no more than on demand would have
+    pays_above_hours   a machine that runs for more hours a month costs less committed
     regrets        what it loses where the future is another one
     """
 
@@ -58,6 +59,7 @@ class CommitmentSaving(Struct, frozen=True, kw_only=True):
     saved_usd: Decimal
     committed_usd: Decimal
     pays_after_months: float
+    pays_above_hours: float
     regrets: tuple[Regret, ...]
 
 

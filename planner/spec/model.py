@@ -151,7 +151,7 @@ class PlacementRule(Struct, frozen=True, kw_only=True):
 class PurchaseRule(Struct, frozen=True, kw_only=True):
     """Purchase options that may be used, and the budget.
 
-    commit  allowed commitments: none, 1y or 3y
+    commit  allowed commitments, as words of the terms of the market; none is on demand
     budget  maximum cost, USD a month
     horizon  time in which a move has to save more than it costs, seconds
     fallback  how much dearer a fleet may be that is bought where the cheapest cannot be had;

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from planner.facts import table
 from planner.facts.small_cloud import small_clouds
-from planner.market.offer import TERM_MONTHS
 from planner.market.small_cloud import with_small_clouds
+from planner.market.term import TERM_OF
 from planner.spec.conflict import conflict_problems
 from planner.spec.model import PurchaseRule, Training
 from planner.units import HOURS_PER_MONTH
@@ -154,9 +154,10 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
                 * part.usd_hour
                 * HOURS_PER_MONTH
                 * settings.catalog.price_book.surcharges.factor
-                * TERM_MONTHS.get(part.purchase, 0)
+                * TERM_OF[part.purchase].months
                 for pool in solution.pools
                 for part in pool.purchases
+                if part.purchase in TERM_OF
             ),
             Decimal(0),
         ),

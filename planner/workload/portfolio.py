@@ -16,9 +16,10 @@ from msgspec import Struct
 
 from planner.cost.bill_line import CENT, MACHINE_KIND
 from planner.market.mix import PlaceKey, best_base
-from planner.market.offer import OWNED_PURCHASE, TERM_PURCHASES
+from planner.market.offer import OWNED_PURCHASE
 from planner.market.offer_filter import allowed_terms
 from planner.market.owned import OwnedMachines, owned_machines
+from planner.market.term import TERM_PURCHASES
 from planner.spec.model import Inference
 from planner.spec.schedule import open_minutes, parse_schedule
 from planner.units import (

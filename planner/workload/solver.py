@@ -17,7 +17,6 @@ from planner.market.offer import (
     MIXED_PURCHASE,
     OWNED_MIX,
     RESERVED_PURCHASE,
-    TERM_PURCHASES,
     group_offers,
 )
 from planner.market.offer_filter import (
@@ -28,6 +27,7 @@ from planner.market.offer_filter import (
     spec_rules,
 )
 from planner.market.owned import owned_machines
+from planner.market.term import TERM_PURCHASES
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary

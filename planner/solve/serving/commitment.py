@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from planner.cost.lifetime import life_hours
 from planner.market.mix import mix_of, with_commitment, without_commitment
-from planner.market.offer import OWNED_PURCHASE, TERM_MONTHS, TERM_PURCHASES
+from planner.market.offer import OWNED_PURCHASE
 from planner.market.owned import OwnedUse
 from planner.market.regret import Regret
+from planner.market.term import TERM_OF, TERM_PURCHASES
 from planner.solve.serving.bill import (
     bought_parts,
     fleet_lifetime,
@@ -23,7 +24,7 @@ from planner.units import HOURS_PER_MONTH
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.market.offer import Catalog, Offer
+    from planner.market.offer import Catalog, Offer, PurchaseTier
     from planner.market.owned import OwnedMachines
     from planner.market.regret import Future
     from planner.solve.serving.candidate import ServingCandidate
@@ -73,7 +74,7 @@ def commitment_options(
                 requirement,
                 sizing,
                 offer,
-                purchase,
+                on_demand_usd_hour=on_demand.usd_hour,
                 saved_usd=plain_bill.total - bill.total,
                 markup=catalog.price_book.surcharges.factor,
                 futures=futures,
@@ -114,8 +115,8 @@ def _saving(
     requirement: ServingRequirement,
     sizing: FleetSizing,
     offer: Offer,
-    purchase: str,
     *,
+    on_demand_usd_hour: Decimal,
     saved_usd: Decimal,
     markup: Decimal,
     futures: tuple[Future, ...],
@@ -125,19 +126,23 @@ def _saving(
     Both are with what comes on top of a bill, `markup` times their price.
     on demand  = committed USD a month + saved USD a month, which its machines would cost
     pays after = months of the term * committed USD a month / on demand
+    pays above = hours of a month * committed USD an hour / USD an hour on demand
     """
-    span, usd_hour = _committed_span(offer, sizing)
+    span, tier = _committed_span(offer, sizing)
     nodes = span[1] - span[0]
-    months = TERM_MONTHS[purchase]
-    month_usd = nodes * usd_hour * HOURS_PER_MONTH * markup
+    months = TERM_OF[tier.purchase].months
+    month_usd = nodes * tier.usd_hour * HOURS_PER_MONTH * markup
     on_demand_usd = month_usd + saved_usd
     planned_hours = span_hours(requirement, sizing, span)
     return CommitmentSaving(
-        purchase=purchase,
+        purchase=tier.purchase,
         nodes=nodes,
         saved_usd=saved_usd,
         committed_usd=month_usd * months,
         pays_after_months=float(months * month_usd / on_demand_usd),
+        pays_above_hours=float(
+            HOURS_PER_MONTH * tier.usd_hour / on_demand_usd_hour
+        ),
         regrets=tuple(
             Regret(
                 scenario,
@@ -158,13 +163,12 @@ def _saving(
 
 def _committed_span(
     offer: Offer, sizing: FleetSizing
-) -> tuple[tuple[int, int], Decimal]:
-    """Return which machines are committed to, and the price of one, USD an hour."""
-    if offer.mix is None:
-        return (0, sizing.nodes), offer.usd_hour
-    spans = offer.mix.spans(sizing.nodes, sizing.nodes_per_group)
+) -> tuple[tuple[int, int], PurchaseTier]:
+    """Return which machines are committed to, and how."""
+    mix = mix_of(offer)
+    spans = mix.spans(sizing.nodes, sizing.nodes_per_group)
     return next(
-        (span, tier.usd_hour)
-        for tier, span in zip(offer.mix.tiers, spans, strict=True)
+        (span, tier)
+        for tier, span in zip(mix.tiers, spans, strict=True)
         if tier.purchase in TERM_PURCHASES
     )
