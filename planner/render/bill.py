@@ -232,12 +232,18 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
     terms = ", ".join(
         f"{option.nodes} for {TERM_OF[option.purchase].name} "
         f"{figures.dollars(option.saved_usd_month)} "
-        f"({option.pays_after_months:.0f} months, {option.pays_above_hours:.0f} h)"
+        + (
+            f"(pays after {option.pays_after_months:.0f} months, "
+            f"above {option.pays_above_hours:.0f} h a month)"
+            if full
+            else f"({option.pays_after_months:.0f})"
+        )
         for option in options
     )
+    meaning = "" if full else " (pays after months)"
     return [
         Paragraph(
-            f"  committed, a month less (pays after, above hours a month): {terms}",
+            f"  committed, a month less{meaning}: {terms}",
             width=LINE_WIDTH,
         ),
         *(
