@@ -8,7 +8,7 @@ from typing import Final
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
-from stacks.aws.client import open_session
+from providers.aws.client import open_session
 
 # Where S3 answers for buckets whose region nobody names.
 DEFAULT_REGION: Final = "us-east-1"

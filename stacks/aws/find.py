@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.aws.client import service
+from providers.aws.client import service
 from stacks.operate.orphan import TaggedObject
 from stacks.spec.stack import MANAGED_TAG, MANAGER, STACK_TAG
 

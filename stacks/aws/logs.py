@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from stacks.aws.client import service
+from providers.aws.client import service
 from stacks.operate.logs import LogLine
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_lines(query: LogQuery) -> Iterator[LogLine]:
-    """Yield the lines of a stack. Raises the errors of `stacks.operate.access`."""
+    """Yield the lines of a stack. Raises the errors of `providers.live.access`."""
     streams = {"logStreamNamePrefix": f"{query.group}/"} if query.group else {}
     with service("logs", query.region) as client:
         for page in client.get_paginator("filter_log_events").paginate(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.aws.client import service
+from providers.aws.client import service
 
 if TYPE_CHECKING:
     from stacks.operate.size import GroupSize
 
 
 def set_size(size: GroupSize) -> None:
-    """Set the size of a group. Raises the errors of `stacks.operate.access`."""
+    """Set the size of a group. Raises the errors of `providers.live.access`."""
     # A deadline has set the most machines to 0; the plan has another most.
     most_nodes = max(size.nodes, size.most)
     limits = {"MinSize": 0, "MaxSize": most_nodes} if size.nodes else {}

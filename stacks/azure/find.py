@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from stacks.azure.client import open_session, subscription
+from providers.azure.client import open_session, subscription
+from providers.live.rest import send
 from stacks.operate.orphan import TaggedObject
-from stacks.operate.rest import send
 from stacks.spec.stack import MANAGED_TAG, MANAGER, STACK_TAG
 
 if TYPE_CHECKING:

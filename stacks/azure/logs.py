@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from stacks.azure.client import open_session
+from providers.azure.client import open_session
+from providers.live.rest import send
 from stacks.operate.logs import LogLine
-from stacks.operate.rest import send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ MOST_ROWS: Final = 30_000
 
 
 def read_lines(query: LogQuery) -> Iterator[LogLine]:
-    """Yield the lines of a stack. Raises the errors of `stacks.operate.access`."""
+    """Yield the lines of a stack. Raises the errors of `providers.live.access`."""
     if not query.workspace:
         raise FileNotFoundError("the stack has no workspace of logs")
     answer = send(

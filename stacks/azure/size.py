@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stacks.azure.client import open_session, subscription
-from stacks.operate.rest import send
+from providers.azure.client import open_session, subscription
+from providers.live.rest import send
 
 if TYPE_CHECKING:
     from stacks.operate.size import GroupSize
@@ -15,7 +15,7 @@ API_VERSION: Final = "2024-03-01"
 
 
 def set_size(size: GroupSize) -> None:
-    """Set the size of a scale set. Raises the errors of `stacks.operate.access`."""
+    """Set the size of a scale set. Raises the errors of `providers.live.access`."""
     send(
         open_session("https://management.azure.com"),
         "PATCH",

@@ -14,8 +14,9 @@ from planner.facts.cloud import clouds
 from planner.market.offer import FLEX_PURCHASE
 from planner.spec.reservation import zone_name
 from providers.catalog.metering import node_group
+from providers.live.question import NO_ZONE, MachineAsk
 from stacks.engine.failure import RefusedCall
-from stacks.operate.question import NO_ZONE, MachineAsk
+from stacks.spec.stack import STACK_TAG
 
 REVOCABLE: Final = ("spot", FLEX_PURCHASE)
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Instance
     from planner.plan.graph import PlannedGraph
     from planner.plan.types import Plan, Pool
-    from stacks.operate.question import AccountModule
+    from providers.live.question import AccountModule
 
 # What cannot be asked is no reason to stop: the cloud itself answers when something is made.
 UNANSWERED: Final = (ModuleNotFoundError, OSError, LookupError)
@@ -48,7 +49,7 @@ def account_refusals(
     """
     cloud, region = plan.graph.provider, plan.graph.region
     try:
-        account: AccountModule = import_module(f"stacks.{cloud}.account")
+        account: AccountModule = import_module(f"providers.{cloud}.account")
         account.signed_in(region)
     except PermissionError as error:
         return [RefusedCall("the login", str(error), "credentials")]
@@ -232,7 +233,12 @@ def _taken_endpoints(account: AccountModule, plan: Plan) -> list[RefusedCall]:
     }
     if not network or not wanted:
         return []
-    standing = account.named_endpoints(plan.graph.region, network)
+    standing = {
+        service: tags.get(STACK_TAG, "")
+        for service, tags in account.named_endpoints(
+            plan.graph.region, network
+        ).items()
+    }
     return [
         RefusedCall(
             f"the endpoint of {service}",

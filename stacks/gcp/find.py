@@ -9,9 +9,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from stacks.gcp.client import open_account
+from providers.gcp.client import open_account
+from providers.live.rest import send
 from stacks.operate.orphan import TaggedObject
-from stacks.operate.rest import send
 from stacks.spec.stack import MANAGED_TAG, MANAGER, STACK_TAG
 
 if TYPE_CHECKING:

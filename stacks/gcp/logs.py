@@ -6,9 +6,9 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.gcp.client import open_account
+from providers.gcp.client import open_account
+from providers.live.rest import send
 from stacks.operate.logs import LogLine
-from stacks.operate.rest import send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ PAGE_SIZE: Final = 1000
 
 
 def read_lines(query: LogQuery) -> Iterator[LogLine]:
-    """Yield the lines of a stack. Raises the errors of `stacks.operate.access`."""
+    """Yield the lines of a stack. Raises the errors of `providers.live.access`."""
     account = open_account()
     question: dict[str, Any] = {
         "resourceNames": [f"projects/{account.project}"],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stacks.gcp.client import open_account
-from stacks.operate.rest import send
+from providers.gcp.client import open_account
+from providers.live.rest import send
 
 if TYPE_CHECKING:
     from stacks.operate.size import GroupSize
@@ -14,7 +14,7 @@ COMPUTE_URL: Final = "https://compute.googleapis.com/compute/v1"
 
 
 def set_size(size: GroupSize) -> None:
-    """Set the size of a group. Raises the errors of `stacks.operate.access`."""
+    """Set the size of a group. Raises the errors of `providers.live.access`."""
     account = open_account()
     project_url = f"{COMPUTE_URL}/projects/{account.project}"
     # The zone of a group is that in which its machines were to be had.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.errors import MissingError, Problem, UsageError
-from stacks.operate.access import cloud_errors
+from providers.live.access import cloud_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

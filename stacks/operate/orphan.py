@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from planner.facts.cloud import clouds
-from stacks.operate.access import cloud_errors
+from providers.live.access import cloud_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from planner.errors import MissingError, Problem, UsageError
 from planner.solve.capacity import most_nodes
-from stacks.operate.access import cloud_errors
+from providers.live.access import cloud_errors
 from stacks.spec.stack import GROUP_OUTPUT
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from planner.errors import (
 )
 from planner.facts.cloud import clouds
 from planner.spec.reservation import zone_name
+from providers.live.question import MachineAsk, QuotaRoom
 from stacks.engine import account
 from stacks.engine.account import (
     account_refusals,
@@ -25,7 +26,6 @@ from stacks.engine.account import (
     zones_of,
 )
 from stacks.engine.failure import NEXT_STEPS
-from stacks.operate.question import MachineAsk, QuotaRoom
 from tests.conftest import chat, present
 from tests.stacks.engine.test_simulated import TEXT, plan_of
 
@@ -72,7 +72,9 @@ class Account:
     def offered_zones(self, _region: str, _instance_type: str) -> set[str]:
         return set(self._answer("offered_zones", self.zones))
 
-    def named_endpoints(self, _region: str, _network: str) -> dict[str, str]:
+    def named_endpoints(
+        self, _region: str, _network: str
+    ) -> dict[str, dict[str, str]]:
         return dict(self._answer("named_endpoints", {}))
 
     def missing_rights(
@@ -349,7 +351,11 @@ def test_names_of_services_lead_to_one_endpoint_of_a_network(
         if resource.inputs.get("privateDnsEnabled")
     ]
     assert len(services) > 1
-    names = {services[0]: stack, services[1]: plan.stack.name, "com.other": ""}
+    names = {
+        services[0]: {"tonnage-stack": stack} if stack else {},
+        services[1]: {"tonnage-stack": plan.stack.name},
+        "com.other": {},
+    }
     fake = Account(named_endpoints=names)
     fake.zones = set(plan.solution.pools[0].zones)
     monkeypatch.setattr(account, "import_module", lambda _: fake)

@@ -15,7 +15,7 @@ from planner.errors import (
     TonnageError,
 )
 from stacks.operate.logs import LogLine, LogQuery, log_query, read_lines
-from tests.stacks.operate.conftest import Answer, Cloud
+from tests.loopback import Answer, Cloud
 from tests.stacks.operate.test_standing import status_of
 
 START = datetime(2026, 11, 23, 12, tzinfo=UTC)

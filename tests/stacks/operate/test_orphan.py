@@ -12,7 +12,7 @@ from stacks.azure import find as azure_find
 from stacks.gcp import find as gcp_find
 from stacks.operate.orphan import TaggedObject, tagged_orphans
 from tests.conftest import only
-from tests.stacks.operate.conftest import Answer, Cloud, Request
+from tests.loopback import Answer, Cloud, Request
 
 pytestmark = pytest.mark.enable_socket
 MINE = frozenset({"mine"})

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from planner.errors import CredentialError, MissingError, UsageError
 from stacks.operate.size import GroupSize, find_group, planned_sizes, set_size
 from tests.conftest import ROOT
-from tests.stacks.operate.conftest import Answer, Cloud, Request
+from tests.loopback import Answer, Cloud, Request
 from tests.stacks.operate.test_standing import status_of
 
 SIZE = GroupSize(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from stacks.gcp.client import open_account
-from stacks.operate.question import QuotaRoom, rules_for
-from stacks.operate.rest import send
+from providers.gcp.client import open_account
+from providers.live.question import QuotaRoom, rules_for
+from providers.live.rest import send
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from stacks.operate.question import MachineAsk, QuotaRule
+    from providers.live.question import MachineAsk, QuotaRule
 
 COMPUTE_URL: Final = "https://compute.googleapis.com/compute/v1"
 QUOTA_URL: Final = "https://cloudquotas.googleapis.com/v1"
@@ -161,7 +161,7 @@ def offered_zones(region: str, instance_type: str) -> set[str]:
     return {zone for zone in zones if zone.rpartition("-")[0] == region}
 
 
-def named_endpoints(_region: str, _network: str) -> dict[str, str]:
+def named_endpoints(_region: str, _network: str) -> dict[str, dict[str, str]]:
     """Return nothing: machines reach services here without endpoints that have their names."""
     return {}
 

@@ -6,14 +6,14 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from stacks.azure.client import open_session, subscription
-from stacks.operate.question import NO_ZONE, QuotaRoom, rules_for
-from stacks.operate.rest import send
+from providers.azure.client import open_session, subscription
+from providers.live.question import NO_ZONE, QuotaRoom, rules_for
+from providers.live.rest import send
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stacks.operate.question import MachineAsk
+    from providers.live.question import MachineAsk
 
 MANAGEMENT_URL: Final = "https://management.azure.com"
 SUBSCRIPTION_VERSION: Final = "2022-12-01"
@@ -99,7 +99,7 @@ def offered_zones(region: str, instance_type: str) -> set[str]:
     return zones
 
 
-def named_endpoints(_region: str, _network: str) -> dict[str, str]:
+def named_endpoints(_region: str, _network: str) -> dict[str, dict[str, str]]:
     """Return nothing: machines reach services here without endpoints that have their names."""
     return {}
 

@@ -8,7 +8,7 @@ import google.auth
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import AuthorizedSession
 
-from stacks.operate.rest import with_retries
+from providers.live.rest import with_retries
 
 if TYPE_CHECKING:
     from requests import Session

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
-from stacks.operate.question import MachineAsk, QuotaRoom, rules_for
-from tests.stacks.operate.conftest import Answer, Cloud, Request
+from providers.live.question import MachineAsk, QuotaRoom, rules_for
+from tests.loopback import Answer, Cloud, Request
 
 pytestmark = pytest.mark.enable_socket
 GCP_ASK = MachineAsk(
@@ -33,7 +33,7 @@ AZURE_ASK = MachineAsk(
 
 
 def account(cloud: str):
-    return import_module(f"stacks.{cloud}.account")
+    return import_module(f"providers.{cloud}.account")
 
 
 @pytest.mark.parametrize("cloud", clouds())

@@ -11,8 +11,8 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from stacks.aws import account
-from stacks.operate.question import MachineAsk
+from providers.aws import account
+from providers.live.question import MachineAsk
 
 ASK = MachineAsk(
     region="us-east-1",
@@ -310,6 +310,6 @@ def test_endpoints_with_the_names_of_services_have_their_stacks(
         }
     )
     assert account.named_endpoints("us-east-1", "vpc-1") == {
-        "com.amazonaws.us-east-1.logs": "a",
-        "com.amazonaws.us-east-1.ssm": "",
+        "com.amazonaws.us-east-1.logs": {"tonnage-stack": "a"},
+        "com.amazonaws.us-east-1.ssm": {"owner": "b"},
     }

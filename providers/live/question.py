@@ -88,7 +88,7 @@ NO_ZONE: Final = ""
 
 
 class AccountModule(Protocol):
-    """`stacks.<cloud>.account`. Every function raises the errors of `stacks.operate.access`."""
+    """`providers.<cloud>.account`. Every function raises the errors of `providers.live.access`."""
 
     def signed_in(self, region: str) -> str:
         """Return who is signed in. Raises PermissionError when nobody is."""
@@ -107,11 +107,10 @@ class AccountModule(Protocol):
         NO_ZONE is among them where it may have machines that are in no zone.
         """
 
-    def named_endpoints(self, region: str, network: str) -> dict[str, str]:
-        """Return the services whose names lead to an endpoint of a network, each with its stack.
-
-        The stack is empty where the endpoint is of none.
-        """
+    def named_endpoints(
+        self, region: str, network: str
+    ) -> dict[str, dict[str, str]]:
+        """Return the services whose names lead to an endpoint of a network, each with its tags."""
 
     def missing_rights(self, region: str, rights: list[str]) -> dict[str, bool]:
         """Return the rights that who is signed in does not have, and whether that is sure."""
@@ -137,7 +136,7 @@ def quota_rules(cloud: str) -> tuple[QuotaRule, ...]:
             quota=row["quota"],
             unit=row["unit"],
         )
-        for row in table.load_rows("stacks", "quotas.csv", columns)
+        for row in table.load_rows("providers", "quotas.csv", columns)
         if row["cloud"] == cloud
     )
 

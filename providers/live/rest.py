@@ -41,7 +41,7 @@ def send(
 ) -> dict[str, Any]:
     """Send a request, with a document as JSON, and return the document of the answer.
 
-    Raises the errors of `stacks.operate.access`.
+    Raises the errors of `providers.live.access`.
     """
     try:
         answer = session.request(method, url, json=document, timeout=TIMEOUT_S)

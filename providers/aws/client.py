@@ -39,7 +39,7 @@ def open_session(region: str) -> Session:
 
 @contextmanager
 def service(name: str, region: str) -> Iterator[Any]:
-    """Open the client of a service. What it refuses is raised as in `stacks.operate.access`."""
+    """Open the client of a service. What it refuses is raised as in `providers.live.access`."""
     try:
         yield open_session(region).client(name, config=RETRIES)
     except ClientError as error:

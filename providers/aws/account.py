@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.aws.client import service
-from stacks.operate.question import QuotaRoom, rules_for
-from stacks.spec.stack import STACK_TAG
+from providers.aws.client import service
+from providers.live.question import QuotaRoom, rules_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stacks.operate.question import MachineAsk
+    from providers.live.question import MachineAsk
 
 # A call simulates at most so many rights.
 RIGHTS_AT_ONCE: Final = 100
@@ -128,8 +127,8 @@ def offered_zones(region: str, instance_type: str) -> set[str]:
         }
 
 
-def named_endpoints(region: str, network: str) -> dict[str, str]:
-    """Return the services whose names lead to an endpoint of a network, each with its stack."""
+def named_endpoints(region: str, network: str) -> dict[str, dict[str, str]]:
+    """Return the services whose names lead to an endpoint of a network, each with its tags."""
     with service("ec2", region) as client:
         pages = client.get_paginator("describe_vpc_endpoints").paginate(
             Filters=[{"Name": "vpc-id", "Values": [network]}]
@@ -137,7 +136,7 @@ def named_endpoints(region: str, network: str) -> dict[str, str]:
         return {
             found["ServiceName"]: {
                 tag["Key"]: tag["Value"] for tag in found.get("Tags", ())
-            }.get(STACK_TAG, "")
+            }
             for page in pages
             for found in page["VpcEndpoints"]
             if found.get("PrivateDnsEnabled")

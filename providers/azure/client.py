@@ -12,7 +12,7 @@ from providers.azure.credential import (
     chosen_subscription,
     open_credential,
 )
-from stacks.operate.rest import with_retries
+from providers.live.rest import with_retries
 
 
 def open_session(resource: str) -> Session:

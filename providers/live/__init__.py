@@ -1,0 +1,1 @@
+"""Real clouds, asked without changing anything: sessions, errors, questions and answers."""

@@ -1,0 +1,107 @@
+"""A service on this machine, in place of those of the clouds."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias
+
+import google.auth
+import pytest
+from google.auth.credentials import AnonymousCredentials
+
+from providers.azure import account as azure_account
+from providers.azure import client as azure_client
+from providers.gcp import account as gcp_account
+from providers.live import rest
+from stacks.azure import logs as azure_logs
+from stacks.azure import size as azure_size
+from stacks.gcp import logs as gcp_logs
+from stacks.gcp import size as gcp_size
+
+# A status, and JSON or text.
+Answer: TypeAlias = tuple[int, dict[str, Any] | str]
+
+
+class Request(NamedTuple):
+    """What was asked of the service."""
+
+    method: str
+    path: str
+    body: bytes
+
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.body)
+        return document
+
+
+class Cloud:
+    """All services of three clouds. `answer` is that of a test."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[Request], Answer] = lambda _: (200, {})
+        self.asked: list[Request] = []
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    service = Cloud()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            request = Request(self.command, self.path, self.rfile.read(size))
+            service.asked.append(request)
+            status, found = service.answer(request)
+            text = found if isinstance(found, str) else json.dumps(found)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text.encode())))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def do_PATCH(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("ARM_SUBSCRIPTION_ID", "sub")
+    monkeypatch.setattr(gcp_logs, "LIST_URL", f"{url}/v2/entries:list")
+    monkeypatch.setattr(gcp_size, "COMPUTE_URL", f"{url}/compute/v1")
+    monkeypatch.setattr(azure_logs, "QUERY_URL", f"{url}/v1/workspaces")
+    monkeypatch.setattr(azure_size, "MANAGEMENT_URL", url)
+    monkeypatch.setattr(azure_account, "MANAGEMENT_URL", url)
+    for name, path in (
+        ("COMPUTE_URL", "/compute/v1"),
+        ("QUOTA_URL", "/quota/v1"),
+        ("SERVICE_URL", "/service/v1"),
+        ("PROJECT_URL", "/project/v1"),
+    ):
+        monkeypatch.setattr(gcp_account, name, f"{url}{path}")
+    monkeypatch.setattr(
+        google.auth, "default", lambda **_: (AnonymousCredentials(), "proj")
+    )
+    monkeypatch.setattr(
+        azure_client,
+        "open_credential",
+        lambda _: SimpleNamespace(
+            get_token=lambda _: SimpleNamespace(token="t")
+        ),
+    )
+    # Sessions try again over https alone; here nobody waits.
+    monkeypatch.setattr(rest, "RETRIES", 0)
+    yield service
+    server.shutdown()
+    server.server_close()
