@@ -5,16 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from planner.market.live import QuotaFact
 from providers.aws.client import service
-from providers.live.question import QuotaRoom, rules_for
+from providers.live.question import rules_by_quota
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from providers.live.question import MachineAsk
+    from providers.live.question import QuotaRule
 
 # A call simulates at most so many rights.
 RIGHTS_AT_ONCE: Final = 100
+# A filter takes at most so many values.
+TYPES_AT_ONCE: Final = 200
 USAGE_WINDOW: Final = timedelta(minutes=15)
 # By a statement that denies; others are only allowed by none.
 DENIED: Final = "explicitDeny"
@@ -38,11 +41,19 @@ def closed_services(region: str, services: Iterable[str]) -> dict[str, str]:  # 
     return {region: f"aws account enable-region --region-name {region}"}
 
 
-def quota_rooms(ask: MachineAsk) -> list[QuotaRoom]:
-    """Return the one quota that counts machines of a family and a purchase."""
-    [rule] = rules_for("aws", ask)
+def quotas(
+    region: str, machine_types: Iterable[str], purchase: str
+) -> list[QuotaFact]:
+    """Return the quotas of families and purchases that count machines, each with its use."""
+    counted = rules_by_quota("aws", machine_types, purchase)
+    return [_quota_fact(region, rule, types) for rule, types in counted.items()]
+
+
+def _quota_fact(
+    region: str, rule: QuotaRule, machine_types: tuple[str, ...]
+) -> QuotaFact:
     code = rule.quota
-    with service("service-quotas", ask.region) as client:
+    with service("service-quotas", region) as client:
         try:
             quota = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)[
                 "Quota"
@@ -52,18 +63,16 @@ def quota_rooms(ask: MachineAsk) -> list[QuotaRoom]:
             quota = client.get_aws_default_service_quota(
                 ServiceCode="ec2", QuotaCode=code
             )["Quota"]
-    used = _used(ask.region, quota.get("UsageMetric") or {})
-    asked = ask.amount(rule.unit)
-    return [
-        QuotaRoom(
-            name=f"{quota['QuotaName']} in {ask.region}",
-            unit="vCPUs",
-            limit=float(quota["Value"]),
-            used=used,
-            asked=asked,
-            remedy=_raise_text(ask.region, code, (used or 0) + asked),
-        )
-    ]
+    return QuotaFact(
+        machine_types=machine_types,
+        purchase=rule.purchase,
+        unit=rule.unit,
+        id=code,
+        name=f"{quota['QuotaName']} in {region}",
+        limit=float(quota["Value"]),
+        used=_used(region, quota.get("UsageMetric") or {}),
+        requested=_requested(region, code),
+    )
 
 
 def _used(region: str, metric: dict[str, Any]) -> float | None:
@@ -87,44 +96,59 @@ def _used(region: str, metric: dict[str, Any]) -> float | None:
     return max((float(point["Maximum"]) for point in points), default=0.0)
 
 
-def _raise_text(region: str, code: str, wanted: float) -> str:
-    """Say how a quota is raised, or that somebody has asked for that already."""
+def _requested(region: str, code: str) -> float | None:
+    """Return the highest limit that is asked for and not yet decided; none where nobody asks."""
     with service("service-quotas", region) as client:
         pages = client.get_paginator(
             "list_requested_service_quota_change_history_by_quota"
         ).paginate(ServiceCode="ec2", QuotaCode=code)
-        open_values = [
-            request["DesiredValue"]
-            for page in pages
-            for request in page["RequestedQuotas"]
-            if request["Status"] in OPEN_REQUESTS
-        ]
+        return max(
+            (
+                float(request["DesiredValue"])
+                for page in pages
+                for request in page["RequestedQuotas"]
+                if request["Status"] in OPEN_REQUESTS
+            ),
+            default=None,
+        )
+
+
+def raise_text(region: str, quota: QuotaFact, wanted: float) -> str:
+    """Say how a quota is raised, or that somebody has asked for that already."""
     command = (
         "aws service-quotas request-service-quota-increase --service-code ec2 "
-        f"--quota-code {code} --desired-value {wanted:g} --region {region}"
+        f"--quota-code {quota.id} --desired-value {wanted:g} --region {region}"
     )
-    if not open_values:
+    if quota.requested is None:
         return command
     return (
-        f"wait: {max(open_values):g} are asked for already; or ask for more: "
+        f"wait: {quota.requested:g} are asked for already; or ask for more: "
         f"{command}"
     )
 
 
-def offered_zones(region: str, instance_type: str) -> set[str]:
-    """Return the zones in which a machine type is offered."""
+def offered_zones(
+    region: str, machine_types: Iterable[str]
+) -> dict[str, set[str]]:
+    """Return the zones in which machine types are offered."""
+    zones: dict[str, set[str]] = {name: set() for name in machine_types}
+    names = sorted(zones)
     with service("ec2", region) as client:
-        pages = client.get_paginator(
-            "describe_instance_type_offerings"
-        ).paginate(
-            LocationType="availability-zone",
-            Filters=[{"Name": "instance-type", "Values": [instance_type]}],
-        )
-        return {
-            found["Location"]
-            for page in pages
-            for found in page["InstanceTypeOfferings"]
-        }
+        paginator = client.get_paginator("describe_instance_type_offerings")
+        for start in range(0, len(names), TYPES_AT_ONCE):
+            pages = paginator.paginate(
+                LocationType="availability-zone",
+                Filters=[
+                    {
+                        "Name": "instance-type",
+                        "Values": names[start : start + TYPES_AT_ONCE],
+                    }
+                ],
+            )
+            for page in pages:
+                for found in page["InstanceTypeOfferings"]:
+                    zones[found["InstanceType"]].add(found["Location"])
+    return zones
 
 
 def named_endpoints(region: str, network: str) -> dict[str, dict[str, str]]:

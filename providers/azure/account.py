@@ -6,14 +6,15 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from planner.market.live import QuotaFact
 from providers.azure.client import open_session, subscription
-from providers.live.question import NO_ZONE, QuotaRoom, rules_for
+from providers.live.question import NO_ZONE, rules_by_quota
 from providers.live.rest import send
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from providers.live.question import MachineAsk
+    from providers.live.question import QuotaRule
 
 MANAGEMENT_URL: Final = "https://management.azure.com"
 SUBSCRIPTION_VERSION: Final = "2022-12-01"
@@ -47,45 +48,79 @@ def closed_services(_region: str, services: Iterable[str]) -> dict[str, str]:
     }
 
 
-def quota_rooms(ask: MachineAsk) -> list[QuotaRoom]:
-    """Return the quotas of the family, of all cores of the region, and of Spot."""
+def quotas(
+    region: str, machine_types: Iterable[str], purchase: str
+) -> list[QuotaFact]:
+    """Return the quotas of families, of all cores of the region, and of Spot."""
     usages = {
         _folded(found["name"]["value"]): found
         for found in _pages(
-            f"/providers/Microsoft.Compute/locations/{ask.region}/usages",
+            f"/providers/Microsoft.Compute/locations/{region}/usages",
             USAGE_VERSION,
         )
     }
-    family = _machine_type(ask.region, ask.instance_type)["family"]
-    rooms = []
-    for rule in rules_for("azure", ask):
-        name = family if rule.kind == "family" else rule.quota
-        found = usages.get(_folded(name))
-        if found is None:
-            raise LookupError(f"{ask.region} has no quota {name}")
-        rooms.append(
-            QuotaRoom(
-                name=f"{found['name']['localizedValue']} in {ask.region}",
-                unit="vCPUs",
-                limit=float(found["limit"]),
-                used=float(found["currentValue"]),
-                asked=ask.amount(rule.unit),
-                remedy="az quota update --resource-name "
-                f"'{found['name']['value']}' --scope /subscriptions/{subscription()}"
-                f"/providers/Microsoft.Compute/locations/{ask.region} --limit-object "
-                f"value={found['currentValue'] + ask.amount(rule.unit)} "
-                "--resource-type dedicated",
+    facts = []
+    for rule, types in rules_by_quota("azure", machine_types, purchase).items():
+        for name, counted in _quota_names(region, rule, types).items():
+            found = usages.get(_folded(name))
+            if found is None:
+                raise LookupError(f"{region} has no quota {name}")
+            facts.append(
+                QuotaFact(
+                    machine_types=counted,
+                    purchase=rule.purchase,
+                    unit=rule.unit,
+                    id=found["name"]["value"],
+                    name=f"{found['name']['localizedValue']} in {region}",
+                    limit=float(found["limit"]),
+                    used=float(found["currentValue"]),
+                )
             )
-        )
-    return rooms
+    return facts
 
 
-def offered_zones(region: str, instance_type: str) -> set[str]:
-    """Return the zones in which the subscription may have a machine type, and the whole region.
+def _quota_names(
+    region: str, rule: QuotaRule, machine_types: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """Return the quotas of a rule, each with the machine types that it counts.
 
-    Where it may not have it in the whole region, there are none.
+    A type that the region does not list is in no family, and has no zone either.
     """
-    found = _machine_type(region, instance_type)
+    if rule.kind != "family":
+        return {rule.quota: machine_types}
+    listed = _listed_types(region)
+    families: dict[str, tuple[str, ...]] = {}
+    for name in machine_types:
+        if name in listed:
+            family = listed[name]["family"]
+            families[family] = (*families.get(family, ()), name)
+    return families
+
+
+def raise_text(region: str, quota: QuotaFact, wanted: float) -> str:
+    """Say how a quota is raised."""
+    return (
+        f"az quota update --resource-name '{quota.id}' --scope "
+        f"/subscriptions/{subscription()}/providers/Microsoft.Compute/locations/{region} "
+        f"--limit-object value={wanted:g} --resource-type dedicated"
+    )
+
+
+def offered_zones(
+    region: str, machine_types: Iterable[str]
+) -> dict[str, set[str]]:
+    """Return the zones in which the subscription may have machine types, and the whole region.
+
+    A type that it may not have in the whole region has none.
+    """
+    listed = _listed_types(region)
+    return {
+        name: _zones_of(listed[name]) if name in listed else set()
+        for name in machine_types
+    }
+
+
+def _zones_of(found: dict[str, Any]) -> set[str]:
     zones = {
         zone
         for location in found.get("locationInfo", ())
@@ -126,18 +161,17 @@ def _covers(patterns: Iterable[str], right: str) -> bool:
     )
 
 
-def _machine_type(region: str, instance_type: str) -> dict[str, Any]:
-    """Return a machine type as the subscription sees it. Raises LookupError for an unknown one."""
+def _listed_types(region: str) -> dict[str, dict[str, Any]]:
+    """Return the machine types of a region as the subscription sees them, by name."""
     condition = quote(f"location eq '{region}'")
-    for found in _pages(
-        f"/providers/Microsoft.Compute/skus?$filter={condition}", SKUS_VERSION
-    ):
-        if (found["resourceType"], found["name"]) == (
-            "virtualMachines",
-            instance_type,
-        ):
-            return found
-    raise LookupError(f"{region} does not list {instance_type}")
+    return {
+        found["name"]: found
+        for found in _pages(
+            f"/providers/Microsoft.Compute/skus?$filter={condition}",
+            SKUS_VERSION,
+        )
+        if found["resourceType"] == "virtualMachines"
+    }
 
 
 def _folded(name: str) -> str:

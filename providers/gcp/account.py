@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
+from planner.market.live import QuotaFact
 from providers.gcp.client import open_account
-from providers.live.question import QuotaRoom, rules_for
+from providers.live.question import rules_by_quota
 from providers.live.rest import send
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from providers.live.question import MachineAsk, QuotaRule
+    from requests import Session
+
+    from providers.gcp.client import Account
 
 COMPUTE_URL: Final = "https://compute.googleapis.com/compute/v1"
 QUOTA_URL: Final = "https://cloudquotas.googleapis.com/v1"
@@ -64,101 +67,119 @@ def closed_services(_region: str, services: Iterable[str]) -> dict[str, str]:
     return closed
 
 
-def quota_rooms(ask: MachineAsk) -> list[QuotaRoom]:
-    """Return the quota of the accelerators in the region."""
-    [rule] = rules_for("gcp", ask)
-    if rule.kind == "metric":
-        return [_metric_room(ask, rule)]
-    return [_family_room(ask, rule)]
-
-
-def _metric_room(ask: MachineAsk, rule: QuotaRule) -> QuotaRoom:
-    """Return a quota that Compute Engine itself counts."""
+def quotas(
+    region: str, machine_types: Iterable[str], purchase: str
+) -> list[QuotaFact]:
+    """Return the quotas of accelerators in a region: those of Compute Engine, and of families."""
     account = open_account()
+    counted = rules_by_quota("gcp", machine_types, purchase)
+    kinds = {rule.kind for rule in counted}
+    metrics = _metrics(account, region) if "metric" in kinds else {}
+    families = _families(account, region) if "family" in kinds else {}
+    facts = []
+    for rule, types in counted.items():
+        found = (metrics if rule.kind == "metric" else families).get(rule.quota)
+        if found is None:
+            raise LookupError(f"{region} has no quota {rule.quota}")
+        limit, used = found
+        facts.append(
+            QuotaFact(
+                machine_types=types,
+                purchase=rule.purchase,
+                unit=rule.unit,
+                id=rule.quota,
+                name=f"{rule.quota} in {region}",
+                limit=None if limit == NO_LIMIT else limit,
+                used=used,
+            )
+        )
+    return facts
+
+
+def _metrics(
+    account: Account, region: str
+) -> dict[str, tuple[float, float | None]]:
+    """Return limit and use of the quotas that Compute Engine itself counts."""
     answer = send(
         account.session,
         "GET",
-        f"{COMPUTE_URL}/projects/{account.project}/regions/{ask.region}",
+        f"{COMPUTE_URL}/projects/{account.project}/regions/{region}",
     )
-    for found in answer.get("quotas", ()):
-        if found["metric"] == rule.quota:
-            return _room(
-                ask, rule, account.project, found["limit"], found["usage"]
-            )
-    raise LookupError(f"{ask.region} has no quota {rule.quota}")
+    return {
+        found["metric"]: (float(found["limit"]), float(found["usage"]))
+        for found in answer.get("quotas", ())
+    }
 
 
-def _family_room(ask: MachineAsk, rule: QuotaRule) -> QuotaRoom:
-    """Return a quota of a family of accelerators, whose use the service does not tell."""
-    account = open_account()
+def _families(
+    account: Account, region: str
+) -> dict[str, tuple[float, float | None]]:
+    """Return the limits of families of accelerators, whose use the service does not tell."""
+    families: dict[str, tuple[float, float | None]] = {}
     for info in _quota_infos(account.session, account.project):
         if info["quotaId"].startswith(SPOT_PREFIX):
             continue
         for found in info.get("dimensionsInfos", ()):
             dimensions = found.get("dimensions", {})
-            if dimensions.get("gpu_family") == rule.quota and (
-                dimensions.get("region", ask.region) == ask.region
-                and ask.region in found.get("applicableLocations", [ask.region])
+            if (
+                "gpu_family" in dimensions
+                and dimensions.get("region", region) == region
+                and region in found.get("applicableLocations", [region])
             ):
                 limit = float(found["details"]["value"])
-                return _room(ask, rule, account.project, limit, None)
-    raise LookupError(f"{ask.region} has no quota of {rule.quota}")
+                families.setdefault(dimensions["gpu_family"], (limit, None))
+    return families
 
 
-def _quota_infos(session: Any, project: str) -> Iterator[dict[str, Any]]:
-    """Yield the quotas of Compute Engine, page by page; a token that comes again ends them."""
+def _quota_infos(session: Session, project: str) -> Iterator[dict[str, Any]]:
+    """Yield the quotas of Compute Engine."""
     url = (
         f"{QUOTA_URL}/projects/{project}/locations/global/services/"
         "compute.googleapis.com/quotaInfos?pageSize=500"
     )
+    for page in _pages(session, url):
+        yield from page.get("quotaInfos", ())
+
+
+def _pages(session: Session, url: str) -> Iterator[dict[str, Any]]:
+    """Yield the pages of a list; a token that comes again ends them."""
     token, seen = "", set()
     while token not in seen:
         seen.add(token)
         page = send(
             session, "GET", f"{url}&pageToken={token}" if token else url
         )
-        yield from page.get("quotaInfos", ())
+        yield page
         token = page.get("nextPageToken", "")
 
 
-def _room(
-    ask: MachineAsk,
-    rule: QuotaRule,
-    project: str,
-    limit: float,
-    used: float | None,
-) -> QuotaRoom:
-    return QuotaRoom(
-        name=f"{rule.quota} in {ask.region}",
-        unit="accelerators",
-        limit=float("inf") if limit == NO_LIMIT else float(limit),
-        used=None if used is None else float(used),
-        asked=ask.amount(rule.unit),
-        remedy="https://console.cloud.google.com/iam-admin/quotas"
-        f"?project={project}",
+def raise_text(_region: str, _quota: QuotaFact, _wanted: float) -> str:
+    """Say where a quota is raised."""
+    return (
+        "https://console.cloud.google.com/iam-admin/quotas"
+        f"?project={open_account().project}"
     )
 
 
-def offered_zones(region: str, instance_type: str) -> set[str]:
-    """Return the zones that have a machine type."""
+def offered_zones(
+    region: str, machine_types: Iterable[str]
+) -> dict[str, set[str]]:
+    """Return the zones that have machine types."""
     account = open_account()
-    query = urlencode(
-        {
-            "filter": f"name={instance_type}",
-            "returnPartialSuccess": "false",
-        }
+    zones: dict[str, set[str]] = {name: set() for name in machine_types}
+    condition = " OR ".join(f'(name = "{name}")' for name in sorted(zones))
+    url = (
+        f"{COMPUTE_URL}/projects/{account.project}/aggregated/machineTypes?"
+        + urlencode({"filter": condition, "returnPartialSuccess": "false"})
     )
-    answer = send(
-        account.session,
-        "GET",
-        f"{COMPUTE_URL}/projects/{account.project}/aggregated/machineTypes?{query}",
-    )
-    zones = {
-        place.removeprefix("zones/")
-        for place, found in answer.get("items", {}).items()
-        if found.get("machineTypes")
-    }
-    return {zone for zone in zones if zone.rpartition("-")[0] == region}
+    for page in _pages(account.session, url):
+        for place, found in page.get("items", {}).items():
+            zone = place.removeprefix("zones/")
+            if zone.rpartition("-")[0] != region:
+                continue
+            for machine in found.get("machineTypes", ()):
+                zones[machine["name"]].add(zone)
+    return zones
 
 
 def named_endpoints(_region: str, _network: str) -> dict[str, dict[str, str]]:

@@ -14,6 +14,10 @@ from planner.facts.cloud import clouds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from planner.market.live import QuotaFact, QuotaUnit
+
+UNIT_NAMES: Final = {"vcpus": "vCPUs", "accelerators": "accelerators"}
+
 
 class MachineAsk(Struct, frozen=True, kw_only=True):
     """Machines of one type that a plan adds to what stands.
@@ -49,37 +53,35 @@ class QuotaRule(Struct, frozen=True, kw_only=True):
     purchase: str
     kind: str
     quota: str
-    unit: str
+    unit: QuotaUnit
 
 
 class QuotaRoom(Struct, frozen=True, kw_only=True):
-    """How much of a quota there is.
+    """How much of a quota there is for what a plan asks for.
 
-    name    of the quota, as people know it
-    used    of it; none where the cloud does not say
-    asked   what a plan adds
+    asked   what a plan adds, in the unit of the quota
     remedy  how more is asked for
     """
 
-    name: str
-    unit: str
-    limit: float
-    used: float | None
+    quota: QuotaFact
     asked: float
     remedy: str
 
     @property
     def is_enough(self) -> bool:
         """Whether what is asked for fits beside what is used."""
-        return (self.used or 0) + self.asked <= self.limit
+        free = self.quota.free
+        return free is None or self.asked <= free
 
     @property
     def text(self) -> str:
         """Say how much is needed and how much there is."""
-        used = "an unknown number" if self.used is None else f"{self.used:g}"
+        quota = self.quota
+        used = "an unknown number" if quota.used is None else f"{quota.used:g}"
+        limit = "no limit" if quota.limit is None else f"{quota.limit:g}"
         return (
-            f"needs {self.asked:g} {self.unit} of {self.name}, of which the account has "
-            f"{self.limit:g} and uses {used}"
+            f"needs {self.asked:g} {UNIT_NAMES[quota.unit]} of {quota.name}, of which the "
+            f"account has {limit} and uses {used}"
         )
 
 
@@ -98,13 +100,24 @@ class AccountModule(Protocol):
     ) -> dict[str, str]:
         """Return the services that are switched off, each with how it is switched on."""
 
-    def quota_rooms(self, ask: MachineAsk) -> list[QuotaRoom]:
-        """Return the quotas that count machines. Raises LookupError when none is known."""
+    def quotas(
+        self, region: str, machine_types: Iterable[str], purchase: str
+    ) -> list[QuotaFact]:
+        """Return the quotas that count machines of some types. What no rule counts is left out.
 
-    def offered_zones(self, region: str, instance_type: str) -> set[str]:
-        """Return the zones of a region in which the account may have a machine type.
+        Raises LookupError when the region has no quota that a rule names.
+        """
 
-        NO_ZONE is among them where it may have machines that are in no zone.
+    def raise_text(self, region: str, quota: QuotaFact, wanted: float) -> str:
+        """Say how a quota of a region is raised to so much."""
+
+    def offered_zones(
+        self, region: str, machine_types: Iterable[str]
+    ) -> dict[str, set[str]]:
+        """Return the zones of a region in which the account may have machine types, of each type.
+
+        NO_ZONE is among them where it may have machines that are in no zone. A type that it may
+        not have has no zones.
         """
 
     def named_endpoints(
@@ -141,16 +154,43 @@ def quota_rules(cloud: str) -> tuple[QuotaRule, ...]:
     )
 
 
-def rules_for(cloud: str, ask: MachineAsk) -> list[QuotaRule]:
-    """Return the quotas that count some machines. Raises LookupError when none is known."""
-    rules = [
-        rule
-        for rule in quota_rules(cloud)
-        if rule.purchase == ask.purchase
-        and fnmatchcase(ask.instance_type, rule.machines)
-    ]
-    if not rules:
-        raise LookupError(
-            f"no quota is known that counts {ask.instance_type} bought {ask.purchase}"
+def rules_by_quota(
+    cloud: str, machine_types: Iterable[str], purchase: str
+) -> dict[QuotaRule, tuple[str, ...]]:
+    """Return the quotas that count machines of some types, each once, with those that it counts.
+
+    Several rows may name one quota; the first of them stands for it.
+    """
+    names = sorted(set(machine_types))
+    rules: dict[tuple[str, str], QuotaRule] = {}
+    counted: dict[QuotaRule, tuple[str, ...]] = {}
+    for rule in quota_rules(cloud):
+        types = tuple(
+            name for name in names if fnmatchcase(name, rule.machines)
         )
-    return rules
+        if rule.purchase == purchase and types:
+            first = rules.setdefault((rule.kind, rule.quota), rule)
+            counted[first] = tuple(sorted({*counted.get(first, ()), *types}))
+    return counted
+
+
+def quota_rooms(
+    account: AccountModule, cloud: str, ask: MachineAsk
+) -> list[QuotaRoom]:
+    """Return the quotas that count some machines. Raises LookupError when none is known."""
+    quotas = account.quotas(ask.region, [ask.instance_type], ask.purchase)
+    if not quotas:
+        raise LookupError(
+            f"no quota of {cloud} is known that counts {ask.instance_type} bought "
+            f"{ask.purchase}"
+        )
+    return [
+        QuotaRoom(
+            quota=quota,
+            asked=ask.amount(quota.unit),
+            remedy=account.raise_text(
+                ask.region, quota, (quota.used or 0) + ask.amount(quota.unit)
+            ),
+        )
+        for quota in quotas
+    ]

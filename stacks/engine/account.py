@@ -14,7 +14,7 @@ from planner.facts.cloud import clouds
 from planner.market.offer import FLEX_PURCHASE
 from planner.spec.reservation import zone_name
 from providers.catalog.metering import node_group
-from providers.live.question import NO_ZONE, MachineAsk
+from providers.live.question import NO_ZONE, MachineAsk, quota_rooms
 from stacks.engine.failure import RefusedCall
 from stacks.spec.stack import STACK_TAG
 
@@ -267,7 +267,7 @@ def _quotas(
             "quota",
             f"raise it: {room.remedy}",
         )
-        for room in account.quota_rooms(ask)
+        for room in quota_rooms(account, cloud, ask)
         if not room.is_enough
     ]
 
@@ -275,7 +275,9 @@ def _quotas(
 def _zones(
     account: AccountModule, cloud: str, ask: MachineAsk
 ) -> list[RefusedCall]:
-    offered = account.offered_zones(ask.region, ask.instance_type)
+    offered = account.offered_zones(ask.region, [ask.instance_type])[
+        ask.instance_type
+    ]
     wanted = set(ask.zones)
     is_enough = (
         wanted <= offered

@@ -12,7 +12,7 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from providers.aws import account
-from providers.live.question import MachineAsk
+from providers.live.question import MachineAsk, quota_rooms
 
 ASK = MachineAsk(
     region="us-east-1",
@@ -133,22 +133,22 @@ def test_a_quota_counts_what_is_used_and_what_is_asked_for(
     stubbed, value: float, used: float, is_enough: bool
 ) -> None:
     stubbed(quota_answers(value, used, 0))
-    [room] = account.quota_rooms(ASK)
+    [room] = quota_rooms(account, "aws", ASK)
     assert room.is_enough == is_enough
-    assert (room.limit, room.used, room.asked) == (value, used, 192)
+    assert (room.quota.limit, room.quota.used, room.asked) == (value, used, 192)
     assert f"--desired-value {used + 192:g}" in room.remedy
 
 
 def test_a_quota_that_nobody_counts_is_not_taken_for_used(stubbed) -> None:
     stubbed(quota_answers(100, None, 0))
-    [room] = account.quota_rooms(ASK)
-    assert (room.used, room.is_enough) == (None, False)
+    [room] = quota_rooms(account, "aws", ASK)
+    assert (room.quota.used, room.is_enough) == (None, False)
     assert "uses an unknown number" in room.text
 
 
 def test_what_is_asked_for_already_is_told(stubbed) -> None:
     stubbed(quota_answers(0, 0, 384))
-    [room] = account.quota_rooms(ASK)
+    [room] = quota_rooms(account, "aws", ASK)
     assert "384 are asked for already" in room.remedy
 
 
@@ -172,7 +172,7 @@ def test_a_quota_that_was_never_changed_has_its_default(stubbed) -> None:
             ]
         }
     )
-    assert account.quota_rooms(ASK)[0].limit == 0
+    assert quota_rooms(account, "aws", ASK)[0].quota.limit == 0
 
 
 def test_zones_are_those_that_offer_a_type(stubbed) -> None:
@@ -194,7 +194,7 @@ def test_zones_are_those_that_offer_a_type(stubbed) -> None:
                         "Filters": [
                             {
                                 "Name": "instance-type",
-                                "Values": ["p5.48xlarge"],
+                                "Values": ["p5.48xlarge", "p9.big"],
                             }
                         ],
                     },
@@ -203,9 +203,9 @@ def test_zones_are_those_that_offer_a_type(stubbed) -> None:
             ]
         }
     )
-    assert account.offered_zones("us-east-1", "p5.48xlarge") == {
-        "us-east-1b",
-        "us-east-1f",
+    assert account.offered_zones("us-east-1", ["p5.48xlarge", "p9.big"]) == {
+        "p5.48xlarge": {"us-east-1b", "us-east-1f"},
+        "p9.big": set(),
     }
 
 

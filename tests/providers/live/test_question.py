@@ -9,7 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
-from providers.live.question import MachineAsk, QuotaRoom, rules_for
+from planner.market.live import QuotaFact
+from providers.live.question import (
+    MachineAsk,
+    QuotaRoom,
+    quota_rooms,
+    rules_by_quota,
+)
 from tests.loopback import Answer, Cloud, Request
 
 pytestmark = pytest.mark.enable_socket
@@ -36,6 +42,10 @@ def account(cloud: str):
     return import_module(f"providers.{cloud}.account")
 
 
+def rooms_of(cloud: str, ask: MachineAsk) -> list[QuotaRoom]:
+    return quota_rooms(account(cloud), cloud, ask)
+
+
 @pytest.mark.parametrize("cloud", clouds())
 def test_every_purchase_of_a_known_machine_has_its_quota(
     cloud: str, catalog
@@ -49,18 +59,11 @@ def test_every_purchase_of_a_known_machine_has_its_quota(
             "spot",
         ):
             continue
-        ask = MachineAsk(
-            region=offer.region,
-            instance_type=instance.instance_type,
-            purchase=offer.purchase,
-            nodes=1,
-            vcpus=instance.vcpu,
-            accelerators=instance.accelerators,
-        )
-        try:
-            assert rules_for(cloud, ask)
-        except LookupError:
+        name = instance.instance_type
+        counted = rules_by_quota(cloud, [name], offer.purchase)
+        if not counted:
             unknown.add((instance.family, offer.purchase))
+        assert all(types == (name,) for types in counted.values())
     assert unknown == {
         "aws": {("p6-b200", "spot"), ("p6-b300", "spot")},
         "azure": set(),
@@ -75,13 +78,13 @@ def test_a_quota_of_google_has_its_use_beside_its_limit(cloud: Cloud) -> None:
         {"metric": "NVIDIA_L4_GPUS", "limit": 8.0, "usage": 7.0},
     ]
     cloud.answer = lambda _: (200, {"quotas": quotas})
-    [room] = account("gcp").quota_rooms(GCP_ASK)
-    assert (room.limit, room.used, room.is_enough) == (8, 7, False)
+    [room] = rooms_of("gcp", GCP_ASK)
+    assert (room.quota.limit, room.quota.used, room.is_enough) == (8, 7, False)
     one = replace(GCP_ASK, nodes=1, accelerators=1)
-    assert account("gcp").quota_rooms(one)[0].is_enough
+    assert rooms_of("gcp", one)[0].is_enough
     cloud.answer = lambda _: (200, {"quotas": quotas[:1]})
     with pytest.raises(LookupError, match="NVIDIA_L4_GPUS"):
-        account("gcp").quota_rooms(GCP_ASK)
+        rooms_of("gcp", GCP_ASK)
 
 
 def family_infos(value: str, regions: list[str]) -> dict:
@@ -123,10 +126,10 @@ def test_a_family_of_google_is_found_over_pages(
     ask = replace(
         GCP_ASK, instance_type="a3-highgpu-8g", nodes=1, accelerators=8
     )
-    [room] = account("gcp").quota_rooms(ask)
-    assert (room.is_enough, room.used) == (is_enough, None)
+    [room] = rooms_of("gcp", ask)
+    assert (room.is_enough, room.quota.used) == (is_enough, None)
     with pytest.raises(LookupError, match="us-west1"):
-        account("gcp").quota_rooms(replace(ask, region="us-west1"))
+        rooms_of("gcp", replace(ask, region="us-west1"))
     assert len(cloud.asked) == 4
 
 
@@ -157,14 +160,20 @@ def test_zones_of_google(cloud: Cloud) -> None:
         200,
         {
             "items": {
-                "zones/us-east4-a": {"machineTypes": [{}]},
+                "zones/us-east4-a": {
+                    "machineTypes": [{"name": "g2-standard-4"}]
+                },
                 "zones/us-east4-b": {"warning": {}},
-                "zones/us-west1-a": {"machineTypes": [{}]},
+                "zones/us-west1-a": {
+                    "machineTypes": [{"name": "g2-standard-4"}]
+                },
             }
         },
     )
-    assert account("gcp").offered_zones("us-east4", "g2-standard-4") == {
-        "us-east4-a"
+    types = ["g2-standard-4", "a9-highgpu-8g"]
+    assert account("gcp").offered_zones("us-east4", types) == {
+        "g2-standard-4": {"us-east4-a"},
+        "a9-highgpu-8g": set(),
     }
 
 
@@ -221,12 +230,15 @@ def test_azure_counts_cores_and_those_of_a_family(
     cloud: Cloud, cores: int, family: int, enough: list[bool]
 ) -> None:
     cloud.answer = azure(cores, family, []).answer
-    rooms = account("azure").quota_rooms(AZURE_ASK)
+    rooms = rooms_of("azure", AZURE_ASK)
     assert [room.is_enough for room in rooms] == enough
     assert all("--limit-object value=96" in room.remedy for room in rooms)
     spot = replace(AZURE_ASK, purchase="spot")
-    [room] = account("azure").quota_rooms(spot)
-    assert (room.name, room.is_enough) == ("lowPriorityCores in eastus", True)
+    [room] = rooms_of("azure", spot)
+    assert (room.quota.name, room.is_enough) == (
+        "lowPriorityCores in eastus",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,9 +256,11 @@ def test_zones_of_azure_are_those_of_the_subscription(
     cloud: Cloud, restrictions: list, zones: set[str]
 ) -> None:
     cloud.answer = azure(0, 0, restrictions).answer
-    assert account("azure").offered_zones("eastus", AZURE_TYPE) == zones
-    with pytest.raises(LookupError, match="Standard_X"):
-        account("azure").offered_zones("eastus", "Standard_X")
+    types = [AZURE_TYPE, "Standard_X"]
+    assert account("azure").offered_zones("eastus", types) == {
+        AZURE_TYPE: zones,
+        "Standard_X": set(),
+    }
 
 
 def test_providers_of_azure_that_are_not_registered(cloud: Cloud) -> None:
@@ -309,8 +323,15 @@ def test_refusals_are_the_errors_of_the_room(
 
 
 def test_an_unknown_use_counts_as_none() -> None:
-    room = QuotaRoom(
-        name="q", unit="vCPUs", limit=5, used=None, asked=5, remedy="ask"
+    quota = QuotaFact(
+        machine_types=("m",),
+        purchase="spot",
+        unit="vcpus",
+        id="q",
+        name="q",
+        limit=5,
+        used=None,
     )
+    room = QuotaRoom(quota=quota, asked=5, remedy="ask")
     assert room.is_enough
     assert not replace(room, asked=6).is_enough

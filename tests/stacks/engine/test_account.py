@@ -16,8 +16,8 @@ from planner.errors import (
     TonnageError,
 )
 from planner.facts.cloud import clouds
+from planner.market.live import QuotaFact
 from planner.spec.reservation import zone_name
-from providers.live.question import MachineAsk, QuotaRoom
 from stacks.engine import account
 from stacks.engine.account import (
     account_refusals,
@@ -56,21 +56,31 @@ class Account:
         self.services = set(services)
         return dict(self._answer("closed_services", {}))
 
-    def quota_rooms(self, ask: MachineAsk) -> list[QuotaRoom]:
-        limit = self._answer("quota_rooms", float("inf"))
+    def quotas(
+        self, _region: str, machine_types: Iterable[str], purchase: str
+    ) -> list[QuotaFact]:
         return [
-            QuotaRoom(
+            QuotaFact(
+                machine_types=tuple(machine_types),
+                purchase=purchase,
+                unit="vcpus",
+                id="q",
                 name="Q",
-                unit="vCPUs",
-                limit=limit,
+                limit=self._answer("quotas", None),
                 used=1,
-                asked=ask.vcpus,
-                remedy="raise Q",
             )
         ]
 
-    def offered_zones(self, _region: str, _instance_type: str) -> set[str]:
-        return set(self._answer("offered_zones", self.zones))
+    def raise_text(
+        self, _region: str, _quota: QuotaFact, _wanted: float
+    ) -> str:
+        return "raise Q"
+
+    def offered_zones(
+        self, _region: str, machine_types: Iterable[str]
+    ) -> dict[str, set[str]]:
+        zones = set(self._answer("offered_zones", self.zones))
+        return dict.fromkeys(machine_types, zones)
 
     def named_endpoints(
         self, _region: str, _network: str
@@ -129,7 +139,7 @@ def test_all_that_is_refused_is_told_at_once_with_its_remedy(
         cloud,
         closed_services={"compute": "switch on compute"},
         missing_rights=True,
-        quota_rooms=2.0,
+        quotas=2.0,
         offered_zones={"elsewhere"},
     )
     # Rights to change and delete may be given on what does not exist yet.
@@ -167,7 +177,7 @@ def test_what_is_not_answered_is_noted_and_stops_nothing(
         "aws",
         closed_services=error,
         missing_rights=error,
-        quota_rooms=error,
+        quotas=error,
         offered_zones=error,
     )
     assert refusals == []
@@ -278,8 +288,8 @@ def test_quota_of_an_elastic_service_is_that_of_all_its_machines(
     [
         ({"signed_in": PermissionError("expired")}, CredentialError),
         ({"missing_rights": True}, CredentialError),
-        ({"quota_rooms": 0.0}, CapacityError),
-        ({"closed_services": {"x": "y"}, "quota_rooms": 0.0}, ResourceError),
+        ({"quotas": 0.0}, CapacityError),
+        ({"closed_services": {"x": "y"}, "quotas": 0.0}, ResourceError),
     ],
 )
 def test_an_apply_ends_before_it_begins(

@@ -1,0 +1,79 @@
+"""What clouds answer about an account and a region: quotas, zones, prices and reservations.
+
+These are values. Who asks, when and over which connection is the matter of `providers`.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+ValueT = TypeVar("ValueT")
+AnswerState: TypeAlias = Literal["value", "none", "denied", "unknown"]
+QuotaUnit: TypeAlias = Literal["vcpus", "accelerators"]
+
+
+class Answer(
+    Struct, Generic[ValueT], frozen=True, kw_only=True, omit_defaults=True
+):
+    """The answer to one question. What nobody knows is never a zero.
+
+    `state`    value; none: there is no such thing; denied: a right is missing; unknown: anything
+               else, such as a service that is busy or a login that is missing
+    `value`    only with that state
+    `reason`   the right that is missing, or why nobody knows
+    `as_of`    when it was asked, in UTC: 2026-11-27T06:00:00Z
+    `request`  the call, as the cloud names it
+    """
+
+    state: AnswerState
+    value: ValueT | None = None
+    reason: str = ""
+    as_of: str
+    request: str
+
+
+class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A quota of an account in a region, as far as it counts machines.
+
+    `machine_types`  those of the question that it counts
+    `purchase`       on_demand or spot
+    `id`, `name`     as the cloud names it, and as people know it
+    `limit`          in `unit`; None without a limit
+    `used`           of it; None where the cloud does not say
+    `requested`      a higher limit that somebody has asked for already
+    """
+
+    machine_types: tuple[str, ...]
+    purchase: str
+    unit: QuotaUnit
+    id: str
+    name: str
+    limit: float | None
+    used: float | None
+    requested: float | None = None
+
+    @property
+    def free(self) -> float | None:
+        """How much of it is left, at least 0; None without a limit."""
+        if self.limit is None:
+            return None
+        return max(0.0, self.limit - (self.used or 0.0))
+
+
+class ReservationFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Machines that an account has reserved and pays for.
+
+    `free`  of `machines`, those that nothing runs on
+    `ends`  when it ends, in UTC; empty without an end
+    `is_named`  whether only who names it gets its machines
+    """
+
+    id: str
+    machine_type: str
+    zone: str
+    machines: int
+    free: int
+    ends: str = ""
+    is_named: bool = False

@@ -1,0 +1,43 @@
+"""What clouds answer about what they sell: prices, reservations, and how likely machines are.
+
+`providers.<cloud>.market` is a `MarketModule`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from decimal import Decimal
+
+    from planner.market.live import ReservationFact
+
+
+class MarketModule(Protocol):
+    """Every function raises the errors of `providers.live.access`.
+
+    What a cloud does not answer is left out, and never zero. A price of zero, or one that is no
+    number, is left out too.
+    """
+
+    def on_demand_prices(
+        self, region: str, machine_types: Sequence[str]
+    ) -> dict[str, Decimal]:
+        """Return USD an hour of machine types on demand, Linux, without any agreement."""
+
+    def spot_prices(
+        self, region: str, machine_types: Sequence[str]
+    ) -> dict[str, dict[str, Decimal]]:
+        """Return USD an hour of machine types on spot, by zone.
+
+        NO_ZONE has the price where a cloud has one for the whole region.
+        """
+
+    def reservations(self, region: str) -> list[ReservationFact]:
+        """Return what the account has reserved in a region, and pays for."""
+
+    def spot_scores(
+        self, region: str, machine_types: Sequence[str], machines: int
+    ) -> dict[str, float]:
+        """Return how likely so many machines on spot are to be had, from 0 to 1, of each type."""
