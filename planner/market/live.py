@@ -43,6 +43,7 @@ class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `limit`          in `unit`; None without a limit
     `used`           of it; None where the cloud does not say
     `requested`      a higher limit that somebody has asked for already
+    `raise_form`     how it is raised to {wanted}: a command, or a page
     """
 
     machine_types: tuple[str, ...]
@@ -53,6 +54,7 @@ class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit: float | None
     used: float | None
     requested: float | None = None
+    raise_form: str
 
     @property
     def free(self) -> float | None:
@@ -60,6 +62,16 @@ class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.limit is None:
             return None
         return max(0.0, self.limit - (self.used or 0.0))
+
+    def raise_text(self, wanted: float) -> str:
+        """Say how it is raised to so much, or that somebody has asked for that already."""
+        command = self.raise_form.format(wanted=f"{wanted:g}")
+        if self.requested is None:
+            return command
+        return (
+            f"wait: {self.requested:g} are asked for already; or ask for more: "
+            f"{command}"
+        )
 
 
 class ReservationFact(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -72,6 +72,8 @@ def _quota_fact(
         limit=float(quota["Value"]),
         used=_used(region, quota.get("UsageMetric") or {}),
         requested=_requested(region, code),
+        raise_form="aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"--quota-code {code} --desired-value {{wanted}} --region {region}",
     )
 
 
@@ -111,20 +113,6 @@ def _requested(region: str, code: str) -> float | None:
             ),
             default=None,
         )
-
-
-def raise_text(region: str, quota: QuotaFact, wanted: float) -> str:
-    """Say how a quota is raised, or that somebody has asked for that already."""
-    command = (
-        "aws service-quotas request-service-quota-increase --service-code ec2 "
-        f"--quota-code {quota.id} --desired-value {wanted:g} --region {region}"
-    )
-    if quota.requested is None:
-        return command
-    return (
-        f"wait: {quota.requested:g} are asked for already; or ask for more: "
-        f"{command}"
-    )
 
 
 def offered_zones(

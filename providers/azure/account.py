@@ -74,6 +74,10 @@ def quotas(
                     name=f"{found['name']['localizedValue']} in {region}",
                     limit=float(found["limit"]),
                     used=float(found["currentValue"]),
+                    raise_form="az quota update --resource-name "
+                    f"'{found['name']['value']}' --scope /subscriptions/{subscription()}"
+                    f"/providers/Microsoft.Compute/locations/{region} --limit-object "
+                    "value={wanted} --resource-type dedicated",
                 )
             )
     return facts
@@ -95,15 +99,6 @@ def _quota_names(
             family = listed[name]["family"]
             families[family] = (*families.get(family, ()), name)
     return families
-
-
-def raise_text(region: str, quota: QuotaFact, wanted: float) -> str:
-    """Say how a quota is raised."""
-    return (
-        f"az quota update --resource-name '{quota.id}' --scope "
-        f"/subscriptions/{subscription()}/providers/Microsoft.Compute/locations/{region} "
-        f"--limit-object value={wanted:g} --resource-type dedicated"
-    )
 
 
 def offered_zones(

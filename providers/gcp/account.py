@@ -91,6 +91,8 @@ def quotas(
                 name=f"{rule.quota} in {region}",
                 limit=None if limit == NO_LIMIT else limit,
                 used=used,
+                raise_form="https://console.cloud.google.com/iam-admin/quotas"
+                f"?project={account.project}",
             )
         )
     return facts
@@ -151,14 +153,6 @@ def _pages(session: Session, url: str) -> Iterator[dict[str, Any]]:
         )
         yield page
         token = page.get("nextPageToken", "")
-
-
-def raise_text(_region: str, _quota: QuotaFact, _wanted: float) -> str:
-    """Say where a quota is raised."""
-    return (
-        "https://console.cloud.google.com/iam-admin/quotas"
-        f"?project={open_account().project}"
-    )
 
 
 def offered_zones(

@@ -108,9 +108,6 @@ class AccountModule(Protocol):
         Raises LookupError when the region has no quota that a rule names.
         """
 
-    def raise_text(self, region: str, quota: QuotaFact, wanted: float) -> str:
-        """Say how a quota of a region is raised to so much."""
-
     def offered_zones(
         self, region: str, machine_types: Iterable[str]
     ) -> dict[str, set[str]]:
@@ -188,9 +185,7 @@ def quota_rooms(
         QuotaRoom(
             quota=quota,
             asked=ask.amount(quota.unit),
-            remedy=account.raise_text(
-                ask.region, quota, (quota.used or 0) + ask.amount(quota.unit)
-            ),
+            remedy=quota.raise_text((quota.used or 0) + ask.amount(quota.unit)),
         )
         for quota in quotas
     ]

@@ -331,6 +331,7 @@ def test_an_unknown_use_counts_as_none() -> None:
         name="q",
         limit=5,
         used=None,
+        raise_form="ask",
     )
     room = QuotaRoom(quota=quota, asked=5, remedy="ask")
     assert room.is_enough

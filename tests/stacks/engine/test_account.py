@@ -68,13 +68,9 @@ class Account:
                 name="Q",
                 limit=self._answer("quotas", None),
                 used=1,
+                raise_form="raise Q",
             )
         ]
-
-    def raise_text(
-        self, _region: str, _quota: QuotaFact, _wanted: float
-    ) -> str:
-        return "raise Q"
 
     def offered_zones(
         self, _region: str, machine_types: Iterable[str]

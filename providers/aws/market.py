@@ -1,0 +1,180 @@
+"""What AWS sells, and what an account has reserved: prices on demand and on spot."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.market.live import ReservationFact
+from providers.aws.client import service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# The list of prices is at few places, and each has that of all regions.
+PRICE_REGION: Final = "us-east-1"
+# One product of each machine type: without them there are tens, and reservations of price zero.
+PRODUCT_ATTRIBUTES: Final = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
+# Of a region itself, not of a local zone in its name.
+REGION_LOCATION: Final = "AWS Region"
+# A call takes at most so many machine types.
+TYPES_AT_ONCE: Final = 100
+SPOT_PRODUCTS: Final = ["Linux/UNIX"]
+# A cloud scores groups of types that stand in for each other; a smaller group always scores low.
+SCORED_TYPES: Final = 3
+FULL_SCORE: Final = 10
+
+
+def on_demand_prices(
+    region: str, machine_types: Sequence[str]
+) -> dict[str, Decimal]:
+    """Return USD an hour of machine types on demand."""
+    with service("pricing", PRICE_REGION) as client:
+        paginator = client.get_paginator("get_products")
+        prices = {
+            name: _lowest(
+                price
+                for page in paginator.paginate(
+                    ServiceCode="AmazonEC2",
+                    Filters=_product_filters(region, name),
+                    FormatVersion="aws_v1",
+                )
+                for product in page["PriceList"]
+                for price in _hourly_prices(json.loads(product))
+            )
+            for name in machine_types
+        }
+    return {name: usd for name, usd in prices.items() if usd is not None}
+
+
+def _product_filters(region: str, machine_type: str) -> list[dict[str, str]]:
+    attributes = {
+        **PRODUCT_ATTRIBUTES,
+        "instanceType": machine_type,
+        "regionCode": region,
+    }
+    return [
+        {"Type": "TERM_MATCH", "Field": name, "Value": value}
+        for name, value in attributes.items()
+    ]
+
+
+def _hourly_prices(product: dict[str, Any]) -> Iterator[Decimal]:
+    """Yield the hourly prices on demand of an entry of the list of prices."""
+    attributes = product["product"]["attributes"]
+    if attributes.get("locationType", REGION_LOCATION) != REGION_LOCATION:
+        return
+    for term in product["terms"].get("OnDemand", {}).values():
+        for dimension in term["priceDimensions"].values():
+            if dimension["unit"] == "Hrs":
+                price = _usd(dimension["pricePerUnit"].get("USD", ""))
+                if price is not None:
+                    yield price
+
+
+def spot_prices(
+    region: str, machine_types: Sequence[str]
+) -> dict[str, dict[str, Decimal]]:
+    """Return USD an hour of machine types on spot that are in force now, by zone.
+
+    A history holds changes, so one that starts now has the last price of each zone.
+    """
+    now = datetime.now(UTC)
+    newest: dict[tuple[str, str], tuple[datetime, Decimal]] = {}
+    with service("ec2", region) as client:
+        paginator = client.get_paginator("describe_spot_price_history")
+        for start in range(0, len(machine_types), TYPES_AT_ONCE):
+            pages = paginator.paginate(
+                InstanceTypes=list(
+                    machine_types[start : start + TYPES_AT_ONCE]
+                ),
+                ProductDescriptions=SPOT_PRODUCTS,
+                StartTime=now,
+            )
+            for page in pages:
+                for found in page["SpotPriceHistory"]:
+                    price = _usd(found["SpotPrice"])
+                    key = (found["InstanceType"], found["AvailabilityZone"])
+                    known = newest.get(key)
+                    if price is not None and (
+                        known is None or known[0] < found["Timestamp"]
+                    ):
+                        newest[key] = (found["Timestamp"], price)
+    prices: dict[str, dict[str, Decimal]] = {}
+    for (machine_type, zone), (_, price) in sorted(newest.items()):
+        prices.setdefault(machine_type, {})[zone] = price
+    return prices
+
+
+def reservations(region: str) -> list[ReservationFact]:
+    """Return the capacity reservations that are active: they are paid, used or not."""
+    with service("ec2", region) as client:
+        pages = client.get_paginator("describe_capacity_reservations").paginate(
+            Filters=[{"Name": "state", "Values": ["active"]}]
+        )
+        return [
+            ReservationFact(
+                id=found["CapacityReservationId"],
+                machine_type=found["InstanceType"],
+                zone=found["AvailabilityZone"],
+                machines=found["TotalInstanceCount"],
+                free=found["AvailableInstanceCount"],
+                ends=_utc(found.get("EndDate")),
+                is_named=found.get("InstanceMatchCriteria") == "targeted",
+            )
+            for page in pages
+            for found in page["CapacityReservations"]
+        ]
+
+
+def spot_scores(
+    region: str, machine_types: Sequence[str], machines: int
+) -> dict[str, float]:
+    """Return how likely machines on spot are to be had, as the best zone scores, from 0 to 1.
+
+    Raises LookupError for fewer than three types, which the cloud always scores low. Each of
+    more gets the score of all.
+    """
+    if len(machine_types) < SCORED_TYPES:
+        raise LookupError(
+            f"AWS scores {SCORED_TYPES} machine types together or more"
+        )
+    with service("ec2", region) as client:
+        pages = client.get_paginator("get_spot_placement_scores").paginate(
+            InstanceTypes=list(machine_types),
+            TargetCapacity=machines,
+            TargetCapacityUnitType="units",
+            SingleAvailabilityZone=True,
+            RegionNames=[region],
+        )
+        scores = [
+            found["Score"] / FULL_SCORE
+            for page in pages
+            for found in page["SpotPlacementScores"]
+        ]
+    return dict.fromkeys(machine_types, max(scores)) if scores else {}
+
+
+def _usd(text: str) -> Decimal | None:
+    """Return a price; none for a text that is no positive number."""
+    try:
+        price = Decimal(text)
+    except InvalidOperation:
+        return None
+    return price if price.is_finite() and price > 0 else None
+
+
+def _lowest(prices: Iterator[Decimal]) -> Decimal | None:
+    return min(prices, default=None)
+
+
+def _utc(time: datetime | None) -> str:
+    return "" if time is None else f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
