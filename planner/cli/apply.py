@@ -19,14 +19,13 @@ from planner.cli.closed_hours import tell_closed_hours
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
-    make_plan,
     open_catalog,
     open_engine,
     open_world,
     read_file,
     read_spec,
-    taken_ranges,
 )
+from planner.cli.planning import make_plan, taken_ranges
 from planner.cli.refusal import (
     refuse_high_cost,
     refuse_infeasible,

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from planner.cli.compose import (
     SpecFile,
-    derive_plan,
     read_file,
     read_spec,
     spec_folder_reader,
 )
+from planner.cli.planning import derive_plan
 from planner.errors import MissingError, Problem, StaleError
 from planner.plan.staleness import PresentInputs
 
@@ -101,6 +101,7 @@ def refuse_underived(
         options_then,
         standing=plan.inputs.standing,
         own_range=plan.inputs.network_range,
+        live=plan.inputs.live,
     ).plan
     # What wishes cost is no part of what is built.
     differing_parts = [

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from planner.cli.compose import (
     PlanningOptions,
-    make_plan,
     open_catalog,
     read_spec,
     solve_settings,
 )
 from planner.cli.ownership import machines_of_ones_own
+from planner.cli.planning import make_plan
 from planner.render import markdown
 from planner.render.buying import buying_page as ways_page
 from planner.spec.model import Batch, Inference

@@ -10,12 +10,12 @@ import click
 from planner.cli import option
 from planner.cli.compose import (
     PlanningOptions,
-    make_plan,
     open_catalog,
     open_world,
     read_file,
     read_spec,
 )
+from planner.cli.planning import make_plan
 from planner.errors import InfeasibleError, Problem
 
 if TYPE_CHECKING:

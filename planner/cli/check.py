@@ -8,11 +8,11 @@ from planner.cli import option
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
-    make_plan,
     open_catalog,
     read_spec,
     spec_folder_reader,
 )
+from planner.cli.planning import make_plan
 from planner.errors import (
     InfeasibleError,
     MissingError,

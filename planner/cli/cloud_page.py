@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import asdict, replace
 
 from planner import figures
-from planner.cli.compose import (
-    PlanningOptions,
-    SpecFile,
-    make_plan,
-    open_catalog,
-)
+from planner.cli.compose import PlanningOptions, SpecFile, open_catalog
+from planner.cli.planning import make_plan
 from planner.facts.cloud import clouds
 from planner.facts.rule import PHASES, rules_of
 from planner.render.rule import when_text

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from planner.cli.parallel import run_in_parallel
 from planner.errors import (
@@ -27,12 +26,9 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
-    from planner.plan.pool import OfferRef
     from planner.plan.status import StackStatus
-    from planner.plan.types import Plan, PlanInputs
     from planner.solve.settings import Memory, SolveSettings
-    from planner.solve.solution import Solution
-    from planner.spec.model import NetworkRule, Spec
+    from planner.spec.model import Spec
     from providers.base import PriceSource
     from providers.simulated.world import World
     from stacks.engine.protocol import StackEngine
@@ -177,6 +173,20 @@ def open_catalog(path: str | None, world: World | None) -> Catalog:
     return source.catalog()
 
 
+def own_catalog(catalog: Catalog, prices_path: str | None) -> Catalog:
+    """Return a catalog at the prices of a file of one's own; as it is without a file."""
+    if prices_path is None:
+        return catalog
+    from planner.market.own_prices import read_own_prices
+
+    file_bytes = read_file(
+        prices_path,
+        MAX_DOCUMENT_BYTES,
+        begin="see its keys: tonnage schema prices",
+    )
+    return read_own_prices(file_bytes, prices_path).applied(catalog)
+
+
 def cache_folder() -> Path | None:
     """Return where a start keeps what the next one needs: TONNAGE_CACHE, or the user's folder.
 
@@ -271,6 +281,8 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     prices        file with prices of one's own
     engine        pulumi or simulated
     backend       URL of Pulumi's state
+    is_live       whether the account is asked what it may have
+    replay        file with what clouds answered, instead of asking them
     """
 
     catalog: str | None = None
@@ -283,6 +295,8 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     prices: str | None = None
     engine: str | None = None
     backend: str | None = None
+    is_live: bool = False
+    replay: str | None = None
 
     @property
     def flags(self) -> str:
@@ -303,216 +317,6 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     def uses_stack_state(self) -> bool:
         """Whether the plan starts from the state of a stack."""
         return self.simulate is not None or self.stack is not None
-
-
-class FoundPlan(Struct, frozen=True):
-    """The plan of a spec, and the solution that it was made of.
-
-    What each wish of the spec costs may still be to plan.
-    """
-
-    plan: Plan
-    solution: Solution
-
-    def explained(self) -> Plan:
-        """Return the plan with what each wish of the spec costs."""
-        from planner.plan.document import with_reasons
-
-        return with_reasons(self.plan, self.solution.explained())
-
-
-def make_plan(
-    spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
-) -> Plan:
-    """Return the whole plan of a spec."""
-    return find_plan(spec_file, catalog, options).explained()
-
-
-def find_plan(
-    spec_file: SpecFile,
-    catalog: Catalog,
-    options: PlanningOptions,
-    memory: Memory | None = None,
-) -> FoundPlan:
-    """Return the plan of a spec, with what it does to the stack that stands."""
-    from planner.plan.status import standing_offers
-    from planner.spec.network import chosen_range
-
-    stack_status = None
-    own_range = chosen_range(spec_file.spec.network, ())
-    # Without a stack no engine is opened, so no account is needed.
-    if options.uses_stack_state:
-        stack_name = options.stack or spec_file.spec.name
-        engine = open_engine(options)
-        stack_status = engine.stack_status(stack_name)
-        own_range = _own_range(
-            engine, stack_name, spec_file.spec.network, stack_status
-        )
-    found_plan = derive_plan(
-        spec_file,
-        catalog,
-        options,
-        memory,
-        state_sha256=stack_status.state_sha256 if stack_status else None,
-        standing=standing_offers(stack_status),
-        own_range=own_range,
-    )
-    if stack_status is None or not found_plan.solution.is_built:
-        return found_plan
-    plan = _with_changes(found_plan.plan, stack_status, options)
-    return FoundPlan(plan, found_plan.solution)
-
-
-def _own_range(
-    engine: StackEngine,
-    stack_name: str,
-    network: NetworkRule | None,
-    stack_status: StackStatus | None,
-) -> str:
-    """Return the addresses of a stack's own network: those that it has, or that nobody has.
-
-    Raises SpecError for a peer that has some of those that the stack has.
-    """
-    from planner.spec.network import (
-        chosen_range,
-        leaves_range_open,
-        refuse_inner_peers,
-    )
-
-    facts = stack_status.facts if stack_status is not None else None
-    # In a network that somebody else has made, it had no addresses of its own.
-    if (
-        leaves_range_open(network)
-        and facts is not None
-        and not (facts.spec.get("network") or {}).get("id")
-    ):
-        refuse_inner_peers(network, facts.network_range)
-        return facts.network_range
-    return chosen_range(network, taken_ranges(engine, stack_name))
-
-
-def taken_ranges(engine: StackEngine, stack_name: str) -> list[str]:
-    """Return the addresses of all other stacks of an engine."""
-    return [
-        status.facts.network_range
-        for status in readable_stacks(engine)
-        if status.stack != stack_name and status.facts is not None
-    ]
-
-
-def derive_plan(
-    spec_file: SpecFile,
-    catalog: Catalog,
-    options: PlanningOptions,
-    memory: Memory | None = None,
-    *,
-    state_sha256: str | None = None,
-    standing: tuple[OfferRef, ...] = (),
-    own_range: str,
-) -> FoundPlan:
-    """Return the plan of a spec; without pools where it is infeasible.
-
-    `standing` is what was bought for the stack that stands: a plan leaves it when that pays.
-    `own_range` has the addresses of a network of its own, where the spec leaves them open.
-    """
-    from planner.plan.document import PlannedStack, SpecSource, assemble
-    from planner.spec.network import with_range
-    from planner.workload.solver import find
-    from planner.workload.standing import stay_in_zones, stay_or_move
-    from stacks.build import planned_stack, with_planned_fallbacks
-
-    catalog = own_catalog(catalog, options.prices)
-    digests: dict[str, str] = {}
-    settings = solve_settings(spec_file, catalog, options, memory, digests)
-    solution, staying = stay_or_move(
-        spec_file.spec,
-        settings,
-        find(spec_file.spec, settings),
-        [offer.key for offer in standing],
-    )
-    solution = stay_in_zones(
-        solution,
-        {(offer.provider, offer.region, offer.zone) for offer in standing},
-    )
-    stack = PlannedStack(
-        name=options.stack or spec_file.spec.name, state_sha256=state_sha256
-    )
-    placed_spec = with_range(spec_file.spec, own_range)
-    # An infeasible plan creates nothing, and neither does one at a cloud that only rents out.
-    if solution.is_built:
-        stack = planned_stack(placed_spec, solution, stack)
-    plan = assemble(
-        spec_file.spec,
-        solution,
-        settings.catalog,
-        source=SpecSource(spec_file.path, spec_file.sha256),
-        stack=stack,
-        inputs=replace(
-            _plan_inputs(stack.graph.provider, options, digests, standing),
-            network_range=own_range,
-        ),
-        staying=staying,
-    )
-    plan = with_planned_fallbacks(plan, placed_spec, settings, solution)
-    return FoundPlan(plan, solution)
-
-
-def own_catalog(catalog: Catalog, prices_path: str | None) -> Catalog:
-    """Return a catalog at the prices of a file of one's own; as it is without a file."""
-    if prices_path is None:
-        return catalog
-    from planner.market.own_prices import read_own_prices
-
-    file_bytes = read_file(
-        prices_path,
-        MAX_DOCUMENT_BYTES,
-        begin="see its keys: tonnage schema prices",
-    )
-    return read_own_prices(file_bytes, prices_path).applied(catalog)
-
-
-def _plan_inputs(
-    provider: str,
-    options: PlanningOptions,
-    digests: dict[str, str],
-    standing: tuple[OfferRef, ...],
-) -> PlanInputs:
-    """Return what a plan was made from beside its spec and the catalog."""
-    from planner.plan.types import PlanInputs
-    from stacks.graph import plugin_versions
-
-    calibration = options.calibration
-    return PlanInputs(
-        files=digests,
-        standing=standing,
-        calibration=calibration,
-        calibration_sha256=(
-            hashlib.sha256(read_file(calibration)).hexdigest()
-            if calibration
-            else None
-        ),
-        prices=options.prices,
-        prices_sha256=(
-            hashlib.sha256(read_file(options.prices)).hexdigest()
-            if options.prices
-            else None
-        ),
-        alternatives=options.alternatives,
-        confidence=options.confidence,
-        stops_after_months=options.stops_after,
-        plugins=plugin_versions(provider),
-    )
-
-
-def _with_changes(
-    plan: Plan, stack_status: StackStatus, options: PlanningOptions
-) -> Plan:
-    """Return a plan with what it does to the stack that stands."""
-    from planner.plan.document import with_changes
-    from stacks.engine.impact import changes_of
-
-    steps = open_engine(options).preview(plan)
-    return with_changes(plan, changes_of(plan, steps, stack_status))
 
 
 def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:

@@ -10,10 +10,10 @@ from planner.cli import option
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
-    make_plan,
     open_catalog,
     read_file,
 )
+from planner.cli.planning import make_plan
 from providers.files import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:

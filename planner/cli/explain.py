@@ -13,7 +13,6 @@ from planner.cli.binding import present_inputs
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
-    find_plan,
     open_catalog,
     open_world,
     own_catalog,
@@ -21,6 +20,7 @@ from planner.cli.compose import (
     read_spec,
     solve_settings,
 )
+from planner.cli.planning import find_plan
 from planner.errors import Place, Problem, StaleError
 
 if TYPE_CHECKING:

@@ -233,6 +233,8 @@ def planning_options(option_values: OptionValues) -> PlanningOptions:
         "calibration",
         "stops_after",
         "prices",
+        "is_live",
+        "replay",
     )
     return PlanningOptions(
         **{

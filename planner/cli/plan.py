@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli import budget, option, progress
-from planner.cli.compose import find_plan, open_catalog, open_world, read_spec
+from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
+from planner.cli.planning import find_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from planner.cli.compose import FoundPlan, PlanningOptions, SpecFile
+    from planner.cli.compose import PlanningOptions, SpecFile
     from planner.cli.option import OptionValues
+    from planner.cli.planning import FoundPlan
     from planner.market.offer import Catalog
     from planner.plan.types import Plan
     from planner.render.page import Page
@@ -44,6 +46,20 @@ INFEASIBLE_EXIT_CODE = 10
     "--share",
     is_flag=True,
     help="Show what several services pay when they buy together.",
+)
+@click.option(
+    "--live",
+    "is_live",
+    is_flag=True,
+    help="Ask the account for quota, zones, reservations and prices, and plan within them.",
+)
+@click.option(
+    "--record", metavar="FILE", help="With --live: write what clouds answered."
+)
+@click.option(
+    "--replay",
+    metavar="FILE",
+    help="Plan with the answers of a file that --record wrote.",
 )
 @click.option(
     "--full",
@@ -78,6 +94,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     ]
     for plan in _written(spec_files, searches, catalog, options, option_values):
         plans.append(plan)
+        _write_record(plan, option_values["record"])
         _say_refusals(plan, options)
         _offer_rename(plan, options)
         is_infeasible = plan.solution.status == "infeasible"
@@ -145,8 +162,27 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
     is_json = option_values["format"] == "json"
     if option_values["tco"] and (len(specs) > 1 or is_json):
         raise click.UsageError("--tco takes one SPEC, and shows a page")
+    if option_values["record"] and (
+        len(specs) > 1 or not option_values["is_live"]
+    ):
+        raise click.UsageError("--record takes --live and one SPEC")
+    if option_values["is_live"] and (
+        option_values["replay"] or option_values["simulate"] is not None
+    ):
+        raise click.UsageError(
+            "--live asks real clouds: leave out --replay and --simulate"
+        )
     if option_values["share"] and (len(specs) == 1 or is_json):
         raise click.UsageError("--share takes several SPECs, and shows a page")
+
+
+def _write_record(plan: Plan, path: str | None) -> None:
+    """Write what clouds answered to a file of --record."""
+    if path is None or plan.inputs.live is None:
+        return
+    from planner.cli.live import facts_text
+
+    option.write_output(facts_text(plan.inputs.live.facts), path)
 
 
 def _refuse_one_stack_twice(spec_files: list[SpecFile]) -> None:

@@ -26,7 +26,8 @@ from planner.workload.portfolio import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from planner.cli.compose import FoundPlan, PlanningOptions, SpecFile
+    from planner.cli.compose import PlanningOptions, SpecFile
+    from planner.cli.planning import FoundPlan
     from planner.market.offer import Catalog
     from planner.plan.types import Plan
     from planner.render.page import Page

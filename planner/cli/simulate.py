@@ -11,11 +11,7 @@ import click
 
 from planner import figures
 from planner.cli import option
-from planner.cli.compose import (
-    open_catalog,
-    open_world,
-    simulated_folder,
-)
+from planner.cli.compose import open_catalog, open_world, simulated_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

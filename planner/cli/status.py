@@ -10,11 +10,7 @@ import click
 from planner.cli import option
 from planner.cli.account import stack_account
 from planner.cli.call import service_calls
-from planner.cli.compose import (
-    open_bucket,
-    open_engine,
-    standing_stack,
-)
+from planner.cli.compose import open_bucket, open_engine, standing_stack
 from planner.cli.progress import waiting
 from planner.cost.lifetime import release_time
 from planner.errors import UsageError

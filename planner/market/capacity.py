@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from planner.facts import table
 from planner.facts.cloud import clouds
+from planner.market.offer import FLEX_PURCHASE
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer, PurchaseMix
@@ -76,11 +77,17 @@ def known_limit(offer: Offer) -> CapacityLimit | None:
 def fleet_limit(offer: Offer) -> int | None:
     """Return the most nodes of a fleet whose nodes work by themselves; None without a limit.
 
-    Reserved machines are as many as are reserved. Those on spot need not start together, so only
-    evidence of their machine type counts; where they are a share of a fleet, the fleet is larger.
+    Reserved machines are as many as are reserved. Others are as many as the quotas of an account
+    leave. Those on spot need not start together, so only evidence of their machine type counts;
+    where they are a share of a fleet, the fleet is larger.
     """
     if offer.reservation is not None:
         return offer.reservation.machines
+    return _fewest(quota_limit(offer), _evident_limit(offer))
+
+
+def _evident_limit(offer: Offer) -> int | None:
+    """Return the most nodes of which those on spot are known to be had."""
     if offer.mix is not None:
         return _mix_limit(offer, offer.mix)
     limit = known_limit(offer) if offer.purchase == "spot" else None
@@ -102,23 +109,77 @@ def gang_limit(offer: Offer, *, spot_by_name: bool) -> int | None:
     """Return the most machines that run one job together; None without a limit.
 
     Of a reservation: its machines. On spot: min(evidence, policy), the policy only where the spec
-    does not ask for spot by name.
+    does not ask for spot by name. Of all others: what the quotas of an account leave.
 
-    A gang on demand is not bounded: an account's quota can be raised, so the plan says what to
-    ask for instead.
+    Where nobody has asked the account, a gang on demand is not bounded: a quota can be raised, so
+    the plan says what to ask for instead.
     """
     if offer.reservation is not None:
         return offer.reservation.machines
-    if offer.purchase != "spot":
-        return None
-    return min(
-        (
-            row.machines
-            for row in _capacity_table()
-            if row.covers(offer) and not (spot_by_name and row.kind == POLICY)
-        ),
-        default=None,
+    evident = (
+        min(
+            (
+                row.machines
+                for row in _capacity_table()
+                if row.covers(offer)
+                and not (spot_by_name and row.kind == POLICY)
+            ),
+            default=None,
+        )
+        if offer.purchase == "spot"
+        else None
     )
+    return _fewest(quota_limit(offer), evident)
+
+
+def quota_purchase(purchase: str) -> str:
+    """Return which quota counts machines bought in some way: those of flex start are spot's."""
+    return "spot" if purchase in ("spot", FLEX_PURCHASE) else "on_demand"
+
+
+def quota_limit(offer: Offer) -> int | None:
+    """Return the most nodes that the quotas of an account leave; None where none is known.
+
+    Machines that are reserved for the stack need no more than their reservation. Of a mix with
+    spot, as many as let each part be within the quota of its purchase.
+    """
+    if offer.reservation is not None or offer.block is not None:
+        return None
+    free: dict[str, int] = {}
+    for quota in offer.quotas:
+        free[quota.purchase] = min(
+            quota.nodes, free.get(quota.purchase, quota.nodes)
+        )
+    parts = {quota_purchase(purchase) for purchase in offer.purchases}
+    if len(parts) == 1:
+        return free.get(parts.pop())
+    if len(free) < len(parts):
+        # Where one is unknown, so is what both allow together.
+        return None
+    most_nodes = sum(free.values())
+    if offer.mix is None or not offer.mix.is_settled:
+        return most_nodes
+    return next(
+        nodes
+        for nodes in range(most_nodes, -1, -1)
+        if all(
+            count <= free[purchase]
+            for purchase, count in _parts_of(offer.mix, nodes).items()
+        )
+    )
+
+
+def _parts_of(mix: PurchaseMix, nodes: int) -> dict[str, int]:
+    """Return how many of some nodes each quota counts."""
+    counts: dict[str, int] = {}
+    for tier, (start, end) in zip(mix.tiers, mix.spans(nodes, 1), strict=True):
+        part = quota_purchase(tier.purchase)
+        counts[part] = counts.get(part, 0) + end - start
+    return counts
+
+
+def _fewest(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 @cache

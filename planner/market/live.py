@@ -5,17 +5,21 @@ These are values. Who asks, when and over which connection is the matter of `pro
 
 from __future__ import annotations
 
-from typing import Generic, Literal, TypeAlias, TypeVar
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-ValueT = TypeVar("ValueT")
+# Stands for what a region has in none of its zones.
+NO_ZONE: Final = ""
+
+ValueT_co = TypeVar("ValueT_co", covariant=True)
 AnswerState: TypeAlias = Literal["value", "none", "denied", "unknown"]
 QuotaUnit: TypeAlias = Literal["vcpus", "accelerators"]
 
 
 class Answer(
-    Struct, Generic[ValueT], frozen=True, kw_only=True, omit_defaults=True
+    Struct, Generic[ValueT_co], frozen=True, kw_only=True, omit_defaults=True
 ):
     """The answer to one question. What nobody knows is never a zero.
 
@@ -28,7 +32,7 @@ class Answer(
     """
 
     state: AnswerState
-    value: ValueT | None = None
+    value: ValueT_co | None = None
     reason: str = ""
     as_of: str
     request: str
@@ -89,3 +93,57 @@ class ReservationFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
     free: int
     ends: str = ""
     is_named: bool = False
+
+
+class PlaceFacts(Struct, frozen=True, kw_only=True):
+    """What a cloud answers about a region, for the machine types that were asked about.
+
+    `quotas`        by purchase: on_demand, spot
+    `zones`         of each machine type; none where the account may not have it
+    `on_demand_usd` of a machine type, USD an hour
+    `spot_usd`      of a machine type in a zone, USD an hour; NO_ZONE for the whole region
+    `reservations`  what the account pays for already
+    """
+
+    cloud: str
+    region: str
+    quotas: dict[str, Answer[tuple[QuotaFact, ...]]]
+    zones: Answer[dict[str, tuple[str, ...]]]
+    on_demand_usd: Answer[dict[str, Decimal]]
+    spot_usd: Answer[dict[str, dict[str, Decimal]]]
+    reservations: Answer[tuple[ReservationFact, ...]]
+
+    @property
+    def answers(self) -> dict[str, Answer[object]]:
+        """All answers by the name of what was asked."""
+        return {
+            **{
+                f"quota {purchase}": answer
+                for purchase, answer in self.quotas.items()
+            },
+            "zones": self.zones,
+            "prices on demand": self.on_demand_usd,
+            "prices on spot": self.spot_usd,
+            "reservations": self.reservations,
+        }
+
+
+class LiveFacts(Struct, frozen=True, kw_only=True):
+    """What clouds answered while a plan was made. The same facts give the same plan.
+
+    `callers`  who is signed in to each cloud that was asked
+    """
+
+    callers: dict[str, Answer[str]] = field(default_factory=dict)
+    places: tuple[PlaceFacts, ...] = ()
+
+    def place(self, cloud: str, region: str) -> PlaceFacts | None:
+        """Return what is known of a region; None where nobody has asked."""
+        return next(
+            (
+                place
+                for place in self.places
+                if (place.cloud, place.region) == (cloud, region)
+            ),
+            None,
+        )

@@ -227,6 +227,14 @@ class PurchaseMix(Struct, frozen=True):
         )
 
 
+class QuotaNodes(Struct, frozen=True, kw_only=True):
+    """How many machines of a type an account may still have, bought on_demand or on spot."""
+
+    purchase: str
+    nodes: int
+    quota: str
+
+
 class Offer(Struct, frozen=True, kw_only=True):
     """An instance type in a region under a purchase option.
 
@@ -240,6 +248,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     `reservation`  what its machines are taken from, where a spec names one
     `block`  what they are a part of, where a spec names a capacity block
     `mix`  how they are bought in several ways; `usd_hour` is then the least of a mean
+    `quotas`  how many of its type an account may still have, where the account was asked
     `place_rank`  positions of its cloud and its region in the lists of a spec; lower is preferred
     """
 
@@ -259,6 +268,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     reservation: Reservation | None = None
     block: CapacityBlock | None = None
     mix: PurchaseMix | None = None
+    quotas: tuple[QuotaNodes, ...] = ()
 
     @property
     def provider(self) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, field
 
+from planner.market.live import (
+    LiveFacts,  # noqa: TC001 - msgspec reads the annotations
+)
 from planner.plan.part import (
     DocumentPart,
     Number,
@@ -19,6 +23,9 @@ from planner.plan.pool import (  # noqa: TC001 - msgspec reads the annotations
     OfferRef,
 )
 from planner.spec.model import OWN_RANGE
+
+if TYPE_CHECKING:
+    from planner.market.offer_key import OfferKey
 
 
 class ResourceChange(DocumentPart, frozen=True, kw_only=True):
@@ -206,6 +213,31 @@ class Stay(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class StandingMachines(DocumentPart, frozen=True, kw_only=True):
+    """Machines of the stack that stood."""
+
+    offer: Annotated[OfferRef, Meta(description="what they were bought as")]
+    nodes: Annotated[int, Meta(description="how many")]
+
+
+class LiveInputs(DocumentPart, frozen=True, kw_only=True):
+    """What an account may have, asked of its clouds."""
+
+    facts: Annotated[LiveFacts, Meta(description="what they answered")]
+    standing: Annotated[
+        tuple[StandingMachines, ...],
+        Meta(description="what stood, and is used of a quota for that"),
+    ] = ()
+
+    @property
+    def standing_counts(self) -> dict[OfferKey, int]:
+        """How many machines stood, by what they were bought as."""
+        counts: Counter[OfferKey] = Counter()
+        for machines in self.standing:
+            counts[machines.offer.key] += machines.nodes
+        return dict(counts)
+
+
 class PlanInputs(DocumentPart, frozen=True, kw_only=True):
     """What was read for a plan beside its spec and the catalog.
 
@@ -253,3 +285,7 @@ class PlanInputs(DocumentPart, frozen=True, kw_only=True):
             description="addresses of an own network, where the spec leaves them open",
         ),
     ] = OWN_RANGE
+    live: Annotated[
+        LiveInputs | None,
+        Meta(description="what the account may have, where it was asked"),
+    ] = None

@@ -13,6 +13,7 @@ from providers.aws.client import service
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+PUBLIC_QUESTIONS: Final[tuple[str, ...]] = ()
 # The list of prices is at few places, and each has that of all regions.
 PRICE_REGION: Final = "us-east-1"
 # One product of each machine type: without them there are tens, and reservations of price zero.

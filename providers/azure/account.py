@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from planner.market.live import QuotaFact
+from planner.market.live import NO_ZONE, QuotaFact
 from providers.azure.client import open_session, subscription
-from providers.live.question import NO_ZONE, rules_by_quota
+from providers.live.question import rules_by_quota
 from providers.live.rest import send
 
 if TYPE_CHECKING:

@@ -19,7 +19,11 @@ class MarketModule(Protocol):
 
     What a cloud does not answer is left out, and never zero. A price of zero, or one that is no
     number, is left out too.
+
+    PUBLIC_QUESTIONS  fields of PlaceFacts that are answered without a login
     """
+
+    PUBLIC_QUESTIONS: tuple[str, ...]
 
     def on_demand_prices(
         self, region: str, machine_types: Sequence[str]

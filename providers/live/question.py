@@ -85,10 +85,6 @@ class QuotaRoom(Struct, frozen=True, kw_only=True):
         )
 
 
-# Stands for the machines of a region that are in none of its zones.
-NO_ZONE: Final = ""
-
-
 class AccountModule(Protocol):
     """`providers.<cloud>.account`. Every function raises the errors of `providers.live.access`."""
 

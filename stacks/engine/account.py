@@ -11,14 +11,13 @@ from msgspec.structs import replace
 from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts import table
 from planner.facts.cloud import clouds
-from planner.market.offer import FLEX_PURCHASE
+from planner.market.capacity import quota_purchase
+from planner.market.live import NO_ZONE
 from planner.spec.reservation import zone_name
 from providers.catalog.metering import node_group
-from providers.live.question import NO_ZONE, MachineAsk, quota_rooms
+from providers.live.question import MachineAsk, quota_rooms
 from stacks.engine.failure import RefusedCall
 from stacks.spec.stack import STACK_TAG
-
-REVOCABLE: Final = ("spot", FLEX_PURCHASE)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -153,7 +152,7 @@ def machine_asks(
                     nodes += max(0, pool.elastic.most_nodes - pool.nodes)
                 if number == 0 and sign > 0:
                     nodes += (surges or {}).get(pool.name, 0)
-                purchase = "spot" if part.purchase in REVOCABLE else "on_demand"
+                purchase = quota_purchase(part.purchase)
                 key = (pool.region, pool.instance_type, purchase)
                 counts[key] = counts.get(key, 0) + sign * nodes
                 zones.setdefault(key, pool.zones)

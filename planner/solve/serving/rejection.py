@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
-from planner.market.capacity import fleet_limit
+from planner.market.capacity import fleet_limit, quota_limit
 from planner.solve.cause import because
 from planner.solve.cloud_rule import GROUP_LIMIT, PROFILE_LIMIT, ExceededLimit
 from planner.solve.serving.sizing import ELASTIC, ONE_ZONE, LayoutRejection
@@ -26,6 +26,8 @@ RejectedLayout: TypeAlias = "tuple[float, Offer, LayoutRejection, int]"
 
 # Constraint of a fleet that takes more nodes on spot than are known to be had.
 CAPACITY: Final = "capacity"
+# Constraint of a fleet that takes more nodes than the quotas of an account leave.
+QUOTA: Final = "quota"
 RESERVED: Final = "buy.reservations"
 
 
@@ -147,8 +149,11 @@ def within_capacity(
 
 
 def capacity_constraint(offer: Offer) -> str:
-    """Return what limits the machines of an offer: what is reserved, or what is to be had."""
-    return CAPACITY if offer.reservation is None else RESERVED
+    """Return what limits its machines: what is reserved, a quota, or what is to be had."""
+    if offer.reservation is not None:
+        return RESERVED
+    quota = quota_limit(offer)
+    return CAPACITY if quota is None or quota != fleet_limit(offer) else QUOTA
 
 
 def rejection_reason(rejection: LayoutRejection) -> Cause:
@@ -164,6 +169,7 @@ def rejection_reason(rejection: LayoutRejection) -> Cause:
         GROUP_LIMIT,
         PROFILE_LIMIT,
         CAPACITY,
+        QUOTA,
         RESERVED,
         ONE_ZONE,
         ELASTIC,
@@ -199,10 +205,10 @@ def _cloud_reason(rejection: LayoutRejection) -> Cause:
         return because("elastic-span", "elastic", nodes=int(rejection.reached))
     if rejection.constraint == CAPACITY:
         return because("capacity", "buy.spot", machines=int(rejection.limit))
-    if rejection.constraint == RESERVED:
+    if rejection.constraint in (QUOTA, RESERVED):
         return because(
-            "reserved",
-            RESERVED,
+            "quota" if rejection.constraint == QUOTA else "reserved",
+            rejection.constraint,
             reached=int(rejection.reached),
             machines=int(rejection.limit),
         )

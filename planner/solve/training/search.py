@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import sum_lines
 from planner.frontier import Frontier
-from planner.market.capacity import gang_limit
+from planner.market.capacity import gang_limit, quota_limit
 from planner.perf.common.constant import constant
 from planner.perf.training.job import ParallelLayout
 from planner.perf.training.lower_bound import step_lower_bound
@@ -489,7 +489,9 @@ def _limiting_key(offer: Offer) -> str:
     """Return the key of the spec that bounds how many machines of an offer there are."""
     if offer.block is not None:
         return "buy.block"
-    return "buy.spot" if offer.reservation is None else "buy.reservations"
+    if offer.reservation is not None:
+        return "buy.reservations"
+    return "buy.spot" if quota_limit(offer) is None else "quota"
 
 
 def _push(frontier: Frontier[Candidate], candidate: Candidate) -> None:

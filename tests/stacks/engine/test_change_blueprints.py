@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.cli.compose import (
-    PlanningOptions,
-    SpecFile,
-    find_plan,
-    open_engine,
-)
+from planner.cli.compose import PlanningOptions, SpecFile, open_engine
+from planner.cli.planning import find_plan
 from planner.errors import SpecError
 from planner.market.offer import Catalog
 from planner.plan.types import Changes, Plan

@@ -1,0 +1,182 @@
+"""plan --live: what an account may have, asked of its clouds or read from a file."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from planner.cli.compose import own_catalog, read_file, solve_settings
+from planner.errors import Place as FilePlace
+from planner.errors import Problem, UsageError
+from planner.facts.cloud import clouds
+from planner.market.live import LiveFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.cli.compose import PlanningOptions, SpecFile
+    from planner.market.offer import Catalog
+    from planner.market.offer_key import OfferKey
+    from planner.plan.change import LiveInputs, StandingMachines
+    from planner.plan.status import StackStatus
+    from planner.solve.solution import Solution
+    from providers.live.place import Place
+
+# Clouds have so long to answer, all of them and all rounds together.
+DEADLINE_S: Final = 20.0
+# A round asks about the regions of the plan, and of so many that come next.
+REGIONS_AT_ONCE: Final = 6
+
+
+def read_facts(path: str) -> LiveFacts:
+    """Return the facts of a file that --record wrote. Raises UsageError for another file."""
+    file_bytes = read_file(
+        path, begin="write one: tonnage plan SPEC --live --record FILE"
+    )
+    try:
+        return msgspec.json.decode(file_bytes, type=LiveFacts)
+    except msgspec.MsgspecError as error:
+        raise UsageError(
+            Problem(
+                code="live",
+                message="is no record of what clouds answered",
+                place=FilePlace(path),
+                cause=str(error),
+                next_step="write one: tonnage plan SPEC --live --record FILE",
+            )
+        ) from error
+
+
+def facts_text(facts: LiveFacts) -> str:
+    """Return facts as the text of a file, the same for the same facts."""
+    encoded = msgspec.json.format(
+        msgspec.json.encode(facts, order="sorted"), indent=2
+    )
+    return encoded.decode() + "\n"
+
+
+def asked_facts(
+    spec_file: SpecFile,
+    catalog: Catalog,
+    options: PlanningOptions,
+    standing: Mapping[OfferKey, int],
+) -> LiveFacts:
+    """Return what the clouds answer about the regions that the plan of a spec depends on.
+
+    A region that nobody has asked about is taken as the catalog has it, which allows at least what
+    an account may have. So a plan whose regions are all asked is the cheapest that the account may
+    have: those that were cheaper before have been asked, and refused.
+    """
+    from planner.market.live_catalog import with_live
+    from planner.workload.solver import find
+    from providers.live.place import ask_places
+
+    end_s = time.monotonic() + DEADLINE_S
+    facts = LiveFacts()
+    while True:
+        settings = solve_settings(
+            spec_file,
+            own_catalog(with_live(catalog, facts, standing), options.prices),
+            options,
+        )
+        solution = find(spec_file.spec, settings)
+        if not _open_regions(solution, facts, with_rivals=False):
+            return facts
+        places = _places(
+            _open_regions(solution, facts, with_rivals=True)[:REGIONS_AT_ONCE],
+            catalog,
+        )
+        facts = ask_places(places, facts, max(0.0, end_s - time.monotonic()))
+
+
+def _open_regions(
+    solution: Solution, facts: LiveFacts, *, with_rivals: bool
+) -> list[tuple[str, str]]:
+    """Return the regions of a plan, and of the fleets that come next, that nobody has asked about.
+
+    Small clouds are not asked: nothing is built there.
+    """
+    regions = [(pool.instance.provider, pool.region) for pool in solution.pools]
+    if with_rivals:
+        regions += [
+            (rival.offer.provider, rival.offer.region)
+            for rival in solution.alternatives
+        ]
+    return [
+        (cloud, region)
+        for cloud, region in dict.fromkeys(regions)
+        if cloud in clouds() and facts.place(cloud, region) is None
+    ]
+
+
+def _places(regions: list[tuple[str, str]], catalog: Catalog) -> list[Place]:
+    """Return regions with the machine types that the catalog has in them."""
+    from providers.live.place import Place
+
+    return [
+        Place(
+            cloud,
+            region,
+            tuple(
+                sorted(
+                    {
+                        offer.instance.instance_type
+                        for offer in catalog.offers
+                        if (offer.provider, offer.region) == (cloud, region)
+                    }
+                )
+            ),
+        )
+        for cloud, region in regions
+    ]
+
+
+def live_inputs(
+    spec_file: SpecFile,
+    catalog: Catalog,
+    options: PlanningOptions,
+    status: StackStatus | None,
+) -> LiveInputs | None:
+    """Return what the account may have, asked or read from a file; None where nobody asks."""
+    from planner.plan.change import LiveInputs
+
+    if options.replay:
+        facts = read_facts(options.replay)
+    elif options.is_live:
+        facts = LiveFacts()
+    else:
+        return None
+    inputs = LiveInputs(facts=facts, standing=_standing_machines(status))
+    if options.replay:
+        return inputs
+    return replace(
+        inputs,
+        facts=asked_facts(spec_file, catalog, options, inputs.standing_counts),
+    )
+
+
+def _standing_machines(
+    status: StackStatus | None,
+) -> tuple[StandingMachines, ...]:
+    """Return the machines of a stack that stands."""
+    from planner.plan.change import StandingMachines
+    from planner.plan.pool import OfferRef
+
+    if status is None or status.facts is None:
+        return ()
+    return tuple(
+        StandingMachines(
+            offer=OfferRef(
+                provider=pool.provider,
+                region=pool.region,
+                instance_type=pool.instance_type,
+                purchase=part.purchase,
+            ),
+            nodes=part.nodes,
+        )
+        for pool in status.facts.pools
+        for part in pool.purchases
+    )

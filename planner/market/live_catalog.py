@@ -1,0 +1,152 @@
+"""A catalog as an account has it: its zones, quotas, and the prices of today."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from planner.market.capacity import LIMITED_PURCHASES, quota_purchase
+from planner.market.live import NO_ZONE
+from planner.market.offer import QuotaNodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from planner.market.live import LiveFacts, PlaceFacts
+    from planner.market.offer import Catalog, Offer
+    from planner.market.offer_key import OfferKey
+
+PRICE_STEP: Final = Decimal("0.000001")
+
+
+def with_live(
+    catalog: Catalog,
+    facts: LiveFacts,
+    standing: Mapping[OfferKey, int],
+) -> Catalog:
+    """Return a catalog as an account has it, where it was asked.
+
+    What nobody answers stays as it is. `standing` are the machines of the stack itself, by what
+    they were bought as: they are used of a quota, and are there for the next plan.
+    """
+    if not facts.places:
+        return catalog
+    used = Counter(
+        {
+            (*key[:3], quota_purchase(key[3])): count
+            for key, count in standing.items()
+        }
+    )
+    return replace(
+        catalog,
+        offers=tuple(_live_offers(catalog.offers, facts, used)),
+        unlisted=tuple(_live_offers(catalog.unlisted, facts, used)),
+    )
+
+
+def _live_offers(
+    offers: Iterable[Offer],
+    facts: LiveFacts,
+    standing: Mapping[OfferKey, int],
+) -> Iterator[Offer]:
+    places = {(place.cloud, place.region): place for place in facts.places}
+    for offer in offers:
+        place = places.get((offer.provider, offer.region))
+        if place is None:
+            yield offer
+            continue
+        zones = _offered_zones(offer, place)
+        if zones is not None:
+            yield _at_live_price(
+                replace(
+                    offer,
+                    zones=zones,
+                    quotas=tuple(_quota_nodes(offer, place, standing)),
+                ),
+                place,
+            )
+
+
+def _offered_zones(offer: Offer, place: PlaceFacts) -> tuple[str, ...] | None:
+    """Return the zones in which an account may have a machine type; None where it may not.
+
+    A type that the catalog has in no zone is one of the region.
+    """
+    answers = place.zones.value
+    machine_type = offer.instance.instance_type
+    if answers is None or machine_type not in answers:
+        return offer.zones
+    offered = answers[machine_type]
+    if not offered:
+        return None
+    if not offer.zones:
+        return ()
+    return tuple(sorted(zone for zone in offered if zone != NO_ZONE))
+
+
+def _quota_nodes(
+    offer: Offer,
+    place: PlaceFacts,
+    standing: Mapping[OfferKey, int],
+) -> Iterator[QuotaNodes]:
+    """Yield how many machines of an offer's type the quotas of each purchase leave.
+
+    machines = those of the stack that stand + floor(free units / units of a machine)
+    """
+    instance = offer.instance
+    for purchase in LIMITED_PURCHASES:
+        answer = place.quotas.get(purchase)
+        facts = answer.value if answer is not None else None
+        key = (place.cloud, place.region, instance.instance_type, purchase)
+        for fact in facts or ():
+            units = {
+                "vcpus": instance.vcpu,
+                "accelerators": instance.accelerators,
+            }[fact.unit]
+            if fact.free is None or instance.instance_type not in (
+                fact.machine_types
+            ):
+                continue
+            yield QuotaNodes(
+                purchase=purchase,
+                nodes=standing.get(key, 0) + math.floor(fact.free / units),
+                quota=fact.name,
+            )
+
+
+def _at_live_price(offer: Offer, place: PlaceFacts) -> Offer:
+    """Return an offer at the price of today, where its cloud says one.
+
+    A fleet is spread over its zones, so its price on spot is their mean.
+    """
+    machine_type = offer.instance.instance_type
+    if offer.purchase == "on_demand":
+        answer_time = place.on_demand_usd.as_of
+        price = (place.on_demand_usd.value or {}).get(machine_type)
+    elif offer.purchase == "spot":
+        answer_time = place.spot_usd.as_of
+        by_zone = (place.spot_usd.value or {}).get(machine_type, {})
+        prices = [
+            usd
+            for zone, usd in by_zone.items()
+            if zone in (NO_ZONE, *offer.zones)
+        ]
+        price = sum(prices, Decimal(0)) / len(prices) if prices else None
+    else:
+        return offer
+    if price is None:
+        return offer
+    return replace(
+        offer,
+        usd_hour=price.quantize(PRICE_STEP).normalize(),
+        basis="observed",
+        source=f"asked of {place.cloud}",
+        as_of=answer_time[:10],
+        confidence="high",
+        old_price=None,
+        price_range=None,
+    )
