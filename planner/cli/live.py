@@ -9,8 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from planner.cli.compose import own_catalog, read_file, solve_settings
-from planner.errors import Place as FilePlace
-from planner.errors import Problem, UsageError
+from planner.errors import Place, Problem, UsageError
 from planner.facts.cloud import clouds
 from planner.market.live import LiveFacts
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from planner.plan.change import LiveInputs, StandingMachines
     from planner.plan.status import StackStatus
     from planner.solve.solution import Solution
-    from providers.live.place import Place
+    from providers.live.place import LivePlace
 
 # Clouds have so long to answer, all of them and all rounds together.
 DEADLINE_S: Final = 20.0
@@ -43,7 +42,7 @@ def read_facts(path: str) -> LiveFacts:
             Problem(
                 code="live",
                 message="is no record of what clouds answered",
-                place=FilePlace(path),
+                place=Place(path),
                 cause=str(error),
                 next_step="write one: tonnage plan SPEC --live --record FILE",
             )
@@ -112,12 +111,14 @@ def _open_regions(
     ]
 
 
-def _places(regions: list[tuple[str, str]], catalog: Catalog) -> list[Place]:
+def _places(
+    regions: list[tuple[str, str]], catalog: Catalog
+) -> list[LivePlace]:
     """Return regions with the machine types that the catalog has in them."""
-    from providers.live.place import Place
+    from providers.live.place import LivePlace
 
     return [
-        Place(
+        LivePlace(
             cloud,
             region,
             tuple(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.change import LiveInputs
     from planner.plan.pool import OfferRef
+    from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, PlanInputs
     from planner.solve.settings import Memory
@@ -149,13 +150,14 @@ def derive_plan(
     from planner.workload.standing import stay_in_zones, stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
 
-    if live is not None:
-        from planner.market.live_catalog import with_live
-
-        catalog = with_live(catalog, live.facts, live.standing_counts)
-    catalog = own_catalog(catalog, options.prices)
     digests: dict[str, str] = {}
-    settings = solve_settings(spec_file, catalog, options, memory, digests)
+    settings = solve_settings(
+        spec_file,
+        _own_live_catalog(catalog, options, live),
+        options,
+        memory,
+        digests,
+    )
     solution, staying = stay_or_move(
         spec_file.spec,
         settings,
@@ -185,9 +187,42 @@ def derive_plan(
             live=live,
         ),
         staying=staying,
+        quota_shortfalls=_shortfalls(spec_file, catalog, options, live),
     )
     plan = with_planned_fallbacks(plan, placed_spec, settings, solution)
     return FoundPlan(plan, solution)
+
+
+def _own_live_catalog(
+    catalog: Catalog, options: PlanningOptions, live: LiveInputs | None
+) -> Catalog:
+    """Return a catalog as an account has it, where it was asked, at prices of one's own."""
+    if live is not None:
+        from planner.market.live_catalog import with_live
+
+        catalog = with_live(catalog, live.facts, live.standing_counts)
+    return own_catalog(catalog, options.prices)
+
+
+def _shortfalls(
+    spec_file: SpecFile,
+    catalog: Catalog,
+    options: PlanningOptions,
+    live: LiveInputs | None,
+) -> tuple[QuotaShortfall, ...]:
+    """Return the quotas that keep an account from a cheaper fleet, which is planned without."""
+    if live is None:
+        return ()
+    from planner.plan.quota_shortfall import quota_shortfalls, without_quotas
+    from planner.workload.solver import find
+
+    free = replace(live, facts=without_quotas(live.facts))
+    settings = solve_settings(
+        spec_file, _own_live_catalog(catalog, options, free), options
+    )
+    return quota_shortfalls(
+        find(spec_file.spec, settings), live.facts, live.standing_counts
+    )
 
 
 def _plan_inputs(

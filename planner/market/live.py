@@ -5,10 +5,10 @@ These are values. Who asks, when and over which connection is the matter of `pro
 
 from __future__ import annotations
 
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from decimal import Decimal
+from typing import Annotated, Final, Generic, Literal, TypeAlias, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 # Stands for what a region has in none of its zones.
 NO_ZONE: Final = ""
@@ -18,47 +18,58 @@ AnswerState: TypeAlias = Literal["value", "none", "denied", "unknown"]
 QuotaUnit: TypeAlias = Literal["vcpus", "accelerators"]
 
 
-class Answer(
+class LiveAnswer(
     Struct, Generic[ValueT_co], frozen=True, kw_only=True, omit_defaults=True
 ):
-    """The answer to one question. What nobody knows is never a zero.
+    """The answer to one question. What nobody knows is never a zero."""
 
-    `state`    value; none: there is no such thing; denied: a right is missing; unknown: anything
-               else, such as a service that is busy or a login that is missing
-    `value`    only with that state
-    `reason`   the right that is missing, or why nobody knows
-    `as_of`    when it was asked, in UTC: 2026-11-27T06:00:00Z
-    `request`  the call, as the cloud names it
-    """
+    state: Annotated[
+        AnswerState,
+        Meta(
+            description="value; none: there is no such thing; denied: a right is missing; "
+            "unknown: anything else, such as a service that is busy"
+        ),
+    ]
+    value: Annotated[
+        ValueT_co | None, Meta(description="only with that state")
+    ] = None
+    reason: Annotated[
+        str, Meta(description="the right that is missing, or why nobody knows")
+    ] = ""
+    as_of: Annotated[str, Meta(description="when it was asked, in UTC")]
+    request: Annotated[str, Meta(description="what was asked")]
 
-    state: AnswerState
-    value: ValueT_co | None = None
-    reason: str = ""
-    as_of: str
-    request: str
+
+class CallerAnswer(LiveAnswer[str], frozen=True, kw_only=True):
+    """Who is signed in."""
 
 
 class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A quota of an account in a region, as far as it counts machines.
+    """A quota of an account in a region, as far as it counts machines."""
 
-    `machine_types`  those of the question that it counts
-    `purchase`       on_demand or spot
-    `id`, `name`     as the cloud names it, and as people know it
-    `limit`          in `unit`; None without a limit
-    `used`           of it; None where the cloud does not say
-    `requested`      a higher limit that somebody has asked for already
-    `raise_form`     how it is raised to {wanted}: a command, or a page
-    """
-
-    machine_types: tuple[str, ...]
-    purchase: str
-    unit: QuotaUnit
-    id: str
-    name: str
-    limit: float | None
-    used: float | None
-    requested: float | None = None
-    raise_form: str
+    machine_types: Annotated[
+        tuple[str, ...],
+        Meta(description="those of the question that it counts"),
+    ]
+    purchase: Annotated[str, Meta(description="on_demand or spot")]
+    unit: Annotated[QuotaUnit, Meta(description="what it counts")]
+    id: Annotated[str, Meta(description="as its cloud names it")]
+    name: Annotated[str, Meta(description="as people know it")]
+    limit: Annotated[
+        float | None, Meta(description="in the unit; none without a limit")
+    ]
+    used: Annotated[
+        float | None,
+        Meta(description="of it; none where the cloud does not say"),
+    ]
+    requested: Annotated[
+        float | None,
+        Meta(description="a higher limit that is asked for already"),
+    ] = None
+    raise_form: Annotated[
+        str,
+        Meta(description="how it is raised to {wanted}: a command, or a page"),
+    ]
 
     @property
     def free(self) -> float | None:
@@ -78,43 +89,80 @@ class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+class QuotaAnswer(LiveAnswer[tuple[QuotaFact, ...]], frozen=True, kw_only=True):
+    """Quotas that count machines."""
+
+
+class ZoneAnswer(
+    LiveAnswer[dict[str, tuple[str, ...]]], frozen=True, kw_only=True
+):
+    """Zones in which an account may have each machine type."""
+
+
+class PriceAnswer(LiveAnswer[dict[str, Decimal]], frozen=True, kw_only=True):
+    """Prices of machine types, USD an hour."""
+
+
+class SpotPriceAnswer(
+    LiveAnswer[dict[str, dict[str, Decimal]]], frozen=True, kw_only=True
+):
+    """Prices of machine types in zones, USD an hour."""
+
+
 class ReservationFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Machines that an account has reserved and pays for.
+    """Machines that an account has reserved and pays for."""
 
-    `free`  of `machines`, those that nothing runs on
-    `ends`  when it ends, in UTC; empty without an end
-    `is_named`  whether only who names it gets its machines
-    """
+    id: Annotated[str, Meta(description="as a spec names it")]
+    machine_type: Annotated[str, Meta(description="machine type")]
+    zone: Annotated[str, Meta(description="zone; empty without one")]
+    machines: Annotated[int, Meta(description="how many are reserved")]
+    free: Annotated[int, Meta(description="of them those that nothing runs on")]
+    ends: Annotated[
+        str, Meta(description="when it ends, in UTC; empty without an end")
+    ] = ""
+    is_named: Annotated[
+        bool, Meta(description="whether only who names it gets its machines")
+    ] = False
 
-    id: str
-    machine_type: str
-    zone: str
-    machines: int
-    free: int
-    ends: str = ""
-    is_named: bool = False
+
+class ReservationAnswer(
+    LiveAnswer[tuple[ReservationFact, ...]], frozen=True, kw_only=True
+):
+    """What an account pays for already."""
 
 
 class PlaceFacts(Struct, frozen=True, kw_only=True):
-    """What a cloud answers about a region, for the machine types that were asked about.
+    """What a cloud answers about a region, for the machine types that were asked about."""
 
-    `quotas`        by purchase: on_demand, spot
-    `zones`         of each machine type; none where the account may not have it
-    `on_demand_usd` of a machine type, USD an hour
-    `spot_usd`      of a machine type in a zone, USD an hour; NO_ZONE for the whole region
-    `reservations`  what the account pays for already
-    """
-
-    cloud: str
-    region: str
-    quotas: dict[str, Answer[tuple[QuotaFact, ...]]]
-    zones: Answer[dict[str, tuple[str, ...]]]
-    on_demand_usd: Answer[dict[str, Decimal]]
-    spot_usd: Answer[dict[str, dict[str, Decimal]]]
-    reservations: Answer[tuple[ReservationFact, ...]]
+    cloud: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    quotas: Annotated[
+        dict[str, QuotaAnswer],
+        Meta(description="by purchase: on_demand, spot"),
+    ]
+    zones: Annotated[
+        ZoneAnswer,
+        Meta(
+            description="of each machine type; none where the account may not have it"
+        ),
+    ]
+    on_demand_usd: Annotated[
+        PriceAnswer,
+        Meta(description="of a machine type, USD an hour"),
+    ]
+    spot_usd: Annotated[
+        SpotPriceAnswer,
+        Meta(
+            description="of a machine type in a zone, USD an hour; an empty zone is the region"
+        ),
+    ]
+    reservations: Annotated[
+        ReservationAnswer,
+        Meta(description="what the account pays for already"),
+    ]
 
     @property
-    def answers(self) -> dict[str, Answer[object]]:
+    def answers(self) -> dict[str, LiveAnswer[object]]:
         """All answers by the name of what was asked."""
         return {
             **{
@@ -129,13 +177,15 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
 
 
 class LiveFacts(Struct, frozen=True, kw_only=True):
-    """What clouds answered while a plan was made. The same facts give the same plan.
+    """What clouds answered while a plan was made. The same facts give the same plan."""
 
-    `callers`  who is signed in to each cloud that was asked
-    """
-
-    callers: dict[str, Answer[str]] = field(default_factory=dict)
-    places: tuple[PlaceFacts, ...] = ()
+    callers: Annotated[
+        dict[str, CallerAnswer],
+        Meta(description="who is signed in to each cloud that was asked"),
+    ] = field(default_factory=dict)
+    places: Annotated[
+        tuple[PlaceFacts, ...], Meta(description="regions that were asked")
+    ] = ()
 
     def place(self, cloud: str, region: str) -> PlaceFacts | None:
         """Return what is known of a region; None where nobody has asked."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.perf.serving.correction import Correction
     from planner.perf.training.layout_search import TimedLayout
+    from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.types import Properties
     from planner.solve.cause import Cause
     from planner.solve.solution import (
@@ -95,11 +96,12 @@ def assemble(
     stack: PlannedStack,
     inputs: types.PlanInputs | None = None,
     staying: Staying | None = None,
+    quota_shortfalls: tuple[QuotaShortfall, ...] = (),
 ) -> types.Plan:
     """Return the plan document of a solution, with its digest.
 
     `inputs` is what was read beside the spec and the catalog, `staying` a cheaper fleet that what
-    stands is not moved to.
+    stands is not moved to, and `quota_shortfalls` keep the account from a cheaper one.
     """
     llm = solution.llm
     workload = workload_of(spec)
@@ -146,6 +148,7 @@ def assemble(
             _notice(warning)
             for warning in (*solution.warnings, *unused_prices(catalog))
         ),
+        quota_shortfalls=quota_shortfalls,
     )
     # The digest covers every field, so it comes last.
     return seal(plan)

@@ -45,6 +45,9 @@ from planner.plan.prediction import (
     Prediction,
     Verification,
 )
+from planner.plan.quota_shortfall import (
+    QuotaShortfall,  # noqa: TC001 - msgspec reads the annotations
+)
 from planner.plan.run import (
     BilledTime,
     CheckpointRule,
@@ -399,6 +402,10 @@ class Plan(DocumentPart, frozen=True, kw_only=True):
     warnings: Annotated[
         tuple[Notice, ...], Meta(description="what to know before paying")
     ]
+    quota_shortfalls: Annotated[
+        tuple[QuotaShortfall, ...],
+        Meta(description="quotas that keep the account from a cheaper fleet"),
+    ] = ()
     digest: Annotated[
         str, Meta(description="SHA-256 of the document without this field")
     ] = ""

@@ -11,6 +11,8 @@ from planner.render import period, training
 from planner.render.bill import cost_blocks, total_text
 from planner.render.change import change_blocks, created_text
 from planner.render.fallback import fallback_blocks
+from planner.render.infeasible import infeasible_blocks
+from planner.render.live import live_blocks
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -19,7 +21,7 @@ from planner.render.page import (
     Paragraph,
     phrases,
 )
-from planner.render.rivals import fleet_text, rival_blocks
+from planner.render.rivals import rival_blocks
 from planner.render.security import security_line
 from planner.spec.block import OFFERED_PREFIXES
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
@@ -95,6 +97,7 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
     page_blocks += cost_blocks(plan, today=today, full=full)
     page_blocks += _resource_blocks(plan, today=today, full=full)
     page_blocks += _warning_blocks(plan)
+    page_blocks += live_blocks(plan, full=full)
     return tuple(page_blocks)
 
 
@@ -117,7 +120,11 @@ def reasons_page(
 
 def infeasible_page(plan: Plan) -> Page:
     """Return the page of a plan that nothing meets: the nearest changes that would do."""
-    return (*_request_blocks(plan), *_infeasible_blocks(plan))
+    return (
+        *_request_blocks(plan),
+        *infeasible_blocks(plan),
+        *live_blocks(plan, full=False),
+    )
 
 
 def _request_blocks(plan: Plan) -> list[Block]:
@@ -554,45 +561,3 @@ def _warning_blocks(plan: Plan) -> list[Block]:
     return [
         Paragraph(f"! {warning}", "warn", LINE_WIDTH) for warning in warnings
     ]
-
-
-def _infeasible_blocks(plan: Plan) -> list[Block]:
-    funnel_text = "  >  ".join(
-        f"{funnel_step.rule} {funnel_step.offers:,}"
-        for funnel_step in plan.solution.funnel
-    )
-    page_blocks: list[Block] = [
-        Paragraph(
-            "INFEASIBLE: no offer meets every constraint, and that is proved",
-            "bad",
-        ),
-        Paragraph(
-            f"  offers left after each rule: {funnel_text}", width=LINE_WIDTH
-        ),
-    ]
-    table_rows = [
-        (
-            relaxation.constraint,
-            relaxation.relax_to,
-            figures.dollars(relaxation.usd_month),
-            fleet_text(relaxation.fleet),
-        )
-        for relaxation in plan.solution.binding
-    ]
-    # Each row relaxes one constraint and leaves the others as they are.
-    if table_rows:
-        cost_title = period.TITLES[plan.cost.period]
-        column_titles = (
-            "nearest, changing one thing",
-            "to",
-            cost_title,
-            "with",
-        )
-        page_blocks.append(
-            PageTable(column_titles, tuple(table_rows), width=LINE_WIDTH)
-        )
-    else:
-        page_blocks.append(
-            Paragraph("  no single change makes it feasible: relax two", "warn")
-        )
-    return page_blocks

@@ -88,31 +88,34 @@ def spot_prices(
 
     A history holds changes, so one that starts now has the last price of each zone.
     """
-    now = datetime.now(UTC)
     newest: dict[tuple[str, str], tuple[datetime, Decimal]] = {}
-    with service("ec2", region) as client:
-        paginator = client.get_paginator("describe_spot_price_history")
-        for start in range(0, len(machine_types), TYPES_AT_ONCE):
-            pages = paginator.paginate(
-                InstanceTypes=list(
-                    machine_types[start : start + TYPES_AT_ONCE]
-                ),
-                ProductDescriptions=SPOT_PRODUCTS,
-                StartTime=now,
-            )
-            for page in pages:
-                for found in page["SpotPriceHistory"]:
-                    price = _usd(found["SpotPrice"])
-                    key = (found["InstanceType"], found["AvailabilityZone"])
-                    known = newest.get(key)
-                    if price is not None and (
-                        known is None or known[0] < found["Timestamp"]
-                    ):
-                        newest[key] = (found["Timestamp"], price)
+    for change in _price_changes(region, list(machine_types)):
+        price = _usd(change["SpotPrice"])
+        key = (change["InstanceType"], change["AvailabilityZone"])
+        if price is not None and (
+            key not in newest or newest[key][0] < change["Timestamp"]
+        ):
+            newest[key] = (change["Timestamp"], price)
     prices: dict[str, dict[str, Decimal]] = {}
     for (machine_type, zone), (_, price) in sorted(newest.items()):
         prices.setdefault(machine_type, {})[zone] = price
     return prices
+
+
+def _price_changes(
+    region: str, machine_types: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the last change of each price on spot."""
+    now = datetime.now(UTC)
+    with service("ec2", region) as client:
+        paginator = client.get_paginator("describe_spot_price_history")
+        for start in range(0, len(machine_types), TYPES_AT_ONCE):
+            for page in paginator.paginate(
+                InstanceTypes=machine_types[start : start + TYPES_AT_ONCE],
+                ProductDescriptions=SPOT_PRODUCTS,
+                StartTime=now,
+            ):
+                yield from page["SpotPriceHistory"]
 
 
 def reservations(region: str) -> list[ReservationFact]:

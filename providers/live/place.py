@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from planner.market.capacity import LIMITED_PURCHASES
-from planner.market.live import Answer, LiveFacts, PlaceFacts
+from planner.market.live import (
+    CallerAnswer,
+    LiveAnswer,
+    LiveFacts,
+    PlaceFacts,
+    PriceAnswer,
+    QuotaAnswer,
+    ReservationAnswer,
+    SpotPriceAnswer,
+    ZoneAnswer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from decimal import Decimal
 
+    from planner.market.live import AnswerState, QuotaFact, ReservationFact
     from providers.live.market import MarketModule
     from providers.live.question import AccountModule
 
@@ -24,7 +37,7 @@ CALLER: Final = "caller"
 REASON_CHARACTERS: Final = 300
 
 
-class Place(NamedTuple):
+class LivePlace(NamedTuple):
     """A region, and the machine types of interest in it."""
 
     cloud: str
@@ -32,16 +45,17 @@ class Place(NamedTuple):
     machine_types: tuple[str, ...]
 
 
-class Question(NamedTuple):
+class LiveQuestion(NamedTuple):
     """What is asked, of whom, and how the answer is found."""
 
-    place: Place
+    place: LivePlace
     request: str
+    kind: type[LiveAnswer[Any]]
     find: Callable[[], Any]
 
 
 def ask_places(
-    places: Sequence[Place], known: LiveFacts, deadline_s: float
+    places: Sequence[LivePlace], known: LiveFacts, deadline_s: float
 ) -> LiveFacts:
     """Return what is known, and what clouds answer about more regions.
 
@@ -55,37 +69,49 @@ def ask_places(
         place.cloud: place for place in places if place.cloud not in callers
     }
     logins = [
-        Question(place, CALLER, lambda place=place: _signed_in(place))  # type: ignore[misc]
+        LiveQuestion(place, CALLER, CallerAnswer, partial(_signed_in, place))
         for place in first_places.values()
     ]
     for question, answer in zip(logins, _answers(logins, end_s), strict=True):
-        callers[question.place.cloud] = answer
-    questions = [
+        callers[question.place.cloud] = answer  # type: ignore[assignment]
+    questions = [question for place in places for question in _questions(place)]
+    asked = [
         question
-        for place in places
-        for question in _questions(place)
-        if callers[place.cloud].state == "value"
-        or question.request in _public_questions(place.cloud)
+        for question in questions
+        if callers[question.place.cloud].state == "value"
+        or question.request in _public_questions(question.place.cloud)
     ]
     found = {
-        (question.place, question.request): answer
-        for question, answer in zip(
-            questions, _answers(questions, end_s), strict=True
+        (question.place, question.request): _unasked(
+            question, callers[question.place.cloud]
         )
+        for question in questions
+    } | {
+        (question.place, question.request): answer
+        for question, answer in zip(asked, _answers(asked, end_s), strict=True)
     }
     return LiveFacts(
         callers=callers,
         places=(
             *known.places,
-            *(
-                _place_facts(place, found, callers[place.cloud])
-                for place in places
-            ),
+            *(_place_facts(place, found) for place in places),
         ),
     )
 
 
-def _signed_in(place: Place) -> str:
+def _unasked(
+    question: LiveQuestion, caller: LiveAnswer[str]
+) -> LiveAnswer[Any]:
+    """Return why nobody knows the answer where nobody is signed in."""
+    return question.kind(
+        state="unknown",
+        reason=caller.reason,
+        as_of=caller.as_of,
+        request=question.request,
+    )
+
+
+def _signed_in(place: LivePlace) -> str:
     return _account(place.cloud).signed_in(place.region)
 
 
@@ -107,63 +133,66 @@ def _public_questions(cloud: str) -> tuple[str, ...]:
         return ()
 
 
-def _questions(place: Place) -> list[Question]:
-    """Return all that is asked about a region, by the name of its field in PlaceFacts."""
-    cloud, region, types = place
+def _questions(place: LivePlace) -> list[LiveQuestion]:
+    """Return all that is asked about a region; most have the name of their field in PlaceFacts."""
     return [
         *(
-            Question(
+            LiveQuestion(
                 place,
                 f"quotas {purchase}",
-                lambda purchase=purchase: tuple(  # type: ignore[misc]
-                    _account(cloud).quotas(region, types, purchase)
-                ),
+                QuotaAnswer,
+                partial(_quotas, place, purchase),
             )
             for purchase in LIMITED_PURCHASES
         ),
-        Question(
-            place,
-            "zones",
-            lambda: {
-                name: tuple(sorted(zones))
-                for name, zones in _account(cloud)
-                .offered_zones(region, types)
-                .items()
-            },
+        LiveQuestion(place, "zones", ZoneAnswer, partial(_zones, place)),
+        LiveQuestion(
+            place, "on_demand_usd", PriceAnswer, partial(_on_demand, place)
         ),
-        Question(
-            place,
-            "on_demand_usd",
-            lambda: _market(cloud).on_demand_prices(region, types),
-        ),
-        Question(
-            place,
-            "spot_usd",
-            lambda: _market(cloud).spot_prices(region, types),
-        ),
-        Question(
+        LiveQuestion(place, "spot_usd", SpotPriceAnswer, partial(_spot, place)),
+        LiveQuestion(
             place,
             "reservations",
-            lambda: tuple(_market(cloud).reservations(region)),
+            ReservationAnswer,
+            partial(_reservations, place),
         ),
     ]
 
 
-def _place_facts(
-    place: Place,
-    found: Mapping[tuple[Place, str], Answer[Any]],
-    caller: Answer[str],
-) -> PlaceFacts:
-    """Return the answers about a region; where nobody is signed in, why they are unknown."""
-
-    def answer(request: str) -> Answer[Any]:
-        given = found.get((place, request))
-        return given or Answer(
-            state="unknown",
-            reason=caller.reason,
-            as_of=caller.as_of,
-            request=request,
+def _quotas(place: LivePlace, purchase: str) -> tuple[QuotaFact, ...]:
+    return tuple(
+        _account(place.cloud).quotas(
+            place.region, place.machine_types, purchase
         )
+    )
+
+
+def _zones(place: LivePlace) -> dict[str, tuple[str, ...]]:
+    found = _account(place.cloud).offered_zones(
+        place.region, place.machine_types
+    )
+    return {name: tuple(sorted(zones)) for name, zones in found.items()}
+
+
+def _on_demand(place: LivePlace) -> dict[str, Decimal]:
+    return _market(place.cloud).on_demand_prices(
+        place.region, place.machine_types
+    )
+
+
+def _spot(place: LivePlace) -> dict[str, dict[str, Decimal]]:
+    return _market(place.cloud).spot_prices(place.region, place.machine_types)
+
+
+def _reservations(place: LivePlace) -> tuple[ReservationFact, ...]:
+    return tuple(_market(place.cloud).reservations(place.region))
+
+
+def _place_facts(
+    place: LivePlace, found: Mapping[tuple[LivePlace, str], LiveAnswer[Any]]
+) -> PlaceFacts:
+    def answer(request: str) -> Any:
+        return found[place, request]
 
     return PlaceFacts(
         cloud=place.cloud,
@@ -179,14 +208,16 @@ def _place_facts(
     )
 
 
-def _answers(questions: Sequence[Question], end_s: float) -> list[Answer[Any]]:
+def _answers(
+    questions: Sequence[LiveQuestion], end_s: float
+) -> list[LiveAnswer[Any]]:
     """Ask all questions at once; return what is answered until a monotonic time.
 
     The threads are daemons: a cloud that never answers keeps no command from ending.
     """
-    given: dict[int, Answer[Any]] = {}
+    given: dict[int, LiveAnswer[Any]] = {}
 
-    def ask(number: int, question: Question) -> None:
+    def ask(number: int, question: LiveQuestion) -> None:
         given[number] = _answer(question)
 
     threads = [
@@ -199,7 +230,7 @@ def _answers(questions: Sequence[Question], end_s: float) -> list[Answer[Any]]:
         thread.join(max(0.0, end_s - time.monotonic()))
     return [
         given.get(number)
-        or Answer(
+        or question.kind(
             state="unknown",
             reason="no answer in time",
             as_of=_now(),
@@ -209,10 +240,11 @@ def _answers(questions: Sequence[Question], end_s: float) -> list[Answer[Any]]:
     ]
 
 
-def _answer(question: Question) -> Answer[Any]:
+def _answer(question: LiveQuestion) -> LiveAnswer[Any]:
     """Return what a cloud answers to one question, whatever it is."""
     as_of = _now()
-    state, value, reason = "value", None, ""
+    state: AnswerState = "value"
+    value, reason = None, ""
     try:
         value = question.find()
     except MISSHAPEN as error:
@@ -228,8 +260,8 @@ def _answer(question: Question) -> Answer[Any]:
         reason = f"{error}: pip install 'tonnage[{question.place.cloud}]'"
     except OSError as error:
         state, reason = "unknown", str(error)
-    return Answer(
-        state=state,  # type: ignore[arg-type]
+    return question.kind(
+        state=state,
         value=value,
         reason=" ".join(reason.split())[:REASON_CHARACTERS],
         as_of=as_of,

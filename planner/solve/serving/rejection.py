@@ -65,7 +65,7 @@ def offer_rejections(
         # Another layout of this machine type met the limits.
         if purchase_key in feasible_purchases:
             continue
-        limit_excess = rejection.reached / rejection.limit + (
+        limit_excess = rejection.distance + (
             # A layout that does not fit ranks behind every slow one.
             1e6 if rejection.constraint == "memory" else 0.0
         )
@@ -99,7 +99,7 @@ def nearest_rejected(
 ) -> list[ServingRejection]:
     """Return the rejected offers nearest to their limit, one for each accelerator.
 
-    Nearest is the smallest reached / limit. Only offers below `ceiling_usd`, in USD a month,
+    Nearest is the smallest distance to a limit. Only offers below `ceiling_usd`, in USD a month,
     count.
     """
     seen_accelerators: set[str] = set()
@@ -112,8 +112,7 @@ def nearest_rejected(
             if rejected_offer.usd_month < ceiling_usd
         ),
         key=lambda rejected_offer: (
-            # Distance to the limit: 1 would meet it.
-            rejected_offer.rejection.reached / rejected_offer.rejection.limit,
+            rejected_offer.rejection.distance,
             rejected_offer.usd_month,
             rejected_offer.offer.key,
         ),
@@ -203,18 +202,22 @@ def _cloud_reason(rejection: LayoutRejection) -> Cause:
         )
     if rejection.constraint == ELASTIC:
         return because("elastic-span", "elastic", nodes=int(rejection.reached))
-    if rejection.constraint == CAPACITY:
-        return because("capacity", "buy.spot", machines=int(rejection.limit))
-    if rejection.constraint in (QUOTA, RESERVED):
-        return because(
-            "quota" if rejection.constraint == QUOTA else "reserved",
-            rejection.constraint,
-            reached=int(rejection.reached),
-            machines=int(rejection.limit),
-        )
+    if rejection.constraint in (CAPACITY, QUOTA, RESERVED):
+        return _machine_reason(rejection)
     return ExceededLimit(
         rejection.constraint, int(rejection.reached), int(rejection.limit)
     ).reason
+
+
+def _machine_reason(rejection: LayoutRejection) -> Cause:
+    """Return why fewer machines are to be had than are needed."""
+    machines = int(rejection.limit)
+    if rejection.constraint == CAPACITY:
+        return because("capacity", "buy.spot", machines=machines)
+    needed = int(rejection.reached)
+    if rejection.constraint == QUOTA:
+        return because("quota", QUOTA, reached=needed, machines=machines)
+    return because("reserved", RESERVED, reached=needed, machines=machines)
 
 
 def _busy_reason(rejection: LayoutRejection) -> Cause:

@@ -105,6 +105,11 @@ class LayoutRejection(Struct, frozen=True, kw_only=True):
     groups: int | None = None
     is_undecided: bool = False
 
+    @property
+    def distance(self) -> float:
+        """How far it is from its limit, reached / limit: 1 would meet it, none meets zero."""
+        return self.reached / self.limit if self.limit else math.inf
+
 
 def serving_layouts(
     llm: Llm, requirement: ServingRequirement, node: Node, nodes_per_group: int
