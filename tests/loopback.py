@@ -16,6 +16,7 @@ from google.auth.credentials import AnonymousCredentials
 from providers.azure import account as azure_account
 from providers.azure import client as azure_client
 from providers.gcp import account as gcp_account
+from providers.gcp import market as gcp_market
 from providers.live import rest
 from stacks.azure import logs as azure_logs
 from stacks.azure import size as azure_size
@@ -72,7 +73,10 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    # How often it looks whether it shall end, in seconds: tests wait for that.
+    threading.Thread(
+        target=server.serve_forever, args=(0.01,), daemon=True
+    ).start()
     url = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
@@ -90,6 +94,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         ("PROJECT_URL", "/project/v1"),
     ):
         monkeypatch.setattr(gcp_account, name, f"{url}{path}")
+    monkeypatch.setattr(gcp_market, "COMPUTE_URL", f"{url}/compute/v1")
+    monkeypatch.setattr(gcp_market, "CATALOG_URL", f"{url}/billing/v1/skus")
     monkeypatch.setattr(
         google.auth, "default", lambda **_: (AnonymousCredentials(), "proj")
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from planner.market.live import QuotaFact
-from providers.gcp.client import open_account
+from providers.gcp.client import open_account, pages, zonal_things
 from providers.live.question import rules_by_quota
 from providers.live.rest import send
 
@@ -139,41 +139,33 @@ def _quota_infos(session: Session, project: str) -> Iterator[dict[str, Any]]:
         f"{QUOTA_URL}/projects/{project}/locations/global/services/"
         "compute.googleapis.com/quotaInfos?pageSize=500"
     )
-    for page in _pages(session, url):
+    for page in pages(session, url):
         yield from page.get("quotaInfos", ())
-
-
-def _pages(session: Session, url: str) -> Iterator[dict[str, Any]]:
-    """Yield the pages of a list; a token that comes again ends them."""
-    token, seen = "", set()
-    while token not in seen:
-        seen.add(token)
-        page = send(
-            session, "GET", f"{url}&pageToken={token}" if token else url
-        )
-        yield page
-        token = page.get("nextPageToken", "")
 
 
 def offered_zones(
     region: str, machine_types: Iterable[str]
 ) -> dict[str, set[str]]:
     """Return the zones that have machine types."""
-    account = open_account()
     zones: dict[str, set[str]] = {name: set() for name in machine_types}
-    condition = " OR ".join(f'(name = "{name}")' for name in sorted(zones))
+    for zone, machine in zonal_types(region, zones):
+        zones[machine["name"]].add(zone)
+    return zones
+
+
+def zonal_types(
+    region: str, machine_types: Iterable[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what the zones of a region have of machine types, each with its zone."""
+    account = open_account()
+    condition = " OR ".join(
+        f'(name = "{name}")' for name in sorted(set(machine_types))
+    )
     url = (
         f"{COMPUTE_URL}/projects/{account.project}/aggregated/machineTypes?"
         + urlencode({"filter": condition, "returnPartialSuccess": "false"})
     )
-    for page in _pages(account.session, url):
-        for place, found in page.get("items", {}).items():
-            zone = place.removeprefix("zones/")
-            if zone.rpartition("-")[0] != region:
-                continue
-            for machine in found.get("machineTypes", ()):
-                zones[machine["name"]].add(zone)
-    return zones
+    return zonal_things(account.session, url, "machineTypes", region)
 
 
 def named_endpoints(_region: str, _network: str) -> dict[str, dict[str, str]]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
 
 import google.auth
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import AuthorizedSession
 
-from providers.live.rest import with_retries
+from providers.live.rest import send, with_retries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from requests import Session
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
@@ -36,3 +39,29 @@ def open_account() -> Account:
     session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
     with_retries(session)
     return Account(session, project)
+
+
+def pages(session: Session, url: str) -> Iterator[dict[str, Any]]:
+    """Yield the pages of a list, whose URL has a query; a token that comes again ends them."""
+    token, seen = "", set()
+    while token not in seen:
+        seen.add(token)
+        page = send(
+            session,
+            "GET",
+            f"{url}&pageToken={quote(token, safe='')}" if token else url,
+        )
+        yield page
+        token = page.get("nextPageToken", "")
+
+
+def zonal_things(
+    session: Session, url: str, kind: str, region: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what the zones of a region have of an aggregated list, each with its zone."""
+    for page in pages(session, url):
+        for place, scoped in page.get("items", {}).items():
+            zone = place.removeprefix("zones/")
+            if zone.rpartition("-")[0] == region:
+                for thing in scoped.get(kind, ()):
+                    yield zone, thing

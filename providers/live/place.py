@@ -64,7 +64,7 @@ def ask_places(
     nobody is signed in to.
     """
     end_s = time.monotonic() + deadline_s
-    callers = dict(known.callers)
+    callers: dict[str, Any] = dict(known.callers)
     first_places = {
         place.cloud: place for place in places if place.cloud not in callers
     }
@@ -73,7 +73,7 @@ def ask_places(
         for place in first_places.values()
     ]
     for question, answer in zip(logins, _answers(logins, end_s), strict=True):
-        callers[question.place.cloud] = answer  # type: ignore[assignment]
+        callers[question.place.cloud] = answer
     questions = [question for place in places for question in _questions(place)]
     asked = [
         question

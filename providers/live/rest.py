@@ -24,6 +24,8 @@ RETRIES: Final = Retry(
     raise_on_status=False,
 )
 REFUSED: Final = (401, 403)
+# Google Cloud says with the status of a refusal too that it is asked too often.
+BUSY_REASONS: Final = ("rateLimitExceeded", "RATE_LIMIT_EXCEEDED")
 UNKNOWN: Final = 404
 FIRST_ERROR: Final = 400
 
@@ -49,7 +51,9 @@ def send(
         raise OSError(str(error)) from error
     if answer.status_code >= FIRST_ERROR:
         message = f"{answer.status_code}: {answer.text[:500]}"
-        if answer.status_code in REFUSED:
+        # One who asks too often is no stranger.
+        is_busy = any(reason in answer.text for reason in BUSY_REASONS)
+        if answer.status_code in REFUSED and not is_busy:
             raise PermissionError(message)
         if answer.status_code == UNKNOWN:
             raise FileNotFoundError(message)
