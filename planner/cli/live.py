@@ -83,7 +83,10 @@ def asked_facts(
         )
         solution = find(spec_file.spec, settings)
         if not _open_regions(solution, facts, with_rivals=False):
-            return facts
+            # As a record of it is read, so that a replay gives the same bytes.
+            return msgspec.json.decode(
+                msgspec.json.encode(facts), type=LiveFacts
+            )
         places = _places(
             _open_regions(solution, facts, with_rivals=True)[:REGIONS_AT_ONCE],
             catalog,

@@ -1,0 +1,229 @@
+"""plan --live asks no more than it has to, and finds what it would find with all answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from planner.cli.live import facts_text, read_facts
+from planner.errors import UsageError
+from planner.market.live import (
+    CallerAnswer,
+    LiveFacts,
+    PlaceFacts,
+    PriceAnswer,
+    QuotaAnswer,
+    QuotaFact,
+    ReservationAnswer,
+    ReservationFact,
+    SpotPriceAnswer,
+    ZoneAnswer,
+)
+from planner.market.live_catalog import with_live
+from providers.live import place as live_place
+from providers.live.place import LivePlace
+from tests.conftest import chat, find, present
+from tests.planner.cli.conftest import Command
+
+NOW = "2026-11-27T06:00:00Z"
+TEXT = chat(extra="where: {regions: [us-*, europe-*, eastus*]}")
+Answer = Callable[[LivePlace], PlaceFacts]
+
+
+def drawn(seed: int, share: float) -> Answer:
+    """A cloud that lets an account have machines of a share of its types, the same each time."""
+
+    def answer(place: LivePlace) -> PlaceFacts:
+        random = Random(f"{seed} {place.cloud} {place.region}")
+        return facts_of(
+            place,
+            {name: random.random() < share for name in place.machine_types},
+        )
+
+    return answer
+
+
+def facts_of(place: LivePlace, allowed: dict[str, bool]) -> PlaceFacts:
+    """A region whose quotas allow a thousand machines of some types, and none of others."""
+    quotas = tuple(
+        QuotaFact(
+            machine_types=(name,),
+            purchase="on_demand",
+            unit="vcpus",
+            id=name,
+            name=f"quota of {name} in {place.region}",
+            limit=1e6 if is_allowed else 0,
+            used=0,
+            raise_form=f"ask for {{wanted}} of {name}",
+        )
+        for name, is_allowed in allowed.items()
+    )
+    return PlaceFacts(
+        cloud=place.cloud,
+        region=place.region,
+        quotas={
+            "on_demand": QuotaAnswer(
+                state="value", as_of=NOW, request="quota", value=quotas
+            )
+        },
+        zones=ZoneAnswer(
+            state="unknown", reason="busy", as_of=NOW, request="zones"
+        ),
+        on_demand_usd=PriceAnswer(
+            state="value", as_of=NOW, request="prices", value={}
+        ),
+        spot_usd=SpotPriceAnswer(
+            state="value", as_of=NOW, request="spot", value={}
+        ),
+        reservations=ReservationAnswer(
+            state="value",
+            as_of=NOW,
+            request="reservations",
+            value=tuple(
+                ReservationFact(
+                    id="cr-1", machine_type=name, zone="z", machines=4, free=3
+                )
+                for name in allowed
+            ),
+        ),
+    )
+
+
+@pytest.fixture
+def clouds_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Answer], list[LivePlace]]:
+    """Let clouds answer in some way; returns the regions that are asked."""
+
+    def set_up(answer: Answer) -> list[LivePlace]:
+        asked: list[LivePlace] = []
+
+        def ask(
+            places: Sequence[LivePlace], known: LiveFacts, _deadline_s: float
+        ) -> LiveFacts:
+            asked.extend(places)
+            caller = CallerAnswer(
+                state="value", value="ada", as_of=NOW, request="caller"
+            )
+            return LiveFacts(
+                callers={**known.callers, **{p.cloud: caller for p in places}},
+                places=(*known.places, *map(answer, places)),
+            )
+
+        monkeypatch.setattr(live_place, "ask_places", ask)
+        return asked
+
+    return set_up
+
+
+def planned(tonnage: Command, *flags: str) -> dict:
+    code, out, err = tonnage("plan", "s.yaml", "-f", "json", *flags)
+    assert code in (0, 10), err
+    document: dict = json.loads(out)
+    return document
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_costs_as_much_as_with_all_regions_asked(
+    tonnage: Command, here: Path, clouds_that, catalog, seed: int
+) -> None:
+    """And far from all of them are asked."""
+    (here / "s.yaml").write_text(TEXT)
+    answer = drawn(seed, 0.3)
+    asked = clouds_that(answer)
+    plan = planned(tonnage, "--live")
+    regions: dict[tuple[str, str], set[str]] = {}
+    for offer in catalog.offers:
+        names = regions.setdefault((offer.provider, offer.region), set())
+        names.add(offer.instance.instance_type)
+    every = LiveFacts(
+        places=tuple(
+            answer(LivePlace(cloud, region, tuple(sorted(names))))
+            for (cloud, region), names in regions.items()
+        )
+    )
+    best = present(find(with_live(catalog, every, {}), TEXT).bill).total
+    assert Decimal(plan["cost"]["total"]) == best
+    assert 0 < len(asked) < len(regions) / 4
+    assert len(asked) == len({place[:2] for place in asked})
+
+
+def test_a_quota_that_is_short_is_told_with_what_raises_it(
+    tonnage: Command, here: Path, clouds_that
+) -> None:
+    (here / "s.yaml").write_text(TEXT)
+    before = planned(tonnage)
+    [cheapest] = before["solution"]["pools"]
+    name = cheapest["instance_type"]
+    clouds_that(
+        lambda place: facts_of(
+            place, {each: each != name for each in place.machine_types}
+        )
+    )
+    plan = planned(tonnage, "--live")
+    assert plan["solution"]["pools"][0]["instance_type"] != name
+    [shortfall] = plan["quota_shortfalls"]
+    assert shortfall["instance_type"] == name
+    assert shortfall["usd"] == before["cost"]["total"]
+    code, out, _ = tonnage("plan", "s.yaml", "--live")
+    assert code == 0
+    told = " ".join(out.split())
+    assert f"{cheapest['nodes']} x {name} would cost" in told
+    assert "the account has 0, of which 0 are used" in told
+    assert f"of {name}" in told.partition("to raise it: ask for")[2]
+    assert "did not answer for zones: unknown: busy" in told
+    assert "are reserved and not used: buy.reservations takes cr-1" in told
+
+
+def test_a_record_gives_the_same_plan_byte_for_byte(
+    tonnage: Command, here: Path, clouds_that
+) -> None:
+    (here / "s.yaml").write_text(TEXT)
+    asked = clouds_that(drawn(1, 0.3))
+    flags = ("plan", "s.yaml", "-f", "json")
+    first = tonnage(*flags, "--live", "--record", "r.json")
+    asked.clear()
+    assert tonnage(*flags, "--replay", "r.json") == first
+    assert not asked
+    facts = read_facts("r.json")
+    assert facts_text(facts) == (here / "r.json").read_text()
+
+
+def test_a_plan_with_answers_is_applied_as_it_was_reviewed(
+    tonnage: Command, here: Path, clouds_that
+) -> None:
+    """An apply plans again from the answers that are in the plan, and asks nobody."""
+    (here / "s.yaml").write_text(TEXT)
+    clouds_that(drawn(2, 0.3))
+    assert tonnage("plan", "s.yaml", "--live", "--record", "r.json")[0] == 0
+    flags = ("--replay", "r.json", "--simulate", "-o", "p.json")
+    assert tonnage("plan", "s.yaml", *flags)[0] == 0
+    code, _, err = tonnage("apply", "p.json", "--simulate", "--yes")
+    assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--record", "r.json"),
+        ("--live", "--simulate"),
+        ("--live", "--replay", "r.json"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(
+    tonnage: Command, here: Path, flags: tuple[str, ...]
+) -> None:
+    (here / "s.yaml").write_text(TEXT)
+    assert tonnage("plan", "s.yaml", *flags)[0] == 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"places": [{}]}'])
+def test_another_file_is_no_record(here: Path, text: str) -> None:
+    (here / "r.json").write_text(text)
+    with pytest.raises(UsageError, match="no record of what clouds answered"):
+        read_facts("r.json")
