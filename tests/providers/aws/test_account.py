@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
-import boto3
 import pytest
-from botocore.stub import ANY, Stubber
+from botocore.stub import ANY
 
 from providers.aws import account
 from providers.live.question import MachineAsk, quota_rooms
+from tests.providers.aws.conftest import Answers, Stubbed
 
 ASK = MachineAsk(
     region="us-east-1",
@@ -29,43 +26,12 @@ METRIC = {
     "MetricStatisticRecommendation": "Maximum",
 }
 DECISIONS = {"ec2:Action7": "implicitDeny", "ec2:Action100": "explicitDeny"}
-Answers = dict[str, list[tuple[str, dict[str, Any], dict[str, Any]]]]
 
 
 @pytest.fixture
-def stubbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
-    """Let each service give its answers in their order; an error is a code."""
-    stubbers: dict[str, tuple[Any, Stubber]] = {}
-
-    def answer(answers: Answers) -> None:
-        for name, calls in answers.items():
-            client = boto3.client(
-                name,
-                region_name="us-east-1",
-                aws_access_key_id="A",
-                aws_secret_access_key="B",
-            )
-            stubber = Stubber(client)
-            for operation, expected, found in calls:
-                if "error" in found:
-                    stubber.add_client_error(
-                        operation,
-                        service_error_code=found["error"],
-                        expected_params=expected,
-                    )
-                else:
-                    stubber.add_response(operation, found, expected)
-            stubber.activate()
-            stubbers[name] = (client, stubber)
-
-    @contextmanager
-    def service(name: str, _region: str) -> Iterator[Any]:
-        yield stubbers[name][0]
-
-    monkeypatch.setattr(account, "service", service)
-    yield answer
-    for _, stubber in stubbers.values():
-        stubber.assert_no_pending_responses()
+def stubbed(stub_services) -> Stubbed:
+    answer: Stubbed = stub_services(account)
+    return answer
 
 
 def quota_answers(

@@ -1,0 +1,216 @@
+"""What AWS sells, with the real clients and their own models of the answers."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from botocore.stub import ANY
+
+from planner.market.live import ReservationFact
+from providers.aws import market
+from tests.providers.aws.conftest import Stubbed
+
+HOUR = datetime(2026, 11, 27, 6, tzinfo=UTC)
+TYPES = ["g6.xlarge", "p5.48xlarge"]
+
+
+@pytest.fixture
+def stubbed(stub_services) -> Stubbed:
+    answer: Stubbed = stub_services(market)
+    return answer
+
+
+def product(
+    usd: str,
+    *,
+    unit: str = "Hrs",
+    place: str = "AWS Region",
+    terms: str = "OnDemand",
+) -> str:
+    """An entry of the list of prices: a text, as the service gives it."""
+    dimension = {"unit": unit, "pricePerUnit": {"USD": usd}}
+    return json.dumps(
+        {
+            "product": {
+                "attributes": {"locationType": place, "instanceType": "x"},
+                "sku": "S",
+            },
+            "terms": {
+                terms: {"S.T": {"priceDimensions": {"S.T.D": dimension}}}
+            },
+            "a field of tomorrow": 1,
+        }
+    )
+
+
+def asked(name: str) -> dict[str, Any]:
+    fields = {
+        **market.PRODUCT_ATTRIBUTES,
+        "instanceType": name,
+        "regionCode": "us-east-1",
+    }
+    return {
+        "ServiceCode": "AmazonEC2",
+        "FormatVersion": "aws_v1",
+        "Filters": [
+            {"Type": "TERM_MATCH", "Field": field, "Value": value}
+            for field, value in fields.items()
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("products", "usd"),
+    [
+        ([product("0.8048")], "0.8048"),
+        # A reservation of price zero, prices of other terms, units and places.
+        ([product("0.0000000000"), product("0.8048")], "0.8048"),
+        ([product("1", terms="Reserved"), product("2")], "2"),
+        ([product("1", unit="Quantity"), product("2")], "2"),
+        ([product("1", place="AWS Local Zone"), product("2")], "2"),
+        ([product("NaN"), product("-1"), product("Infinity")], None),
+        ([product("free")], None),
+        ([], None),
+    ],
+)
+def test_a_price_on_demand_is_that_of_one_product(
+    stubbed: Stubbed, products: list[str], usd: str | None
+) -> None:
+    stubbed(
+        {
+            "pricing": [
+                ("get_products", asked("g6.xlarge"), {"PriceList": products}),
+                ("get_products", asked("p5.48xlarge"), {"PriceList": []}),
+            ]
+        }
+    )
+    assert market.on_demand_prices("us-east-1", TYPES) == (
+        {} if usd is None else {"g6.xlarge": Decimal(usd)}
+    )
+
+
+def change(zone: str, usd: str, minutes: int) -> dict[str, Any]:
+    return {
+        "AvailabilityZone": zone,
+        "InstanceType": "g6.xlarge",
+        "ProductDescription": "Linux/UNIX",
+        "SpotPrice": usd,
+        "Timestamp": HOUR - timedelta(minutes=minutes),
+    }
+
+
+def test_a_price_on_spot_is_the_last_change_of_its_zone(
+    stubbed: Stubbed,
+) -> None:
+    params = {
+        "InstanceTypes": TYPES,
+        "ProductDescriptions": ["Linux/UNIX"],
+        "StartTime": ANY,
+    }
+    first = [change("us-east-1a", "0.3", 5), change("us-east-1a", "0.2", 9)]
+    second = [change("us-east-1b", "0.41", 1), change("us-east-1c", "0", 1)]
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "describe_spot_price_history",
+                    params,
+                    {"SpotPriceHistory": first, "NextToken": "two"},
+                ),
+                (
+                    "describe_spot_price_history",
+                    {**params, "NextToken": "two"},
+                    {"SpotPriceHistory": second, "NextToken": ""},
+                ),
+            ]
+        }
+    )
+    assert market.spot_prices("us-east-1", TYPES) == {
+        "g6.xlarge": {
+            "us-east-1a": Decimal("0.3"),
+            "us-east-1b": Decimal("0.41"),
+        }
+    }
+
+
+def test_what_is_reserved_is_told_with_what_is_free(stubbed: Stubbed) -> None:
+    found = {
+        "CapacityReservationId": "cr-0a1b2c3d4e5f60718",
+        "InstanceType": "p5.48xlarge",
+        "AvailabilityZone": "us-east-1b",
+        "TotalInstanceCount": 4,
+        "AvailableInstanceCount": 3,
+        "State": "active",
+    }
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "describe_capacity_reservations",
+                    {"Filters": [{"Name": "state", "Values": ["active"]}]},
+                    {
+                        "CapacityReservations": [
+                            found,
+                            {
+                                **found,
+                                "EndDate": HOUR,
+                                "InstanceMatchCriteria": "targeted",
+                            },
+                        ]
+                    },
+                )
+            ]
+        }
+    )
+    plain = ReservationFact(
+        id="cr-0a1b2c3d4e5f60718",
+        machine_type="p5.48xlarge",
+        zone="us-east-1b",
+        machines=4,
+        free=3,
+    )
+    ending = ReservationFact(
+        id="cr-0a1b2c3d4e5f60718",
+        machine_type="p5.48xlarge",
+        zone="us-east-1b",
+        machines=4,
+        free=3,
+        ends="2026-11-27T06:00:00Z",
+        is_named=True,
+    )
+    assert market.reservations("us-east-1") == [plain, ending]
+
+
+def test_spot_is_scored_for_three_types_together(stubbed: Stubbed) -> None:
+    """Fewer always score low, so they are not asked about."""
+    with pytest.raises(LookupError, match="3 machine types"):
+        market.spot_scores("us-east-1", TYPES, 2)
+    three = [*TYPES, "p4d.24xlarge"]
+    scores = [
+        {"Region": "us-east-1", "AvailabilityZoneId": zone, "Score": score}
+        for zone, score in (("use1-az1", 3), ("use1-az2", 9))
+    ]
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "get_spot_placement_scores",
+                    {
+                        "InstanceTypes": three,
+                        "TargetCapacity": 2,
+                        "TargetCapacityUnitType": "units",
+                        "SingleAvailabilityZone": True,
+                        "RegionNames": ["us-east-1"],
+                    },
+                    {"SpotPlacementScores": scores},
+                )
+            ]
+        }
+    )
+    assert market.spot_scores("us-east-1", three, 2) == dict.fromkeys(
+        three, 0.9
+    )

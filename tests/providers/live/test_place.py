@@ -1,0 +1,135 @@
+"""Whatever clouds do, there is an answer in time, and what nobody knows is no zero."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from planner.market.live import LiveFacts
+from providers.live import place as live_place
+from providers.live.place import LivePlace, ask_places
+
+EAST = LivePlace("aws", "us-east-1", ("p5.48xlarge",))
+WEST = LivePlace("aws", "us-west-2", ("p5.48xlarge",))
+OTHER = LivePlace("azure", "eastus", ("Standard_X",))
+
+
+class Modules:
+    """Account and market of clouds; each answer may be an error, or take its time."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, str]] = []
+
+    def module(self, name: str) -> SimpleNamespace:
+        _, cloud, room = name.split(".")
+        if room == "account":
+            return SimpleNamespace(
+                signed_in=lambda _: self.answer(cloud, "signed_in", "ada"),
+                quotas=lambda *_: self.answer(cloud, "quotas", []),
+                offered_zones=lambda _, names: self.answer(
+                    cloud, "zones", {name: {"b", "a"} for name in names}
+                ),
+            )
+        return SimpleNamespace(
+            PUBLIC_QUESTIONS=("spot_usd",) if cloud == "azure" else (),
+            on_demand_prices=lambda *_: self.answer(cloud, "on_demand", {}),
+            spot_prices=lambda *_: self.answer(cloud, "spot", {}),
+            reservations=lambda _: self.answer(cloud, "reservations", []),
+        )
+
+    def answer(self, cloud: str, question: str, usual: Any) -> Any:
+        self.asked.append((cloud, question))
+        given = self.answers.get(f"{cloud}_{question}", usual)
+        if isinstance(given, float):
+            time.sleep(given)
+            return usual
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Modules]:
+    def set_up(**answers: Any) -> Modules:
+        fake = Modules(**answers)
+        monkeypatch.setattr(live_place, "import_module", fake.module)
+        return fake
+
+    return set_up
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "reason"),
+    [
+        (PermissionError("ec2:DescribeX"), "denied", "ec2:DescribeX"),
+        (FileNotFoundError("no such thing"), "none", "no such thing"),
+        (LookupError("no quota"), "none", "no quota"),
+        (OSError("500: busy\n again"), "unknown", "500: busy again"),
+        (TimeoutError("slow"), "unknown", "slow"),
+        (KeyError("Quota"), "unknown", "of another shape: KeyError"),
+        (ValueError("NaN"), "unknown", "of another shape: ValueError"),
+        (TypeError("None"), "unknown", "of another shape: TypeError"),
+        (ModuleNotFoundError("boto3"), "unknown", "tonnage[aws]"),
+    ],
+)
+def test_an_error_is_an_answer_of_one_question(
+    modules, error: Exception, state: str, reason: str
+) -> None:
+    modules(aws_spot=error)
+    [found] = ask_places([EAST], LiveFacts(), 5).places
+    assert (found.spot_usd.state, found.spot_usd.value) == (state, None)
+    assert reason in found.spot_usd.reason
+    assert found.zones.value == {"p5.48xlarge": ("a", "b")}
+    assert found.quotas["on_demand"].value == ()
+
+
+def test_a_cloud_that_nobody_is_signed_in_to_tells_what_is_public(
+    modules,
+) -> None:
+    """The others answer, and it is asked for its login once."""
+    fake = modules(azure_signed_in=PermissionError("nobody is signed in"))
+    facts = ask_places([OTHER, EAST], LiveFacts(), 5)
+    azure, aws = facts.places
+    assert facts.callers["azure"].state == "unknown"
+    assert facts.callers["aws"].value == "ada"
+    assert azure.zones.state == "unknown"
+    assert azure.zones.reason == "nobody is signed in"
+    assert azure.spot_usd.state == "value"
+    assert aws.zones.state == "value"
+    facts = ask_places([WEST], facts, 5)
+    assert [place.region for place in facts.places] == [
+        "eastus",
+        "us-east-1",
+        "us-west-2",
+    ]
+    logins = [cloud for cloud, what in fake.asked if what == "signed_in"]
+    assert sorted(logins) == ["aws", "azure"]
+
+
+def test_who_never_answers_keeps_nobody_waiting(modules) -> None:
+    modules(aws_zones=60.0, azure_signed_in=60.0)
+    start = time.monotonic()
+    aws, azure = ask_places([EAST, OTHER], LiveFacts(), 0.5).places
+    assert time.monotonic() - start < 30
+    assert (aws.zones.state, aws.zones.reason) == (
+        "unknown",
+        "no answer in time",
+    )
+    assert azure.quotas["spot"].reason == "no answer in time"
+
+
+def test_after_the_time_is_over_nobody_is_asked_for_long(modules) -> None:
+    modules(aws_signed_in=60.0)
+    [found] = ask_places([EAST], LiveFacts(), 0).places
+    assert {answer.state for answer in found.answers.values()} == {"unknown"}
+
+
+def test_a_long_reason_is_cut(modules) -> None:
+    modules(aws_reservations=OSError("x" * 9000))
+    [found] = ask_places([EAST], LiveFacts(), 5).places
+    assert len(found.reservations.reason) == 300
