@@ -21,7 +21,8 @@ def open_session(resource: str) -> Session:
         credential = open_credential(os.environ)
         token = credential.get_token(f"{resource}/.default").token
     except AzureError as error:
-        raise PermissionError(str(error)) from error
+        # What follows the first line is about each way to sign in that was tried.
+        raise PermissionError(str(error).splitlines()[0]) from error
     session = Session()
     session.headers["authorization"] = f"Bearer {token}"
     with_retries(session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -37,6 +38,8 @@ def open_credential(environment: Mapping[str, str]) -> Any:
         DefaultAzureCredential,
     )
 
+    # What the library logs of a login is in its error, and people read that.
+    logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     tenant, client = (environment.get(name, "") for name in APPLICATION_NAMES)
     secret = environment.get(SECRET_NAME, "")
     pipeline_token = environment.get(TOKEN_NAME, "")

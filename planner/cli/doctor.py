@@ -1,0 +1,128 @@
+"""tonnage doctor: what stands between a spec or a plan and its apply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from planner.cli import option
+from planner.cli.compose import (
+    open_catalog,
+    open_engine,
+    open_world,
+    read_file,
+    read_spec,
+)
+from planner.cli.planning import make_plan
+from planner.cli.progress import waiting
+from planner.errors import CapacityError, CredentialError, ResourceError
+from planner.facts.cloud import clouds
+from providers.files import MAX_DOCUMENT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.cli.compose import PlanningOptions
+    from planner.market.offer import Catalog, Instance
+    from planner.plan.types import Plan
+    from stacks.engine.checkup import Finding
+
+LOGIN_KINDS: Final = frozenset({"credentials", "permission"})
+MACHINE_KINDS: Final = frozenset({"quota", "capacity"})
+
+
+@click.command("doctor")
+@click.argument("subject", required=False, metavar="[SPEC|PLAN]")
+@option.planning_flags
+@option.format_option("text", "json", "markdown")
+@option.color
+def command(subject: str | None, **option_values: Any) -> int:
+    """Look at all that an apply needs: logins, rights, quotas, zones, engine, locks and clock.
+
+    Without a SPEC or a PLAN, at what all need. Nothing is changed. Exit 3 where a login or a right
+    is missing, 14 where a quota or machines are, 4 for anything else that would stop an apply.
+
+    Example: tonnage doctor chat.plan.json
+    """
+    from planner.render.doctor import doctor_page
+
+    options = option.planning_options(option_values)
+    catalog = open_catalog(options.catalog, open_world(options.simulate))
+    plan = None if subject is None else _plan_of(subject, catalog, options)
+    with waiting("asking clouds and engine"):
+        findings = list(_findings(plan, catalog, options))
+    if option_values["format"] == "json":
+        from msgspec import to_builtins
+
+        from planner.plan.canonical import dump_document
+
+        option.write_output(dump_document({"findings": to_builtins(findings)}))
+    else:
+        option.print_page(
+            doctor_page(findings),
+            option_values["format"],
+            option_values["color"],
+        )
+    return _exit_code(findings)
+
+
+def _plan_of(path: str, catalog: Catalog, options: PlanningOptions) -> Plan:
+    """Return the plan of a file, or that of a spec."""
+    from planner.plan.canonical import is_plan, parse_plan
+
+    file_bytes = read_file(path, MAX_DOCUMENT_BYTES)
+    if is_plan(file_bytes):
+        return parse_plan(file_bytes, path)
+    return make_plan(read_spec(path), catalog, options)
+
+
+def _findings(
+    plan: Plan | None, catalog: Catalog, options: PlanningOptions
+) -> Iterator[Finding]:
+    """Yield what is found: of real clouds, or of the simulated ones that the options name."""
+    from planner.market.price_age import age_days
+    from stacks.engine.checkup import (
+        catalog_finding,
+        cloud_findings,
+        engine_findings,
+        network_finding,
+        refusal_finding,
+    )
+
+    engine_found = list(engine_findings(lambda: open_engine(options), plan))
+    is_simulated = options.simulate is not None
+    if not is_simulated:
+        # The cloud of the plan comes first.
+        provider = plan.graph.provider if plan is not None else ""
+        for cloud in sorted(clouds(), key=lambda name: name != provider):
+            yield from cloud_findings(
+                cloud, plan, (), _instances(catalog, cloud)
+            )
+            if provider in ("", cloud):
+                yield network_finding(cloud)
+    yield from engine_found
+    if is_simulated and plan is not None and plan.is_feasible:
+        for refusal in open_engine(options).preflight(plan):
+            yield refusal_finding("simulated", refusal)
+    yield catalog_finding(
+        catalog.as_of, age_days(catalog.as_of, option.today()) or 0
+    )
+
+
+def _instances(catalog: Catalog, cloud: str) -> dict[str, Instance]:
+    return {
+        offer.instance.instance_type: offer.instance
+        for offer in (*catalog.offers, *catalog.unlisted)
+        if offer.instance.provider == cloud
+    }
+
+
+def _exit_code(findings: Sequence[Finding]) -> int:
+    """Return the code of what is to fix: logins and rights first, then machines, then the rest."""
+    kinds = {finding.kind for finding in findings if finding.state == "fix"}
+    if kinds & LOGIN_KINDS:
+        return CredentialError.exit_code
+    if kinds & MACHINE_KINDS:
+        return CapacityError.exit_code
+    return ResourceError.exit_code if kinds else 0

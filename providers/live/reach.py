@@ -1,0 +1,67 @@
+"""Whether clouds are reached from this machine, and how far its clock is from theirs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Final, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from planner.facts import table
+from planner.facts.cloud import clouds
+
+TIMEOUT_S: Final = 10.0
+
+
+def clock_skew_s(cloud: str) -> float:
+    """Return how many seconds this machine's clock is ahead of a cloud's. Raises OSError.
+
+    Every answer has the time, also one that refuses: nobody is signed in. Proxies are those of the
+    environment.
+    """
+    url = _reach()[cloud].url
+    request = Request(url, method="HEAD")  # noqa: S310 - a row of ours
+    try:
+        with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - a row of ours
+            date_text = answer.headers["Date"]
+    except HTTPError as refusal:
+        date_text = refusal.headers["Date"]
+    if date_text is None:
+        raise OSError(f"{url} does not say what time it is")
+    there = parsedate_to_datetime(date_text)
+    return (datetime.now(UTC) - there).total_seconds()
+
+
+def open_region(cloud: str) -> str:
+    """Return a region in which every account may ask who it is."""
+    return _reach()[cloud].region
+
+
+def login_text(cloud: str) -> str:
+    """Return how somebody signs in to a cloud."""
+    return _reach()[cloud].login
+
+
+class _Reach(NamedTuple):
+    """An address that answers everybody, a region that is open to everybody, and the login."""
+
+    url: str
+    region: str
+    login: str
+
+
+@cache
+def _reach() -> dict[str, _Reach]:
+    columns: table.Columns = {
+        "cloud": table.one_of(*clouds()),
+        "url": table.nonempty_text,
+        "region": table.nonempty_text,
+        "login": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        row["cloud"]: _Reach(row["url"], row["region"], row["login"])
+        for row in table.load_rows("providers", "reach.csv", columns)
+    }
