@@ -28,7 +28,7 @@ RETAIL_VERSION: Final = "2023-01-01-preview"
 # The first version that says when a block of capacity ends.
 RESERVATIONS_VERSION: Final = "2025-04-01"
 SCORES_VERSION: Final = "2025-06-05"
-# So many machine types the service of scores takes in one question.
+# So many machine types the service of scores takes in one question, as az-scout found.
 SCORES_AT_ONCE: Final = 5
 
 
@@ -113,7 +113,7 @@ def _retail_rows(
         "unitOfMeasure": "1 Hour",
         "currencyCode": "USD",
     }
-    return [row for row in listed if hourly.items() <= _texts(row).items()]
+    return [row for row in listed if hourly.items() <= row.items()]
 
 
 def _shared_start(names: Sequence[str]) -> str:
@@ -122,11 +122,6 @@ def _shared_start(names: Sequence[str]) -> str:
         lambda letters: len(set(letters)) == 1, zip(*names, strict=False)
     )
     return "".join(letters[0] for letters in columns)
-
-
-def _texts(row: dict[str, Any]) -> dict[str, str]:
-    """Return the fields of a retail price that are texts."""
-    return {field: text for field, text in row.items() if isinstance(text, str)}
 
 
 def _usd(row: dict[str, Any]) -> Decimal | None:

@@ -42,7 +42,10 @@ SOLD = ("on demand", "spot", "new fields")
 
 
 def sell(cloud: Cloud, *kinds: str) -> None:
-    rows = [row for kind in kinds for row in ROWS[kind]]
+    list_rows(cloud, [row for kind in kinds for row in ROWS[kind]])
+
+
+def list_rows(cloud: Cloud, rows: list[dict[str, Any]]) -> None:
     cloud.answer = lambda _: (200, {"Items": rows, "NextPageLink": None})
 
 
@@ -80,6 +83,19 @@ def test_what_is_no_price_leaves_a_type_without_one(
     assert AZURE.spot_prices("eastus", [H100]) == {}
 
 
+@pytest.mark.parametrize("field", ["skuName", "meterName"])
+@pytest.mark.parametrize(
+    ("mark", "is_spot"), [("Spot", True), ("Low Priority", False)]
+)
+def test_one_field_is_enough_to_say_what_is_sold(
+    cloud: Cloud, field: str, mark: str, is_spot: bool
+) -> None:
+    row = ROWS["on demand"][0]
+    list_rows(cloud, [{**row, field: f"{row[field]} {mark}"}])
+    assert AZURE.on_demand_prices("eastus", [H100]) == {}
+    assert (H100 in AZURE.spot_prices("eastus", [H100])) == is_spot
+
+
 def test_an_old_price_holds_until_a_newer_one_does(cloud: Cloud) -> None:
     sell(cloud, "old", "future")
     assert AZURE.on_demand_prices("eastus", [H100]) == {H100: Decimal("110.1")}
@@ -90,8 +106,7 @@ def test_an_old_price_holds_until_a_newer_one_does(cloud: Cloud) -> None:
 def test_of_two_prices_of_one_day_the_higher_counts(cloud: Cloud) -> None:
     row = ROWS["on demand"][0]
     for prices in ((1.5, 2.5), (2.5, 1.5)):
-        rows = [{**row, "retailPrice": price} for price in prices]
-        cloud.answer = lambda _, rows=rows: (200, {"Items": rows})
+        list_rows(cloud, [{**row, "retailPrice": price} for price in prices])
         assert AZURE.on_demand_prices("eastus", [H100]) == {
             H100: Decimal("2.5")
         }
@@ -100,9 +115,9 @@ def test_of_two_prices_of_one_day_the_higher_counts(cloud: Cloud) -> None:
 def test_a_price_without_a_date_yields_to_one_with_a_date(cloud: Cloud) -> None:
     row = {**ROWS["on demand"][0], "retailPrice": 200.5}
     del row["effectiveStartDate"]
-    cloud.answer = lambda _: (200, {"Items": [row]})
+    list_rows(cloud, [row])
     assert AZURE.on_demand_prices("eastus", [H100]) == {H100: Decimal("200.5")}
-    cloud.answer = lambda _: (200, {"Items": [row, *ROWS["on demand"]]})
+    list_rows(cloud, [row, *ROWS["on demand"]])
     assert AZURE.on_demand_prices("eastus", [H100]) == {H100: Decimal("98.32")}
 
 
