@@ -15,6 +15,7 @@ from google.auth.credentials import AnonymousCredentials
 
 from providers.azure import account as azure_account
 from providers.azure import client as azure_client
+from providers.azure import market as azure_market
 from providers.gcp import account as gcp_account
 from providers.gcp import market as gcp_market
 from providers.live import rest
@@ -87,6 +88,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     monkeypatch.setattr(azure_logs, "QUERY_URL", f"{url}/v1/workspaces")
     monkeypatch.setattr(azure_size, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_account, "MANAGEMENT_URL", url)
+    monkeypatch.setattr(azure_market, "MANAGEMENT_URL", url)
+    monkeypatch.setattr(azure_market, "RETAIL_URL", f"{url}/retail/prices")
     for name, path in (
         ("COMPUTE_URL", "/compute/v1"),
         ("QUOTA_URL", "/quota/v1"),

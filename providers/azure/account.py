@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from planner.market.live import NO_ZONE, QuotaFact
-from providers.azure.client import open_session, subscription
+from providers.azure.client import (
+    open_session,
+    subscription,
+    subscription_url,
+)
 from providers.live.question import rules_by_quota
-from providers.live.rest import send
+from providers.live.rest import list_pages, send
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +31,11 @@ RIGHTS_VERSION: Final = "2022-04-01"
 
 def signed_in(_region: str) -> str:
     """Return the subscription. Raises PermissionError when it is not active."""
-    found = _get("", SUBSCRIPTION_VERSION)
+    found = send(
+        open_session(MANAGEMENT_URL),
+        "GET",
+        subscription_url(MANAGEMENT_URL, "", SUBSCRIPTION_VERSION),
+    )
     if found["state"] != "Enabled":
         raise PermissionError(
             f"the subscription {found['displayName']} is {found['state']}"
@@ -174,23 +182,8 @@ def _folded(name: str) -> str:
     return name.replace(" ", "").lower()
 
 
-def _get(path: str, version: str) -> dict[str, Any]:
-    mark = "&" if "?" in path else "?"
-    return send(
-        open_session(MANAGEMENT_URL),
-        "GET",
-        f"{MANAGEMENT_URL}/subscriptions/{subscription()}{path}"
-        f"{mark}api-version={version}",
-    )
-
-
 def _pages(path: str, version: str) -> list[dict[str, Any]]:
-    """Return a list, page by page; a link that comes again ends it."""
-    page = _get(path, version)
-    found = list(page.get("value", ()))
-    session, seen = open_session(MANAGEMENT_URL), set()
-    while (link := page.get("nextLink", "")) and link not in seen:
-        seen.add(link)
-        page = send(session, "GET", link)
-        found += page.get("value", ())
-    return found
+    return list_pages(
+        open_session(MANAGEMENT_URL),
+        subscription_url(MANAGEMENT_URL, path, version),
+    )

@@ -29,6 +29,12 @@ def open_session(resource: str) -> Session:
     return session
 
 
+def subscription_url(root: str, path: str, version: str) -> str:
+    """Return the address of a path below the subscription, in a version of its service."""
+    mark = "&" if "?" in path else "?"
+    return f"{root}/subscriptions/{subscription()}{path}{mark}api-version={version}"
+
+
 def subscription() -> str:
     """Return the subscription that is chosen. Raises PermissionError without one."""
     chosen = chosen_subscription(os.environ)

@@ -9,7 +9,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from requests import Session
 
@@ -19,6 +19,8 @@ BUSY: Final = (429, 500, 502, 503, 504)
 RETRIES: Final = Retry(
     5,
     backoff_factor=1,
+    # Those who were refused together do not come back together.
+    backoff_jitter=1,
     status_forcelist=BUSY,
     allowed_methods=None,
     raise_on_status=False,
@@ -40,10 +42,12 @@ def send(
     method: str,
     url: str,
     document: Mapping[str, Any] | None = None,
+    *,
+    parse_float: Callable[[str], Any] = float,
 ) -> dict[str, Any]:
     """Send a request, with a document as JSON, and return the document of the answer.
 
-    Raises the errors of `providers.live.access`.
+    `parse_float` reads numbers that have a point. Raises the errors of `providers.live.access`.
     """
     try:
         answer = session.request(method, url, json=document, timeout=TIMEOUT_S)
@@ -58,5 +62,29 @@ def send(
         if answer.status_code == UNKNOWN:
             raise FileNotFoundError(message)
         raise OSError(message)
-    answer_document: dict[str, Any] = answer.json() if answer.text else {}
+    answer_document: dict[str, Any] = (
+        answer.json(parse_float=parse_float) if answer.text else {}
+    )
     return answer_document
+
+
+def list_pages(
+    session: Session,
+    url: str,
+    *,
+    rows: str = "value",
+    link: str = "nextLink",
+    parse_float: Callable[[str], Any] = float,
+) -> list[dict[str, Any]]:
+    """Return a list, page by page; a link that comes again ends it.
+
+    `rows` and `link` are the fields of a page with its part of the list and with the next page.
+    """
+    listed: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    while url and url not in seen:
+        seen.add(url)
+        page = send(session, "GET", url, parse_float=parse_float)
+        listed += page.get(rows) or ()
+        url = page.get(link) or ""
+    return listed
