@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from planner.cli.compose import PlanningOptions
     from planner.market.offer import Catalog, Instance
+    from planner.plan.symptom import Symptom
     from planner.plan.types import Plan
-    from stacks.engine.checkup import Finding
 
 LOGIN_KINDS: Final = frozenset({"credentials", "permission"})
 MACHINE_KINDS: Final = frozenset({"quota", "capacity"})
@@ -51,20 +51,20 @@ def command(subject: str | None, **option_values: Any) -> int:
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     plan = None if subject is None else _plan_of(subject, catalog, options)
     with waiting("asking clouds and engine"):
-        findings = list(_findings(plan, catalog, options))
+        symptoms = list(_symptoms(plan, catalog, options))
     if option_values["format"] == "json":
         from msgspec import to_builtins
 
         from planner.plan.canonical import dump_document
 
-        option.write_output(dump_document({"findings": to_builtins(findings)}))
+        option.write_output(dump_document({"symptoms": to_builtins(symptoms)}))
     else:
         option.print_page(
-            doctor_page(findings),
+            doctor_page(symptoms),
             option_values["format"],
             option_values["color"],
         )
-    return _exit_code(findings)
+    return _exit_code(symptoms)
 
 
 def _plan_of(path: str, catalog: Catalog, options: PlanningOptions) -> Plan:
@@ -77,35 +77,35 @@ def _plan_of(path: str, catalog: Catalog, options: PlanningOptions) -> Plan:
     return make_plan(read_spec(path), catalog, options)
 
 
-def _findings(
+def _symptoms(
     plan: Plan | None, catalog: Catalog, options: PlanningOptions
-) -> Iterator[Finding]:
+) -> Iterator[Symptom]:
     """Yield what is found: of real clouds, or of the simulated ones that the options name."""
     from planner.market.price_age import age_days
     from stacks.engine.checkup import (
-        catalog_finding,
-        cloud_findings,
-        engine_findings,
-        network_finding,
-        refusal_finding,
+        catalog_symptom,
+        cloud_symptoms,
+        engine_symptoms,
+        network_symptom,
+        refusal_symptom,
     )
 
-    engine_found = list(engine_findings(lambda: open_engine(options), plan))
+    engine_found = list(engine_symptoms(lambda: open_engine(options), plan))
     is_simulated = options.simulate is not None
     if not is_simulated:
         # The cloud of the plan comes first.
         provider = plan.graph.provider if plan is not None else ""
         for cloud in sorted(clouds(), key=lambda name: name != provider):
-            yield from cloud_findings(
+            yield from cloud_symptoms(
                 cloud, plan, (), _instances(catalog, cloud)
             )
             if provider in ("", cloud):
-                yield network_finding(cloud)
+                yield network_symptom(cloud)
     yield from engine_found
     if is_simulated and plan is not None and plan.is_feasible:
         for refusal in open_engine(options).preflight(plan):
-            yield refusal_finding("simulated", refusal)
-    yield catalog_finding(
+            yield refusal_symptom("simulated", refusal)
+    yield catalog_symptom(
         catalog.as_of, age_days(catalog.as_of, option.today()) or 0
     )
 
@@ -118,9 +118,9 @@ def _instances(catalog: Catalog, cloud: str) -> dict[str, Instance]:
     }
 
 
-def _exit_code(findings: Sequence[Finding]) -> int:
+def _exit_code(symptoms: Sequence[Symptom]) -> int:
     """Return the code of what is to fix: logins and rights first, then machines, then the rest."""
-    kinds = {finding.kind for finding in findings if finding.state == "fix"}
+    kinds = {symptom.kind for symptom in symptoms if symptom.state == "fix"}
     if kinds & LOGIN_KINDS:
         return CredentialError.exit_code
     if kinds & MACHINE_KINDS:

@@ -9,19 +9,19 @@ from planner.render.page import LINE_WIDTH, Page, PageTable, Paragraph
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stacks.engine.checkup import Finding
+    from planner.plan.symptom import Symptom
 
 MARKS: Final = {"ok": "ok", "fix": "FIX", "unknown": "?", "unneeded": "-"}
 
 
-def doctor_page(findings: Sequence[Finding]) -> Page:
+def doctor_page(symptoms: Sequence[Symptom]) -> Page:
     """Return a line for each thing that was looked at, and how many there are to fix."""
     rows = []
-    for finding in findings:
-        rows.append((MARKS[finding.state], finding.subject, finding.text))
-        if finding.remedy and finding.state != "unneeded":
-            rows.append(("", "", f"-> {finding.remedy}"))
-    faults = sum(finding.state == "fix" for finding in findings)
+    for symptom in symptoms:
+        rows.append((MARKS[symptom.state], symptom.subject, symptom.text))
+        if symptom.remedy and symptom.state != "unneeded":
+            rows.append(("", "", f"-> {symptom.remedy}"))
+    faults = sum(symptom.state == "fix" for symptom in symptoms)
     return (
         PageTable(("", "", ""), tuple(rows), width=LINE_WIDTH),
         Paragraph(""),

@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch):
 def findings(tonnage: Command, *flags: str) -> tuple[int, list[dict]]:
     code, out, err = tonnage("doctor", "s.yaml", "-f", "json", *flags)
     assert out, err
-    found: list[dict] = json.loads(out)["findings"]
+    found: list[dict] = json.loads(out)["symptoms"]
     return code, found
 
 
@@ -93,7 +93,7 @@ def test_what_is_well_is_told_too(tonnage: Command, here: Path, asked) -> None:
     assert "signed in as ada" in aws[0]["text"]
     asked(signed_in=PermissionError("nobody"))
     code, out, _ = tonnage("doctor", "-f", "json")
-    others = json.loads(out)["findings"]
+    others = json.loads(out)["symptoms"]
     assert "unneeded" in {each["state"] for each in others}
     assert code in (0, 4)  # with and without the program of Pulumi
 
