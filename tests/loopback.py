@@ -70,6 +70,9 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         def do_PATCH(self) -> None:
             self.do_GET()
 
+        def do_PUT(self) -> None:
+            self.do_GET()
+
         def log_message(self, *_: object) -> None:
             pass
 

@@ -51,6 +51,7 @@ COMMANDS: Final = {
     "stop": "give the machines of a stack back, and keep the rest",
     "scale": "another number of machines for a pool of a stack",
     "simulate": "let time pass in the simulated clouds, and see their bill",
+    "quota": "what an account may have in a region, and asking for more",
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",

@@ -66,10 +66,6 @@ class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
         float | None,
         Meta(description="a higher limit that is asked for already"),
     ] = None
-    raise_form: Annotated[
-        str,
-        Meta(description="how it is raised to {wanted}: a command, or a page"),
-    ]
 
     @property
     def free(self) -> float | None:
@@ -78,15 +74,16 @@ class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return None
         return max(0.0, self.limit - (self.used or 0.0))
 
-    def raise_text(self, wanted: float) -> str:
-        """Say how it is raised to so much, or that somebody has asked for that already."""
-        command = self.raise_form.format(wanted=f"{wanted:g}")
-        if self.requested is None:
-            return command
-        return (
-            f"wait: {self.requested:g} are asked for already; or ask for more: "
-            f"{command}"
-        )
+
+def raise_text(cloud: str, region: str, quota: QuotaFact, wanted: float) -> str:
+    """Say how a quota is raised to so much, or that somebody has asked for that already."""
+    command = f"tonnage quota request {cloud} {region} {quota.id} {wanted:g}"
+    if quota.requested is None:
+        return command
+    return (
+        f"wait: {quota.requested:g} are asked for already; or ask for more: "
+        f"{command}"
+    )
 
 
 class QuotaAnswer(LiveAnswer[tuple[QuotaFact, ...]], frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from planner.market.capacity import quota_purchase
 from planner.market.live import (
-    QuotaUnit,  # noqa: TC001 - msgspec reads the annotations
+    QuotaUnit,
+    raise_text,
 )
 from planner.plan.number import plain_money
 from planner.plan.part import DocumentPart
@@ -117,5 +118,10 @@ def _shortfall(
         limit=quota.limit or 0.0,
         used=quota.used,
         requested=quota.requested,
-        remedy=quota.raise_text((quota.used or 0.0) + needed),
+        remedy=raise_text(
+            pool.instance.provider,
+            pool.region,
+            quota,
+            (quota.used or 0.0) + needed,
+        ),
     )

@@ -13,6 +13,7 @@ from planner.render.page import PageTable
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator, MigProfile
     from planner.facts.llm import Llm
+    from planner.market.live import QuotaFact
 
 Rows: TypeAlias = "list[dict[str, str]]"
 
@@ -141,6 +142,24 @@ def mig_rows(mig_profiles: list[MigProfile]) -> Rows:
             "at_most": str(mig_profile.max_instances),
         }
         for mig_profile in mig_profiles
+    ]
+
+
+def quota_rows(quotas: list[QuotaFact]) -> Rows:
+    """Return rows of quotas; an empty cell is what nobody says, or no limit."""
+    return [
+        {
+            "quota": quota.id,
+            "name": quota.name,
+            "purchase": quota.purchase,
+            "unit": quota.unit,
+            "limit": "" if quota.limit is None else f"{quota.limit:g}",
+            "used": "" if quota.used is None else f"{quota.used:g}",
+            "asked_for": ""
+            if quota.requested is None
+            else f"{quota.requested:g}",
+        }
+        for quota in quotas
     ]
 
 

@@ -72,9 +72,16 @@ def _quota_fact(
         limit=float(quota["Value"]),
         used=_used(region, quota.get("UsageMetric") or {}),
         requested=_requested(region, code),
-        raise_form="aws service-quotas request-service-quota-increase --service-code ec2 "
-        f"--quota-code {code} --desired-value {{wanted}} --region {region}",
     )
+
+
+def request_quota(region: str, quota_id: str, wanted: float) -> str:
+    """Ask for a higher limit of a quota, and return what has become of it so far."""
+    with service("service-quotas", region) as client:
+        request = client.request_service_quota_increase(
+            ServiceCode="ec2", QuotaCode=quota_id, DesiredValue=wanted
+        )["RequestedQuota"]
+    return str(request["Status"])
 
 
 def _used(region: str, metric: dict[str, Any]) -> float | None:

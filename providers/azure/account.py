@@ -9,7 +9,6 @@ from urllib.parse import quote
 from planner.market.live import NO_ZONE, QuotaFact
 from providers.azure.client import (
     open_session,
-    subscription,
     subscription_url,
 )
 from providers.live.question import rules_by_quota
@@ -26,6 +25,7 @@ PROVIDERS_VERSION: Final = "2021-04-01"
 USAGE_VERSION: Final = "2024-07-01"
 # The only version that lists machine types with their restrictions.
 SKUS_VERSION: Final = "2021-07-01"
+QUOTA_VERSION: Final = "2023-02-01"
 RIGHTS_VERSION: Final = "2022-04-01"
 
 
@@ -72,7 +72,7 @@ def quotas(
         for name, counted in _quota_names(region, rule, types).items():
             found = usages.get(_folded(name))
             if found is None:
-                raise LookupError(f"{region} has no quota {name}")
+                continue
             facts.append(
                 QuotaFact(
                     machine_types=counted,
@@ -82,13 +82,34 @@ def quotas(
                     name=f"{found['name']['localizedValue']} in {region}",
                     limit=float(found["limit"]),
                     used=float(found["currentValue"]),
-                    raise_form="az quota update --resource-name "
-                    f"'{found['name']['value']}' --scope /subscriptions/{subscription()}"
-                    f"/providers/Microsoft.Compute/locations/{region} --limit-object "
-                    "value={wanted} --resource-type dedicated",
                 )
             )
     return facts
+
+
+def request_quota(region: str, quota_id: str, wanted: float) -> str:
+    """Ask for a higher limit of a quota, and return what has become of it so far."""
+    answer = send(
+        open_session(MANAGEMENT_URL),
+        "PUT",
+        subscription_url(
+            MANAGEMENT_URL,
+            f"/providers/Microsoft.Compute/locations/{region}/providers/Microsoft.Quota"
+            f"/quotas/{quote(quota_id)}",
+            QUOTA_VERSION,
+        ),
+        {
+            "properties": {
+                "limit": {
+                    "limitObjectType": "LimitValue",
+                    "value": int(wanted),
+                },
+                "name": {"value": quota_id},
+            }
+        },
+    )
+    properties = answer.get("properties", {})
+    return str(properties.get("provisioningState", "it is being looked at"))
 
 
 def _quota_names(

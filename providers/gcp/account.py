@@ -24,6 +24,7 @@ PROJECT_URL: Final = "https://cloudresourcemanager.googleapis.com/v1"
 # Calls take at most so many names.
 SERVICES_AT_ONCE: Final = 20
 RIGHTS_AT_ONCE: Final = 100
+COMPUTE_SERVICE: Final = "compute.googleapis.com"
 # A quota without a limit is minus one.
 NO_LIMIT: Final = -1
 # Of spot machines; all others count those on demand.
@@ -80,7 +81,7 @@ def quotas(
     for rule, types in counted.items():
         found = (metrics if rule.kind == "metric" else families).get(rule.quota)
         if found is None:
-            raise LookupError(f"{region} has no quota {rule.quota}")
+            continue
         limit, used = found
         facts.append(
             QuotaFact(
@@ -91,11 +92,51 @@ def quotas(
                 name=f"{rule.quota} in {region}",
                 limit=None if limit == NO_LIMIT else limit,
                 used=used,
-                raise_form="https://console.cloud.google.com/iam-admin/quotas"
-                f"?project={account.project}",
             )
         )
     return facts
+
+
+def request_quota(region: str, quota_id: str, wanted: float) -> str:
+    """Ask for a higher limit of a quota, and return what is preferred now.
+
+    A preference has the name of its quota and region, so one that is asked for again is the same.
+    """
+    account = open_account()
+    info, dimensions = _asked_info(account, region, quota_id)
+    name = f"tonnage-{quota_id}-{region}".lower().replace("_", "-")
+    url = (
+        f"{QUOTA_URL}/projects/{account.project}/locations/global/quotaPreferences/"
+        f"{name}?allowMissing=true"
+    )
+    answer = send(
+        account.session,
+        "PATCH",
+        url,
+        {
+            "service": COMPUTE_SERVICE,
+            "quotaId": info["quotaId"],
+            "dimensions": dimensions,
+            "quotaConfig": {"preferredValue": f"{wanted:.0f}"},
+        },
+    )
+    is_pending = answer.get("reconciling", False)
+    return "it is being looked at" if is_pending else "it is decided"
+
+
+def _asked_info(
+    account: Account, region: str, quota_id: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a quota as the service of quotas has it, and what narrows it down to a region."""
+    for info in _quota_infos(account.session, account.project):
+        if info.get("metric") == f"{COMPUTE_SERVICE}/{quota_id.lower()}":
+            return info, {"region": region}
+        if info["quotaId"].startswith(SPOT_PREFIX):
+            continue
+        for found in info.get("dimensionsInfos", ()):
+            if found.get("dimensions", {}).get("gpu_family") == quota_id:
+                return info, {"region": region, "gpu_family": quota_id}
+    raise LookupError(f"{region} has no quota {quota_id}")
 
 
 def _metrics(

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from planner.facts import table
 from planner.facts.cloud import clouds
+from planner.market.live import raise_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,9 +100,16 @@ class AccountModule(Protocol):
     def quotas(
         self, region: str, machine_types: Iterable[str], purchase: str
     ) -> list[QuotaFact]:
-        """Return the quotas that count machines of some types. What no rule counts is left out.
+        """Return the quotas that count machines of some types.
 
-        Raises LookupError when the region has no quota that a rule names.
+        What no rule counts is left out, and so is a quota that the region does not have.
+        """
+
+    def request_quota(self, region: str, quota_id: str, wanted: float) -> str:
+        """Ask for a higher limit of a quota: the only thing here that changes an account.
+
+        Returns what has become of the request so far, as the cloud says it. Raises LookupError
+        when the region has no such quota.
         """
 
     def offered_zones(
@@ -174,14 +182,19 @@ def quota_rooms(
     quotas = account.quotas(ask.region, [ask.instance_type], ask.purchase)
     if not quotas:
         raise LookupError(
-            f"no quota of {cloud} is known that counts {ask.instance_type} bought "
-            f"{ask.purchase}"
+            f"no quota of {cloud} {ask.region} is known that counts {ask.instance_type} "
+            f"bought {ask.purchase}"
         )
     return [
         QuotaRoom(
             quota=quota,
             asked=ask.amount(quota.unit),
-            remedy=quota.raise_text((quota.used or 0) + ask.amount(quota.unit)),
+            remedy=raise_text(
+                cloud,
+                ask.region,
+                quota,
+                (quota.used or 0) + ask.amount(quota.unit),
+            ),
         )
         for quota in quotas
     ]

@@ -59,7 +59,6 @@ def facts_of(place: LivePlace, allowed: dict[str, bool]) -> PlaceFacts:
             name=f"quota of {name} in {place.region}",
             limit=1e6 if is_allowed else 0,
             used=0,
-            raise_form=f"ask for {{wanted}} of {name}",
         )
         for name, is_allowed in allowed.items()
     )
@@ -175,7 +174,7 @@ def test_a_quota_that_is_short_is_told_with_what_raises_it(
     told = " ".join(out.split())
     assert f"{cheapest['nodes']} x {name} would cost" in told
     assert "the account has 0, of which 0 are used" in told
-    assert f"of {name}" in told.partition("to raise it: ask for")[2]
+    assert f"tonnage quota request {cheapest['provider']}" in told
     assert "did not answer for zones: unknown: busy" in told
     assert "are reserved and not used: buy.reservations takes cr-1" in told
 

@@ -68,7 +68,6 @@ def quota(
                 name="G instances",
                 limit=limit,
                 used=used,
-                raise_form="ask for {wanted}",
             ),
         ),
     )

@@ -102,7 +102,8 @@ def test_a_quota_counts_what_is_used_and_what_is_asked_for(
     [room] = quota_rooms(account, "aws", ASK)
     assert room.is_enough == is_enough
     assert (room.quota.limit, room.quota.used, room.asked) == (value, used, 192)
-    assert f"--desired-value {used + 192:g}" in room.remedy
+    wanted = f"request aws us-east-1 L-417A185B {used + 192:g}"
+    assert wanted in room.remedy
 
 
 def test_a_quota_that_nobody_counts_is_not_taken_for_used(stubbed) -> None:
@@ -279,3 +280,22 @@ def test_endpoints_with_the_names_of_services_have_their_stacks(
         "com.amazonaws.us-east-1.logs": {"tonnage-stack": "a"},
         "com.amazonaws.us-east-1.ssm": {"owner": "b"},
     }
+
+
+def test_more_of_a_quota_is_asked_for(stubbed: Stubbed) -> None:
+    stubbed(
+        {
+            "service-quotas": [
+                (
+                    "request_service_quota_increase",
+                    {
+                        "ServiceCode": "ec2",
+                        "QuotaCode": "L-417A185B",
+                        "DesiredValue": 192.0,
+                    },
+                    {"RequestedQuota": {"Id": "r", "Status": "PENDING"}},
+                )
+            ]
+        }
+    )
+    assert account.request_quota("us-east-1", "L-417A185B", 192.0) == "PENDING"

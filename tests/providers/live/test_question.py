@@ -83,7 +83,7 @@ def test_a_quota_of_google_has_its_use_beside_its_limit(cloud: Cloud) -> None:
     one = replace(GCP_ASK, nodes=1, accelerators=1)
     assert rooms_of("gcp", one)[0].is_enough
     cloud.answer = lambda _: (200, {"quotas": quotas[:1]})
-    with pytest.raises(LookupError, match="NVIDIA_L4_GPUS"):
+    with pytest.raises(LookupError, match="g2-standard-4"):
         rooms_of("gcp", GCP_ASK)
 
 
@@ -232,7 +232,7 @@ def test_azure_counts_cores_and_those_of_a_family(
     cloud.answer = azure(cores, family, []).answer
     rooms = rooms_of("azure", AZURE_ASK)
     assert [room.is_enough for room in rooms] == enough
-    assert all("--limit-object value=96" in room.remedy for room in rooms)
+    assert all(room.remedy.endswith(" 96") for room in rooms)
     spot = replace(AZURE_ASK, purchase="spot")
     [room] = rooms_of("azure", spot)
     assert (room.quota.name, room.is_enough) == (
@@ -331,8 +331,60 @@ def test_an_unknown_use_counts_as_none() -> None:
         name="q",
         limit=5,
         used=None,
-        raise_form="ask",
     )
     room = QuotaRoom(quota=quota, asked=5, remedy="ask")
     assert room.is_enough
     assert not replace(room, asked=6).is_enough
+
+
+def test_google_is_asked_for_more_by_a_preference(cloud: Cloud) -> None:
+    """Its name is that of the quota and the region: who asks again changes it."""
+
+    def answer(request: Request) -> Answer:
+        if request.method == "PATCH":
+            return 200, {"reconciling": True}
+        found = family_infos("0", ["us-east4"])
+        metric = {
+            "quotaId": "NVIDIA-L4-GPUS-per-project-region",
+            "metric": "compute.googleapis.com/nvidia_l4_gpus",
+        }
+        return 200, {"quotaInfos": [*found["quotaInfos"], metric]}
+
+    cloud.answer = answer
+    for quota_id, asked_id, dimensions in (
+        (
+            "NVIDIA_L4_GPUS",
+            "NVIDIA-L4-GPUS-per-project-region",
+            {"region": "us-east4"},
+        ),
+        (
+            "NVIDIA_H100",
+            "GPUS-PER-GPU-FAMILY-per-project-region",
+            {"region": "us-east4", "gpu_family": "NVIDIA_H100"},
+        ),
+    ):
+        state = account("gcp").request_quota("us-east4", quota_id, 16.0)
+        assert state == "it is being looked at"
+        asked = cloud.asked[-1]
+        name = quota_id.lower().replace("_", "-")
+        assert f"/quotaPreferences/tonnage-{name}-us-east4?" in asked.path
+        document = asked.document()
+        assert document["quotaId"] == asked_id
+        assert document["dimensions"] == dimensions
+        assert document["quotaConfig"] == {"preferredValue": "16"}
+    with pytest.raises(LookupError, match="NVIDIA_X"):
+        account("gcp").request_quota("us-east4", "NVIDIA_X", 1.0)
+
+
+def test_azure_is_asked_for_more_of_a_family(cloud: Cloud) -> None:
+    cloud.answer = lambda _: (
+        202,
+        {"properties": {"provisioningState": "Accepted"}},
+    )
+    family = "standardNDSH100v5Family"
+    state = account("azure").request_quota("eastus", family, 96.0)
+    assert state == "Accepted"
+    [asked] = cloud.asked
+    assert asked.method == "PUT"
+    assert f"/Microsoft.Quota/quotas/{family}?" in asked.path
+    assert asked.document()["properties"]["limit"]["value"] == 96

@@ -68,7 +68,6 @@ class Account:
                 name="Q",
                 limit=self._answer("quotas", None),
                 used=1,
-                raise_form="raise Q",
             )
         ]
 
@@ -148,7 +147,7 @@ def test_all_that_is_refused_is_told_at_once_with_its_remedy(
     ]
     assert {refusal.kind for refusal in refusals} <= NEXT_STEPS.keys()
     remedies = " ".join(refusal.remedy for refusal in refusals)
-    for remedy in ("switch on compute", "raise Q", "elsewhere"):
+    for remedy in ("switch on compute", "tonnage quota request", "elsewhere"):
         assert remedy in remedies
     assert f"of {len(fake.rights)} are missing" in refusals[1].message
     assert "of which the account has 2 and uses 1" in refusals[2].message
