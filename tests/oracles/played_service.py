@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 HOUR_S = 3600
 # Lines that grow with the hours of machines, and those that grow with what clients send and get.
 MACHINE_KINDS = {"disk", "logs", "nat_data", "nat_per_node"}
-TRAFFIC_KINDS = {"cross_zone", "load_balancer_data", "load_balancer_unit"}
+BALANCER_KINDS = {"load_balancer_data", "load_balancer_unit"}
+TRAFFIC_KINDS = {"cross_zone", *BALANCER_KINDS}
 # Means of so many parts of a life are nearly independent, and nearly normal.
 PARTS = 40
 # The hours of an outage are not independent: a binomial interval of hours would be too narrow.
@@ -75,10 +76,12 @@ class Life(NamedTuple):
     """Many periods of a bill, one after the other.
 
     usd     cost of each period
+    gb      what clients send and get in each period
     short   share of the running time in which fewer groups are up than the load needs
     """
 
     usd: NDArray[np.float64]
+    gb: NDArray[np.float64]
     short: Share
 
 
@@ -243,13 +246,15 @@ def played_life(
             * (1 - unpaid_share * gone)
         )
     paid[: machines.always] = 1
+    gb = _traffic_gb(plan, load[of_week], draw)
     usd = (
         _machine_usd(plan, machines, paid)
-        + _traffic_usd(plan, load[of_week], draw)
+        + gb * _usd_of_gb(plan)
         + _standing_usd(plan) / period_h
     )
     return Life(
         usd.reshape(periods, period_h).sum(axis=1),
+        gb.reshape(periods, period_h).sum(axis=1),
         _share_of(up < needed, running > 0),
     )
 
@@ -296,31 +301,42 @@ def _machine_usd(
     return usd
 
 
-def _traffic_usd(
+def _traffic_gb(
     plan: Plan, load: NDArray[np.float64], draw: Generator
 ) -> NDArray[np.float64]:
-    """What traffic costs in each hour: requests are drawn, in clumps where the spec says so."""
-    lines = [line for line in plan.cost.lines if line.kind in TRAFFIC_KINDS]
-    if not lines:
+    """What clients send and get in each hour: requests come in clumps where the spec says so."""
+    traffic = plan.spec.normalized.get("traffic")
+    if traffic is None:
         return np.zeros(len(load))
-    traffic = plan.spec.normalized["traffic"]
     mean_requests = HOUR_S * _peak_rps(plan) * load
     # The variance of a number is that of the gaps over their mean, times the number.
     spread = float(traffic["burstiness"]) * np.sqrt(mean_requests)
-    requests = draw.normal(mean_requests, spread)
-    request_gb = (
-        float(traffic["input_tokens"]["mean"]) * usage("prompt_bytes_per_token")
-        + float(traffic["output_tokens"]["mean"])
-        * usage("stream_bytes_per_token")
-    ) / 1e9
-    passes = next(
-        line for line in lines if line.kind.startswith("load_balancer")
+    prompt = float(traffic["input_tokens"]["mean"])
+    answer = float(traffic["output_tokens"]["mean"])
+    request_bytes = prompt * usage("prompt_bytes_per_token") + answer * usage(
+        "stream_bytes_per_token"
     )
-    # Each GB passes the balancer, and some of them a border of a zone as well.
-    gb_usd = sum(float(line.usd or 0) for line in lines) / float(
-        passes.quantity
+    return draw.normal(mean_requests, spread) * request_bytes / 1e9
+
+
+def balancer_line(plan: Plan) -> CostLine | None:
+    """The line that counts each GB that clients send and get; None where nobody does."""
+    return next(
+        (line for line in plan.cost.lines if line.kind in BALANCER_KINDS), None
     )
-    return requests * request_gb * gb_usd
+
+
+def _usd_of_gb(plan: Plan) -> float:
+    """What a GB costs that passes the balancer, and maybe a border of a zone as well."""
+    balancer = balancer_line(plan)
+    if balancer is None:
+        return 0.0
+    usd = sum(
+        float(line.usd or 0)
+        for line in plan.cost.lines
+        if line.kind in TRAFFIC_KINDS
+    )
+    return usd / float(balancer.quantity)
 
 
 def _peak_rps(plan: Plan) -> float:

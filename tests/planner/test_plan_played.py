@@ -19,8 +19,10 @@ from tests.conftest import BLUEPRINTS, ROOT, only, present
 from tests.oracles.played_job import Outcomes, played_batches, played_runs
 from tests.oracles.played_service import (
     NORMAL_999,
+    Life,
     Machines,
     Share,
+    balancer_line,
     load_of,
     machines_of,
     played_life,
@@ -30,8 +32,6 @@ from tests.stacks.engine.test_simulated import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
     from planner.market.offer import Catalog
     from planner.plan.types import Plan
@@ -69,7 +69,7 @@ WAYS = [
 # Blueprint, promise, cloud, how its machines are bought.
 PROMISES = [
     ("code-assistant", "99.9%", "aws", "on_demand_base: auto"),
-    ("agent-gpt-oss", "99.95%", "aws", "on_demand_base: auto"),
+    ("chat-8b", "99.95%", "aws", "on_demand_base: auto"),
     ("rag-prefix-cache", "99.5%", "aws", HALF),
     ("rag-prefix-cache", "70%", "gcp", "on_demand_base: 50%"),
     ("moe-deepseek-r1", "99%", "aws", "on_demand_base: auto"),
@@ -131,17 +131,15 @@ def played_jobs(plan: Plan) -> Outcomes:
     return play(plan, rate, JOBS, SEED)
 
 
-def played_bills(plan: Plan) -> NDArray[np.float64]:
-    if plan.workload.kind in ("batch", "training"):
-        return played_jobs(plan).usd
+def played_bills(plan: Plan) -> Life:
     [pool] = plan.solution.pools
-    machines = machines_of(pool)
-    return played_life(plan, machines, mean_rate(plan), BILLS, SEED).usd
+    return played_life(plan, machines_of(pool), mean_rate(plan), BILLS, SEED)
 
 
 def difference(plan: Plan) -> float:
     """What a plan costs when it is played over what it says, less one."""
-    usd = played_bills(plan)
+    is_job = plan.workload.kind in ("batch", "training")
+    usd = played_jobs(plan).usd if is_job else played_bills(plan).usd
     error = usd.std(ddof=1) / math.sqrt(len(usd))
     assert error < ERROR_SHARE * usd.mean()
     return float(usd.mean()) / float(plan.cost.total) - 1
@@ -150,6 +148,16 @@ def difference(plan: Plan) -> float:
 @pytest.mark.parametrize("name", [path.stem for path in BLUEPRINTS])
 def test_a_blueprint_costs_what_its_plan_says(planned, name: str) -> None:
     assert abs(difference(planned(name))) < COST_SHARE
+
+
+@pytest.mark.parametrize("name", of_kind("Inference"))
+def test_clients_send_and_get_what_a_plan_counts(planned, name: str) -> None:
+    """Traffic costs so little that the sum of a bill does not show it."""
+    plan = planned(name)
+    told_gb = float(present(balancer_line(plan)).quantity)
+    assert played_bills(plan).gb.mean() == pytest.approx(
+        told_gb, rel=COST_SHARE
+    )
 
 
 @pytest.mark.parametrize(("name", "buy"), WAYS)
