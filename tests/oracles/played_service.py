@@ -86,9 +86,7 @@ class Life(NamedTuple):
 
 
 def machines_of(pool: Pool) -> Machines:
-    """The groups of a pool. Several replicas on a machine are one group, and so are several
-    machines of one replica.
-    """
+    """The groups of a pool: a machine with its replicas, or the machines of one replica."""
     group_nodes = max(1, pool.nodes // pool.replicas)
     nodes = {part.purchase: part.nodes for part in pool.purchases}
     always = sum(
@@ -142,9 +140,7 @@ class Clock:
         self._moments = np.arange(hours) + draw.random(hours)
 
     def away(self, per_hour: float, mean_h: float) -> NDArray[np.bool_]:
-        """When something is away that goes so often while it is there, and stays away for a mean
-        time.
-        """
+        """When something is away that goes so often while it is there, for a mean time."""
         hours = len(self._moments)
         if not per_hour:
             return np.zeros(hours, bool)
