@@ -5,7 +5,8 @@ A run is a chain of segments: an interval of work, then a checkpoint. With failu
 
 (exp(segment / mtbf) - 1) * (mtbf + restart)
 
-of which the interval is progress (Daly, 2006). Times are in seconds.
+of which the interval is progress (Daly, 2006). A stop during a restart begins it again, which the
+restart has in its mean. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 # Each step shrinks the bracket by 0.618: 60 reach 3e-13 of it.
 SECTION_STEPS: Final = 60
+# Mean times between stops that practically never pass without one.
+ENDLESS: Final = 50
 MAX_INTERVAL_S: Final = 30 * SECONDS_PER_DAY
 # Columns of reclaims.csv with a rate of reclaims; never is no reclaim.
 ReclaimLevel: TypeAlias = Literal["never", "monthly", "low", "high"]
@@ -149,7 +152,8 @@ def run_hazard(
     """Return the hazard of a run on `machine_count` machines of a cloud.
 
     failures  machines * `node_failures`; machines fail independently
-    restart   `train_restart` + `boot` * share of failures without a spare + load
+    restart   mean time of r = `train_restart` + `boot` * share of failures without a spare + load,
+              which each stop in it begins again: (exp(stops * r) - 1) / stops
     load      `load_s`, time to load a checkpoint, s
     reclaims  r * (1 + (1 - `reclaim_together`) * (machines - 1)), r the rate of one machine
 
@@ -167,22 +171,36 @@ def run_hazard(
         return Hazard(
             failures_per_s=failures_per_s,
             reclaims_per_s=0.0,
-            restart_s=restart_s,
+            restart_s=_repeated_s(restart_s, failures_per_s),
             wait_s=0.0,
             notice_s=0.0,
         )
     row = reclaim_row(provider, family)
-    reclaims_per_s = reclaim_rate(row[reclaim_level])
     # Share of reclaims that come alone (arXiv:2604.16457).
     separate_share = 1 - constant("reclaim_together")
+    reclaims_per_s = reclaim_rate(row[reclaim_level]) * (
+        1 + separate_share * (machine_count - 1)
+    )
     return Hazard(
         failures_per_s=failures_per_s,
-        reclaims_per_s=reclaims_per_s
-        * (1 + separate_share * (machine_count - 1)),
-        restart_s=restart_s,
+        reclaims_per_s=reclaims_per_s,
+        restart_s=_repeated_s(restart_s, failures_per_s + reclaims_per_s),
         wait_s=row["wait_h"] * SECONDS_PER_HOUR,
         notice_s=row["notice_s"],
     )
+
+
+def _repeated_s(pause_s: float, stops_per_s: float) -> float:
+    """Return the mean time of a pause that each stop in it begins again, seconds.
+
+    (exp(stops * pause) - 1) / stops, the pause itself where nothing stops
+
+    Source: Daly (2006), whose restarts fail like everything else.
+    """
+    if not stops_per_s:
+        return pause_s
+    # A pause of `ENDLESS` mtbf practically never ends, and a longer one is no worse.
+    return math.expm1(min(ENDLESS, stops_per_s * pause_s)) / stops_per_s
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -215,8 +233,8 @@ def progress_share(interval_s: float, save_s: float, hazard: Hazard) -> float:
     if hazard.mtbf_s == math.inf:
         return interval_s / (interval_s + save_s)
     segment_ratio = (interval_s + save_s) / hazard.mtbf_s
-    # A segment of 50 mtbf practically never ends.
-    if segment_ratio > 50:
+    # A segment of `ENDLESS` mtbf practically never ends.
+    if segment_ratio > ENDLESS:
         return 0.0
     expected_stops = math.expm1(segment_ratio)
     # Stops that are reclaims, each with `wait_s` at partial speed.

@@ -253,10 +253,21 @@ def _up_share(
 
 
 def base_groups(offer: Offer, sizing: FleetSizing) -> int:
-    """Return the groups of a fleet below those on spot; its offer says which share they are."""
+    """Return the groups of a fleet below those on spot; its offer says which share they are.
+
+    How many of them are committed to may still be open, and makes no difference.
+    """
     if offer.mix is None:
         return 0
-    *_, (start, _) = offer.mix.spans(sizing.nodes, sizing.nodes_per_group)
+    # A commitment of which nothing is decided yet reaches to the last machine.
+    stated = PurchaseMix(
+        tuple(
+            tier
+            for tier in offer.mix.tiers
+            if tier.is_promised or not tier.is_open
+        )
+    )
+    *_, (start, _) = stated.spans(sizing.nodes, sizing.nodes_per_group)
     return start // sizing.nodes_per_group
 
 

@@ -192,6 +192,14 @@ def test_a_commitment_stands_below_the_base(lasting: Catalog) -> None:
     assert {"reserved_3y", "spot"} <= set(parts(mixed))
 
 
+def test_a_commitment_hides_no_machine_on_spot(lasting: Catalog) -> None:
+    """How many of a stated base are committed to changes nothing of what is taken back."""
+    text = promised("99.99%", "20%", more=", commit: [none, 3y]")
+    solution = find(lasting, text, keep=0)
+    assert promise_of(solution)["high_rate_share"] >= 0.9999
+    assert total(lasting, text) <= total(lasting, promised("99.99%", "20%"))
+
+
 @pytest.mark.parametrize("cloud", clouds())
 def test_what_is_promised_is_built_and_billed(
     catalog: Catalog, here: Path, cloud: str
