@@ -71,7 +71,7 @@ def asked_facts(
     """
     from planner.market.live_catalog import with_live
     from planner.workload.solver import find
-    from providers.live.place import ask_places
+    from providers.live.place import ask_chances, ask_places
 
     end_s = time.monotonic() + DEADLINE_S
     facts = LiveFacts()
@@ -83,6 +83,9 @@ def asked_facts(
         )
         solution = find(spec_file.spec, settings)
         if not _open_regions(solution, facts, with_rivals=False):
+            facts = ask_chances(
+                _spot_machines(solution), facts, end_s - time.monotonic()
+            )
             # As a record of it is read, so that a replay gives the same bytes.
             return msgspec.json.decode(
                 msgspec.json.encode(facts), type=LiveFacts
@@ -111,6 +114,26 @@ def _open_regions(
         (cloud, region)
         for cloud, region in dict.fromkeys(regions)
         if cloud in clouds() and facts.place(cloud, region) is None
+    ]
+
+
+def _spot_machines(solution: Solution) -> list[tuple[LivePlace, int]]:
+    """Return the machines on spot of a plan, as places with one machine type."""
+    from providers.live.place import LivePlace
+
+    return [
+        (
+            LivePlace(
+                pool.instance.provider,
+                pool.region,
+                (pool.instance.instance_type,),
+            ),
+            part.nodes,
+        )
+        for pool in solution.pools
+        if pool.instance.provider in clouds()
+        for part in pool.purchases
+        if part.purchase == "spot"
     ]
 
 

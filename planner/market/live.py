@@ -173,6 +173,22 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
         }
 
 
+class ChanceAnswer(LiveAnswer[float], frozen=True, kw_only=True):
+    """How likely machines are to be had, from 0 to 1."""
+
+
+class SpotChance(Struct, frozen=True, kw_only=True):
+    """How likely the machines on spot of a plan are to be had now."""
+
+    cloud: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    machine_type: Annotated[str, Meta(description="machine type")]
+    machines: Annotated[int, Meta(description="how many at once")]
+    chance: Annotated[
+        ChanceAnswer, Meta(description="from 0 to 1, as the cloud scores it")
+    ]
+
+
 class LiveFacts(Struct, frozen=True, kw_only=True):
     """What clouds answered while a plan was made. The same facts give the same plan."""
 
@@ -182,6 +198,10 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
     ] = field(default_factory=dict)
     places: Annotated[
         tuple[PlaceFacts, ...], Meta(description="regions that were asked")
+    ] = ()
+    spot_chances: Annotated[
+        tuple[SpotChance, ...],
+        Meta(description="of the machines on spot of the plan"),
     ] = ()
 
     def place(self, cloud: str, region: str) -> PlaceFacts | None:

@@ -30,6 +30,7 @@ def live_blocks(plan: Plan, *, full: bool) -> list[Block]:
             for shortfall in plan.quota_shortfalls
             for block in _shortfall_blocks(shortfall, plan)
         ),
+        *_chance_blocks(plan.inputs.live.facts),
         *_reserved_blocks(plan),
     ]
 
@@ -85,6 +86,22 @@ def _shortfall_blocks(shortfall: QuotaShortfall, plan: Plan) -> Iterator[Block]:
         LINE_WIDTH,
     )
     yield Paragraph(f"  to raise it: {shortfall.remedy}")
+
+
+def _chance_blocks(facts: LiveFacts) -> Iterator[Block]:
+    """Yield how likely the machines on spot are to be had now."""
+    for found in facts.spot_chances:
+        machines = (
+            f"{found.machines} x {found.machine_type} on spot in {found.region}"
+        )
+        chance = found.chance
+        yield Paragraph(
+            f"{machines}: {found.cloud} scores them {chance.value:.2f} of 1 to be had now"
+            if chance.value is not None
+            else f"! {machines}: {found.cloud} does not say how likely they are to be had: "
+            f"{chance.state}: {chance.reason}",
+            width=LINE_WIDTH,
+        )
 
 
 def _reserved_blocks(plan: Plan) -> Iterator[Block]:

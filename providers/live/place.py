@@ -9,15 +9,19 @@ from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from planner.market.capacity import LIMITED_PURCHASES
 from planner.market.live import (
     CallerAnswer,
+    ChanceAnswer,
     LiveAnswer,
     LiveFacts,
     PlaceFacts,
     PriceAnswer,
     QuotaAnswer,
     ReservationAnswer,
+    SpotChance,
     SpotPriceAnswer,
     ZoneAnswer,
 )
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 # An answer of another shape than the one that is documented.
 MISSHAPEN: Final = (KeyError, ValueError, TypeError, AttributeError, IndexError)
 CALLER: Final = "caller"
+CHANCE: Final = "spot_scores"
 # A reason is read at once.
 REASON_CHARACTERS: Final = 300
 
@@ -97,6 +102,51 @@ def ask_places(
             *(_place_facts(place, found) for place in places),
         ),
     )
+
+
+def ask_chances(
+    wanted: Sequence[tuple[LivePlace, int]], known: LiveFacts, deadline_s: float
+) -> LiveFacts:
+    """Return what is known, and how likely so many machines on spot are to be had now.
+
+    Each place names one machine type. Clouds that nobody is signed in to are not asked.
+    """
+    asked = [
+        (
+            machines,
+            LiveQuestion(
+                place, CHANCE, ChanceAnswer, partial(_chance, place, machines)
+            ),
+        )
+        for place, machines in wanted
+        if known.callers[place.cloud].state == "value"
+    ]
+    answers = _answers(
+        [question for _, question in asked], time.monotonic() + deadline_s
+    )
+    return replace(
+        known,
+        spot_chances=tuple(
+            SpotChance(
+                cloud=question.place.cloud,
+                region=question.place.region,
+                machine_type=question.place.machine_types[0],
+                machines=machines,
+                chance=answer,
+            )
+            for (machines, question), answer in zip(asked, answers, strict=True)
+        ),
+    )
+
+
+def _chance(place: LivePlace, machines: int) -> float:
+    scores = _market(place.cloud).spot_scores(
+        place.region, place.machine_types, machines
+    )
+    [machine_type] = place.machine_types
+    if machine_type not in scores:
+        raise LookupError(f"{place.cloud} has no score of {machine_type}")
+    return scores[machine_type]
 
 
 def _unasked(
@@ -208,10 +258,10 @@ def _place_facts(
     )
 
 
-def _answers(
-    questions: Sequence[LiveQuestion], end_s: float
-) -> list[LiveAnswer[Any]]:
+def _answers(questions: Sequence[LiveQuestion], end_s: float) -> list[Any]:
     """Ask all questions at once; return what is answered until a monotonic time.
+
+    Each answer is of the kind of its question.
 
     The threads are daemons: a cloud that never answers keeps no command from ending.
     """

@@ -9,11 +9,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from planner.cli.live import facts_text, read_facts
 from planner.errors import UsageError
 from planner.market.live import (
     CallerAnswer,
+    ChanceAnswer,
     LiveFacts,
     PlaceFacts,
     PriceAnswer,
@@ -21,6 +23,7 @@ from planner.market.live import (
     QuotaFact,
     ReservationAnswer,
     ReservationFact,
+    SpotChance,
     SpotPriceAnswer,
     ZoneAnswer,
 )
@@ -93,6 +96,28 @@ def facts_of(place: LivePlace, allowed: dict[str, bool]) -> PlaceFacts:
     )
 
 
+def score(
+    wanted: Sequence[tuple[LivePlace, int]],
+    known: LiveFacts,
+    _deadline_s: float,
+) -> LiveFacts:
+    """Score all machines on spot alike."""
+    chance = ChanceAnswer(state="value", value=0.7, as_of=NOW, request="score")
+    return replace(
+        known,
+        spot_chances=tuple(
+            SpotChance(
+                cloud=place.cloud,
+                region=place.region,
+                machine_type=place.machine_types[0],
+                machines=machines,
+                chance=chance,
+            )
+            for place, machines in wanted
+        ),
+    )
+
+
 @pytest.fixture
 def clouds_that(
     monkeypatch: pytest.MonkeyPatch,
@@ -115,6 +140,7 @@ def clouds_that(
             )
 
         monkeypatch.setattr(live_place, "ask_places", ask)
+        monkeypatch.setattr(live_place, "ask_chances", score)
         return asked
 
     return set_up
@@ -204,6 +230,16 @@ def test_a_plan_with_answers_is_applied_as_it_was_reviewed(
     assert tonnage("plan", "s.yaml", *flags)[0] == 0
     code, _, err = tonnage("apply", "p.json", "--simulate", "--yes")
     assert code == 0, err
+
+
+def test_the_chance_of_machines_on_spot_is_told(
+    tonnage: Command, here: Path, clouds_that
+) -> None:
+    (here / "s.yaml").write_text(TEXT + "buy: {spot: only}\n")
+    clouds_that(lambda place: facts_of(place, {}))
+    code, out, _ = tonnage("plan", "s.yaml", "--live")
+    assert code == 0
+    assert "0.70 of 1 to be had now" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

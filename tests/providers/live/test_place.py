@@ -11,7 +11,7 @@ import pytest
 
 from planner.market.live import LiveFacts
 from providers.live import place as live_place
-from providers.live.place import LivePlace, ask_places
+from providers.live.place import LivePlace, ask_chances, ask_places
 
 EAST = LivePlace("aws", "us-east-1", ("p5.48xlarge",))
 WEST = LivePlace("aws", "us-west-2", ("p5.48xlarge",))
@@ -40,6 +40,9 @@ class Modules:
             on_demand_prices=lambda *_: self.answer(cloud, "on_demand", {}),
             spot_prices=lambda *_: self.answer(cloud, "spot", {}),
             reservations=lambda _: self.answer(cloud, "reservations", []),
+            spot_scores=lambda *_: self.answer(
+                cloud, "scores", {"p5.48xlarge": 0.5}
+            ),
         )
 
     def answer(self, cloud: str, question: str, usual: Any) -> Any:
@@ -133,3 +136,27 @@ def test_a_long_reason_is_cut(modules) -> None:
     modules(aws_reservations=OSError("x" * 9000))
     [found] = ask_places([EAST], LiveFacts(), 5).places
     assert len(found.reservations.reason) == 300
+
+
+@pytest.mark.parametrize(
+    ("scores", "state", "value"),
+    [
+        ({"p5.48xlarge": 0.5}, "value", 0.5),
+        ({}, "none", None),
+        (PermissionError("ec2:GetSpotPlacementScores"), "denied", None),
+    ],
+)
+def test_a_chance_that_nobody_says_is_no_zero(
+    modules, scores: Any, state: str, value: float | None
+) -> None:
+    modules(aws_scores=scores)
+    facts = ask_places([EAST], LiveFacts(), 5)
+    [found] = ask_chances([(EAST, 2)], facts, 5).spot_chances
+    assert (found.machine_type, found.machines) == ("p5.48xlarge", 2)
+    assert (found.chance.state, found.chance.value) == (state, value)
+
+
+def test_a_chance_is_asked_of_who_is_signed_in(modules) -> None:
+    modules(aws_signed_in=PermissionError("nobody"))
+    facts = ask_places([EAST], LiveFacts(), 5)
+    assert ask_chances([(EAST, 2)], facts, 5).spot_chances == ()
