@@ -45,7 +45,7 @@ SENTENCES: Final = {
     "availability": "{key}: {reached:.3%} of the time < {wanted:.3%}",
     "taken-back": "{key}: could be taken back at any time",
     "commitment": "{key}: the commitment is not allowed",
-    "quota": "{key}: {reached:,.0f} machines are needed, and the account may have {machines:,.0f}",
+    "quota": "{key}: {reached:,.0f} needed, {machines:,.0f} allowed",
     "capacity": "{key}: at most {machines} of them at once are known to be had",
     "reserved": "{key}: {reached:,.0f} machines are needed, and {machines:,.0f} reserved",
     "excluded": "excluded by {rules}",

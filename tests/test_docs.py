@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from planner.cli import reference
 from planner.cli.buying_page import buying_page
 from planner.cli.cloud_page import cloud_page
+from planner.cli.live_page import live_page
 from planner.cli.main import COMMANDS, cli
 from planner.facts.cloud import clouds
 from planner.facts.rule import EVERY_CLOUD, rules
@@ -43,9 +45,11 @@ def elided(shown: str, real: str) -> bool:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_commands_in_the_docs_give_the_output_that_is_shown(
-    tonnage, path, updates_golden: bool
+    tonnage, here: Path, path: Path, updates_golden: bool
 ) -> None:
     text = path.read_text()
+    # Files of the project that a command names.
+    (here / "blueprints").symlink_to(ROOT / "blueprints")
     for session in sessions(text):
         for command, shown in session:
             words = shlex.split(command)
@@ -74,6 +78,7 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (DOCS / "spec.md").read_text() == reference.spec_page()
     assert (DOCS / "files.md").read_text() == reference.files_page()
     assert (DOCS / "buying.md").read_text() == buying_page()
+    assert (DOCS / "live.md").read_text() == live_page()
     assert (DOCS / "plan-document.md").read_text() == reference.plan_page()
 
 

@@ -12,6 +12,7 @@ import click
 
 from planner.cli.buying_page import buying_page
 from planner.cli.cloud_page import cloud_page
+from planner.cli.live_page import live_page
 from planner.cli.main import COMMANDS, cli
 from planner.facts.cloud import clouds
 from planner.plan.canonical import plan_schema
@@ -253,6 +254,7 @@ if __name__ == "__main__":
     (docs_folder / "commands.md").write_text(commands_page(), encoding="utf-8")
     (docs_folder / "spec.md").write_text(spec_page(), encoding="utf-8")
     (docs_folder / "buying.md").write_text(buying_page(), encoding="utf-8")
+    (docs_folder / "live.md").write_text(live_page(), encoding="utf-8")
     (docs_folder / "files.md").write_text(files_page(), encoding="utf-8")
     (docs_folder / "plan-document.md").write_text(plan_page(), encoding="utf-8")
     for cloud in clouds():

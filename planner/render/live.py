@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.types import Plan
 
-UNIT_NAMES: Final = {"vcpus": "vCPUs", "accelerators": "accelerators"}
+UNIT_NAMES: Final = {"vcpus": "vCPU", "accelerators": "accelerator"}
 
 
 def live_blocks(plan: Plan, *, full: bool) -> list[Block]:
@@ -67,7 +67,10 @@ def _asked_blocks(facts: LiveFacts, *, full: bool) -> Iterator[Block]:
 
 def _shortfall_blocks(shortfall: QuotaShortfall, plan: Plan) -> Iterator[Block]:
     """Yield what the cheapest fleet needs of a quota, what there is, and how more is asked for."""
-    amount = f"{shortfall.needed:g} {UNIT_NAMES[shortfall.unit]}"
+    unit = UNIT_NAMES[shortfall.unit]
+    amount = (
+        f"{shortfall.needed:g} {unit}{'s' if shortfall.needed != 1 else ''}"
+    )
     cost = f"{figures.dollars(shortfall.usd)}{period.RATES[plan.cost.period]}"
     used = (
         ""

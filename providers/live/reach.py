@@ -44,12 +44,18 @@ def login_text(cloud: str) -> str:
     return _reach()[cloud].login
 
 
+def rights_form(cloud: str) -> str:
+    """Return how a cloud writes rights down: as a policy, a role, or a definition of a role."""
+    return _reach()[cloud].rights_form
+
+
 class _Reach(NamedTuple):
-    """An address that answers everybody, a region that is open to everybody, and the login."""
+    """An address that answers everybody, a region that is open to everybody, login and rights."""
 
     url: str
     region: str
     login: str
+    rights_form: str
 
 
 @cache
@@ -59,9 +65,12 @@ def _reach() -> dict[str, _Reach]:
         "url": table.nonempty_text,
         "region": table.nonempty_text,
         "login": table.nonempty_text,
+        "rights_form": table.one_of("policy", "role", "definition"),
         **table.SOURCE_COLUMNS,
     }
     return {
-        row["cloud"]: _Reach(row["url"], row["region"], row["login"])
+        row["cloud"]: _Reach(
+            row["url"], row["region"], row["login"], row["rights_form"]
+        )
         for row in table.load_rows("providers", "reach.csv", columns)
     }

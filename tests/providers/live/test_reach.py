@@ -39,7 +39,7 @@ def service(
         target=server.serve_forever, args=(0.01,), daemon=True
     ).start()
     url = f"http://127.0.0.1:{server.server_port}/"
-    place = reach._Reach(url, "r", "sign in")
+    place = reach._Reach(url, "r", "sign in", "policy")
     monkeypatch.setattr(reach, "_reach", lambda: {"aws": place})
 
     def set_up(status: int, ahead: timedelta | None) -> None:
@@ -69,7 +69,7 @@ def test_who_is_not_there_is_not_reached(service, monkeypatch) -> None:
     monkeypatch.setattr(
         reach,
         "_reach",
-        lambda: {"aws": reach._Reach("http://127.0.0.1:9/", "r", "l")},
+        lambda: {"aws": reach._Reach("http://127.0.0.1:9/", "r", "l", "role")},
     )
     with pytest.raises(OSError, match="refused"):
         reach.clock_skew_s("aws")

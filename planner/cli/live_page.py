@@ -1,0 +1,115 @@
+"""Generator of docs/live.md: what is asked of real clouds, and the least rights that it takes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.facts.cloud import clouds
+from providers.live.probe import probes, reading_rights
+from providers.live.reach import login_text, rights_form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from providers.live.probe import Probe
+
+INTRO: Final = """\
+# Live clouds
+
+A plan stands on a dated catalog. `tonnage plan SPEC --live` asks the account that you are signed
+in to what it may have today, and plans within that: quotas, zones, prices on demand and on spot,
+reservations. It asks about the regions of the cheapest plan first; where an account may not have
+that plan, about those of the next one. So few regions are asked, and no more quota would be found
+by asking all. Elsewhere prices are those of the catalog. All questions together take 20 seconds at most. What is not answered by then,
+or not at all, changes nothing, and the page says so.
+
+```console
+$ tonnage init --blueprint chat-8b
+...
+$ tonnage plan chat-8b.yaml --replay blueprints/three-clouds.json
+...
+asked for quota, zones, prices and reservations: gcp us-east4, us-central1; aws us-east-1; azure
+...
+  to raise it: tonnage quota request gcp us-east4 NVIDIA_L4_GPUS 9
+...
+```
+
+`--record FILE` writes down what was answered, and `--replay FILE` plans with it again: the same
+bytes, on another machine, without a login. The answers are in the plan too, so an apply derives
+the same plan from them. No answer has a secret.
+
+`tonnage doctor PLAN` asks what else would stop an apply. `tonnage quota list CLOUD REGION` shows
+quotas, and `tonnage quota request CLOUD REGION QUOTA LIMIT --yes` asks for more: that alone
+changes an account.
+
+## Who signs in, and with which rights
+
+Logins are those of the tools of each cloud. The packages are extras, such as `pip install
+'tonnage[aws]'`. Without a login a cloud is not asked, the page names it, and the plan takes it as
+the catalog has it; prices that are public are asked all the same.
+
+No question costs money. The tables are made by `make docs` from `providers/data/probes.csv`.
+"""
+
+
+def live_page() -> str:
+    """Return the page of live clouds."""
+    lines = [INTRO]
+    for cloud in clouds():
+        asked = [probe for probe in probes() if probe.cloud == cloud]
+        lines += [
+            f"## {clouds()[cloud].title}",
+            "",
+            f"To sign in: {login_text(cloud)}.",
+            "",
+            "| what is asked | how often | rights |",
+            "|---|---|---|",
+            *_rows(asked),
+            "",
+            "The least that `plan --live`, `doctor` and `quota list` take:",
+            "",
+            "```json",
+            json.dumps(policy_of(cloud), indent=2),
+            "```",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _rows(asked: Sequence[Probe]) -> Iterator[str]:
+    for probe in asked:
+        rights = ", ".join(f"`{right}`" for right in probe.rights) or "none"
+        yield f"| {probe.what} | {probe.asked} | {rights} |"
+
+
+def policy_of(cloud: str) -> dict[str, Any]:
+    """Return a policy, or a role, with the least rights to ask a cloud, as its tools take it."""
+    rights = list(
+        reading_rights(probe for probe in probes() if probe.cloud == cloud)
+    )
+    forms: dict[str, dict[str, Any]] = {
+        "policy": {
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Sid": "TonnageAsks",
+                    "Effect": "Allow",
+                    "Action": rights,
+                    "Resource": "*",
+                }
+            ],
+        },
+        "role": {
+            "title": "tonnage asks",
+            "stage": "GA",
+            "includedPermissions": rights,
+        },
+        "definition": {
+            "Name": "tonnage asks",
+            "Description": "Reads what a subscription may have.",
+            "Actions": rights,
+            "AssignableScopes": ["/subscriptions/SUBSCRIPTION"],
+        },
+    }
+    return forms[rights_form(cloud)]

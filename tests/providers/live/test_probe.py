@@ -1,0 +1,79 @@
+"""What is asked of clouds is in a table, and takes no more rights than that says."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from planner.cli.live_page import policy_of
+from planner.facts.cloud import clouds
+from providers.live.probe import probes, reading_rights
+from providers.live.reach import rights_form
+from tests.stacks.aws.test_identity import findings
+
+CHANGING = ("Create", "Delete", "Put", "Update", "Run", "Purchase", "Request")
+
+
+@pytest.mark.parametrize("cloud", clouds())
+@pytest.mark.parametrize("module", ["account", "market"])
+def test_every_question_has_a_row(cloud: str, module: str) -> None:
+    asking = import_module(f"providers.{cloud}.{module}")
+    functions = {
+        name
+        for name, found in inspect.getmembers(asking, inspect.isfunction)
+        if found.__module__ == asking.__name__ and not name.startswith("_")
+    }
+    rows = {
+        probe.function
+        for probe in probes()
+        if (probe.cloud, probe.module) == (cloud, module)
+    }
+    assert rows <= functions
+    protocol = import_module(
+        f"providers.live.{'question' if module == 'account' else 'market'}"
+    )
+    wanted = getattr(
+        protocol, "AccountModule" if module == "account" else "MarketModule"
+    )
+    assert rows == {
+        name
+        for name, _ in inspect.getmembers(wanted, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def test_one_question_changes_an_account_and_no_policy_allows_it() -> None:
+    changing = [probe for probe in probes() if probe.changes]
+    assert {probe.cloud for probe in changing} == set(clouds())
+    for probe in changing:
+        asked = [each for each in probes() if each.cloud == probe.cloud]
+        allowed = reading_rights(asked)
+        others = {
+            right for each in asked if not each.changes for right in each.rights
+        }
+        assert set(allowed) == others
+        assert set(probe.rights) - set(allowed)
+
+
+def test_the_policy_of_aws_is_one() -> None:
+    """Its actions exist, and none of them changes anything."""
+    [cloud] = [name for name in clouds() if rights_form(name) == "policy"]
+    policy = policy_of(cloud)
+    assert not findings(json.dumps(policy))
+    actions = policy["Statement"][0]["Action"]
+    assert not any(
+        action.partition(":")[2].startswith(CHANGING) for action in actions
+    )
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_a_role_has_the_rights_of_its_questions(cloud: str) -> None:
+    rights: list[Any] = list(
+        reading_rights(probe for probe in probes() if probe.cloud == cloud)
+    )
+    assert rights
+    assert json.dumps(rights) in json.dumps(policy_of(cloud))
