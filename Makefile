@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check fit accuracy bench brute-force reliability docs docs-check cloud-test clean
+.PHONY: plan test check fit accuracy bench brute-force reliability docs docs-check live-test cloud-test clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -43,10 +43,15 @@ brute-force: $(VENV)/.dev
 reliability: $(VENV)/.dev
 	$(BIN)/python -m tests.reliability
 
+# Only asks: what your own account answers has the shapes that are expected, and how far prices are off.
+live-test: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(CLOUD)]"
+	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -s -p no:randomly tests/cloud/test_live.py
+
 # One small machine of your own account, an hour of it, and everything destroyed at the end.
 cloud-test: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(CLOUD)]"
-	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -p no:randomly tests/cloud
+	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -p no:randomly tests/cloud/test_machine.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -21,8 +21,8 @@ A plan stands on a dated catalog. `tonnage plan SPEC --live` asks the account th
 in to what it may have today, and plans within that: quotas, zones, prices on demand and on spot,
 reservations. It asks about the regions of the cheapest plan first; where an account may not have
 that plan, about those of the next one. So few regions are asked, and no more quota would be found
-by asking all. Elsewhere prices are those of the catalog. All questions together take 20 seconds at most. What is not answered by then,
-or not at all, changes nothing, and the page says so.
+by asking all. Elsewhere prices are those of the catalog. All questions together take 20 seconds
+at most. What is not answered by then, or not at all, changes nothing, and the page says so.
 
 ```console
 $ tonnage init --blueprint chat-8b
