@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from planner.cli.compose import own_catalog, read_file, solve_settings
+from planner.cli.compose import (
+    cache_folder,
+    own_catalog,
+    read_file,
+    solve_settings,
+)
 from planner.errors import Place, Problem, UsageError
 from planner.facts.cloud import clouds
 from planner.market.live import LiveFacts
@@ -71,9 +76,12 @@ def asked_facts(
     """
     from planner.market.live_catalog import with_live
     from planner.workload.solver import find
+    from providers.live.kept import KeptAnswers
     from providers.live.place import ask_chances, ask_places
 
     end_s = time.monotonic() + DEADLINE_S
+    folder = cache_folder()
+    kept = KeptAnswers(folder / "live") if folder is not None else None
     facts = LiveFacts()
     while True:
         settings = solve_settings(
@@ -94,7 +102,9 @@ def asked_facts(
             _open_regions(solution, facts, with_rivals=True)[:REGIONS_AT_ONCE],
             catalog,
         )
-        facts = ask_places(places, facts, max(0.0, end_s - time.monotonic()))
+        facts = ask_places(
+            places, facts, max(0.0, end_s - time.monotonic()), kept
+        )
 
 
 def _open_regions(

@@ -29,11 +29,14 @@ $ tonnage init --blueprint chat-8b
 ...
 $ tonnage plan chat-8b.yaml --replay blueprints/three-clouds.json
 ...
-asked for quota, zones, prices and reservations: gcp us-east4, us-central1; aws us-east-1; azure
+asked for quota, zones, prices and reservations, from 2026-11-27 06:00 UTC on: gcp us-east4,
 ...
   to raise it: tonnage quota request gcp us-east4 NVIDIA_L4_GPUS 9
 ...
 ```
+
+What was answered is kept for five minutes, for the next plan of the same account, in the cache
+folder of the user (`TONNAGE_CACHE`).
 
 `--record FILE` writes down what was answered, and `--replay FILE` plans with it again: the same
 bytes, on another machine, without a login. The answers are in the plan too, so an apply derives

@@ -53,8 +53,14 @@ def _asked_blocks(facts: LiveFacts, *, full: bool) -> Iterator[Block]:
         regions = "; ".join(
             f"{cloud} {', '.join(names)}" for cloud, names in by_cloud.items()
         )
+        earliest = min(
+            answer.as_of
+            for place in facts.places
+            for answer in place.answers.values()
+        )
         yield Paragraph(
-            f"asked for quota, zones, prices and reservations: {regions}",
+            f"asked for quota, zones, prices and reservations, from {_clock(earliest)} on: "
+            f"{regions}",
             width=LINE_WIDTH,
         )
     for (cloud, reason), names in unanswered.items():
@@ -63,6 +69,11 @@ def _asked_blocks(facts: LiveFacts, *, full: bool) -> Iterator[Block]:
             "warn",
             LINE_WIDTH,
         )
+
+
+def _clock(as_of: str) -> str:
+    """Return a time in UTC as people write it: 2026-11-27 06:00 UTC."""
+    return f"{as_of[:10]} {as_of[11:16]} UTC"
 
 
 def _shortfall_blocks(shortfall: QuotaShortfall, plan: Plan) -> Iterator[Block]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.market.live import AnswerState, QuotaFact, ReservationFact
+    from providers.live.kept import KeptAnswers
     from providers.live.market import MarketModule
     from providers.live.question import AccountModule
 
@@ -60,13 +61,16 @@ class LiveQuestion(NamedTuple):
 
 
 def ask_places(
-    places: Sequence[LivePlace], known: LiveFacts, deadline_s: float
+    places: Sequence[LivePlace],
+    known: LiveFacts,
+    deadline_s: float,
+    kept: KeptAnswers | None = None,
 ) -> LiveFacts:
     """Return what is known, and what clouds answer about more regions.
 
     Clouds are asked at the same time, and each of its regions and questions too. What is not
     answered after `deadline_s` seconds is unknown. So is all but public prices of a cloud that
-    nobody is signed in to.
+    nobody is signed in to. What was answered a short while ago is taken from `kept`.
     """
     end_s = time.monotonic() + deadline_s
     callers: dict[str, Any] = dict(known.callers)
@@ -79,6 +83,41 @@ def ask_places(
     ]
     for question, answer in zip(logins, _answers(logins, end_s), strict=True):
         callers[question.place.cloud] = answer
+    facts = _kept_facts(places, callers, kept)
+    new_places = [place for place in places if place not in facts]
+    facts |= _asked_facts(new_places, callers, end_s)
+    if kept is not None:
+        for place in new_places:
+            caller = callers[place.cloud]
+            if caller.value is not None:
+                kept.write(caller.value, place, facts[place])
+    return LiveFacts(
+        callers=callers,
+        places=(*known.places, *(facts[place] for place in places)),
+    )
+
+
+def _kept_facts(
+    places: Sequence[LivePlace],
+    callers: Mapping[str, LiveAnswer[str]],
+    kept: KeptAnswers | None,
+) -> dict[LivePlace, PlaceFacts]:
+    """Return what is kept of regions, for those who are signed in."""
+    facts: dict[LivePlace, PlaceFacts] = {}
+    for place in places:
+        caller = callers[place.cloud].value
+        found = kept.read(caller, place) if kept and caller else None
+        if found is not None:
+            facts[place] = found
+    return facts
+
+
+def _asked_facts(
+    places: Sequence[LivePlace],
+    callers: Mapping[str, LiveAnswer[str]],
+    end_s: float,
+) -> dict[LivePlace, PlaceFacts]:
+    """Ask about regions, all questions at once, until a monotonic time."""
     questions = [question for place in places for question in _questions(place)]
     asked = [
         question
@@ -95,13 +134,7 @@ def ask_places(
         (question.place, question.request): answer
         for question, answer in zip(asked, _answers(asked, end_s), strict=True)
     }
-    return LiveFacts(
-        callers=callers,
-        places=(
-            *known.places,
-            *(_place_facts(place, found) for place in places),
-        ),
-    )
+    return {place: _place_facts(place, found) for place in places}
 
 
 def ask_chances(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from decimal import Decimal
 
+import click
 import pytest
 
 from planner.market.live import LiveFacts, PlaceFacts
@@ -42,7 +43,7 @@ def place(catalog: Catalog) -> PlaceFacts:
 def test_every_answer_has_the_shape_that_is_expected(place: PlaceFacts) -> None:
     """A right may be missing; an answer that is not understood is a fault of ours."""
     for name, answer in place.answers.items():
-        print(f"{name}: {answer.state} {answer.reason}")
+        click.echo(f"{name}: {answer.state} {answer.reason}")
     assert not [
         answer.reason
         for answer in place.answers.values()
@@ -69,7 +70,9 @@ def test_prices_are_those_of_the_catalog(
     for name in sorted(prices.keys() & known.keys()):
         ratios[name] = prices[name] / known[name]
         if prices[name] != known[name]:
-            print(f"{name}: {known[name]} in the catalog, {prices[name]} now")
+            click.echo(
+                f"{name}: {known[name]} in the catalog, {prices[name]} now"
+            )
     for name in sorted(known.keys() - prices.keys()):
-        print(f"{name}: {known[name]} in the catalog, no price now")
+        click.echo(f"{name}: {known[name]} in the catalog, no price now")
     assert all(Decimal("0.2") < ratio < Decimal(5) for ratio in ratios.values())

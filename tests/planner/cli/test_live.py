@@ -128,7 +128,10 @@ def clouds_that(
         asked: list[LivePlace] = []
 
         def ask(
-            places: Sequence[LivePlace], known: LiveFacts, _deadline_s: float
+            places: Sequence[LivePlace],
+            known: LiveFacts,
+            _deadline_s: float,
+            _kept: object,
         ) -> LiveFacts:
             asked.extend(places)
             caller = CallerAnswer(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from planner.market.live import LiveFacts
+from providers.live import kept as kept_answers
 from providers.live import place as live_place
+from providers.live.kept import KeptAnswers
 from providers.live.place import LivePlace, ask_chances, ask_places
 
 EAST = LivePlace("aws", "us-east-1", ("p5.48xlarge",))
@@ -160,3 +164,50 @@ def test_a_chance_is_asked_of_who_is_signed_in(modules) -> None:
     modules(aws_signed_in=PermissionError("nobody"))
     facts = ask_places([EAST], LiveFacts(), 5)
     assert ask_chances([(EAST, 2)], facts, 5).spot_chances == ()
+
+
+def test_what_was_answered_is_kept_for_its_account(
+    modules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For five minutes, the same machine types, and who may read it: its owner."""
+    kept = KeptAnswers(tmp_path / "live")
+    fake = modules()
+    first = ask_places([EAST], LiveFacts(), 5, kept)
+    fake.asked.clear()
+    assert ask_places([EAST], LiveFacts(), 5, kept).places == first.places
+    assert fake.asked == [("aws", "signed_in")]
+    [file] = (tmp_path / "live").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "ada" not in file.name + file.read_text()
+    other = LivePlace("aws", "us-east-1", ("p5.48xlarge", "p4d.24xlarge"))
+    ask_places([other], LiveFacts(), 5, kept)
+    assert ("aws", "zones") in fake.asked
+    fake.asked.clear()
+    modules(aws_signed_in="bob")
+    facts = ask_places([EAST], LiveFacts(), 5, kept)
+    assert facts.callers["aws"].value == "bob"
+    assert len(list((tmp_path / "live").iterdir())) == 2
+    monkeypatch.setattr(kept_answers, "MOST_AGE_S", -1.0)
+    again = modules(aws_signed_in="bob")
+    ask_places([EAST], LiveFacts(), 5, kept)
+    assert ("aws", "zones") in again.asked
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]"])
+def test_a_damaged_file_is_asked_about_anew(
+    modules, tmp_path: Path, text: str
+) -> None:
+    kept = KeptAnswers(tmp_path / "live")
+    fake = modules()
+    ask_places([EAST], LiveFacts(), 5, kept)
+    [file] = (tmp_path / "live").iterdir()
+    file.write_text(text)
+    fake.asked.clear()
+    ask_places([EAST], LiveFacts(), 5, kept)
+    assert ("aws", "zones") in fake.asked
+
+
+def test_what_is_unknown_is_not_kept(modules, tmp_path: Path) -> None:
+    modules(aws_spot=OSError("busy"))
+    ask_places([EAST], LiveFacts(), 5, KeptAnswers(tmp_path / "live"))
+    assert not (tmp_path / "live").exists()
