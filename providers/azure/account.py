@@ -126,14 +126,14 @@ def offered_zones(
 def _zones_of(found: dict[str, Any]) -> set[str]:
     zones = {
         zone
-        for location in found.get("locationInfo", ())
+        for location in found["locationInfo"]
         for zone in (NO_ZONE, *location.get("zones", ()))
     }
     for restriction in found.get("restrictions", ()):
         if restriction["type"] == "Location":
             return set()
-        info = restriction.get("restrictionInfo", {})
-        zones -= set(info.get("zones", ()))
+        if restriction["type"] == "Zone":
+            zones -= set(restriction["restrictionInfo"]["zones"])
     return zones
 
 
