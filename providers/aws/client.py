@@ -60,7 +60,7 @@ def service(name: str, region: str) -> Iterator[Any]:
 
 
 def _told_text(error: Exception, session: Session) -> str:
-    """Return what an error says without secrets: a service repeats what it takes for ill-signed."""
+    """Return what an error says, without the secrets that a service may repeat in it."""
     keys = session.get_credentials().get_frozen_credentials()
     text = str(error)
     for secret in filter(None, (keys.secret_key, keys.token)):

@@ -129,7 +129,7 @@ def _zones_of(found: dict[str, Any]) -> set[str]:
         for location in found["locationInfo"]
         for zone in (NO_ZONE, *location.get("zones", ()))
     }
-    for restriction in found.get("restrictions", ()):
+    for restriction in found["restrictions"]:
         if restriction["type"] == "Location":
             return set()
         if restriction["type"] == "Zone":
@@ -151,7 +151,7 @@ def missing_rights(_region: str, rights: list[str]) -> dict[str, bool]:
         right: True
         for right in rights
         if not any(
-            _covers(role.get("actions", ()), right)
+            _covers(role["actions"], right)
             and not _covers(role.get("notActions", ()), right)
             for role in roles
         )

@@ -20,7 +20,7 @@ SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
 class LoginSession(AuthorizedSession):
-    """Gets a new token where an old one has expired, with the errors of `providers.live.access`."""
+    """Gets a new token when one has expired, with the errors of `providers.live.access`."""
 
     def request(self, *args: Any, **settings: Any) -> Any:
         """Send a request. Raises PermissionError where the login gives no token any more."""
