@@ -24,8 +24,10 @@ class LoginSession(AuthorizedSession):
 
     def request(self, *args: Any, **settings: Any) -> Any:
         """Send a request. Raises PermissionError where the login gives no token any more."""
+        # The package does not say its types.
+        ask: Any = super().request
         try:
-            return super().request(*args, **settings)  # type: ignore[no-untyped-call]
+            return ask(*args, **settings)
         except RefreshError as error:
             kind = OSError if error.retryable else PermissionError
             raise kind(_told_refusal(error)) from error
