@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
@@ -24,8 +25,10 @@ from stacks.azure import size as azure_size
 from stacks.gcp import logs as gcp_logs
 from stacks.gcp import size as gcp_size
 
-# A status, and JSON or text.
-Answer: TypeAlias = tuple[int, dict[str, Any] | str]
+# A status, and JSON or text; or what writes to the connection itself.
+Answer: TypeAlias = (
+    tuple[int, dict[str, Any] | str] | Callable[[BaseHTTPRequestHandler], None]
+)
 
 
 class Request(NamedTuple):
@@ -34,6 +37,7 @@ class Request(NamedTuple):
     method: str
     path: str
     body: bytes
+    headers: Message
 
     def document(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.body)
@@ -46,6 +50,7 @@ class Cloud:
     def __init__(self) -> None:
         self.answer: Callable[[Request], Answer] = lambda _: (200, {})
         self.asked: list[Request] = []
+        self.url = ""
 
 
 @pytest.fixture
@@ -55,9 +60,14 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)
-            request = Request(self.command, self.path, self.rfile.read(size))
+            body = self.rfile.read(size)
+            request = Request(self.command, self.path, body, self.headers)
             service.asked.append(request)
-            status, found = service.answer(request)
+            answer = service.answer(request)
+            if callable(answer):
+                answer(self)
+                return
+            status, found = answer
             text = found if isinstance(found, str) else json.dumps(found)
             self.send_response(status)
             self.send_header("Content-Length", str(len(text.encode())))
@@ -81,7 +91,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     threading.Thread(
         target=server.serve_forever, args=(0.01,), daemon=True
     ).start()
-    url = f"http://127.0.0.1:{server.server_port}"
+    service.url = url = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

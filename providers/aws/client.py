@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
 REFUSALS: Final = (
     "AccessDenied",
     "AccessDeniedException",
+    "AuthFailure",
     "ExpiredToken",
     "ExpiredTokenException",
     "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "SignatureDoesNotMatch",
     "UnauthorizedOperation",
     "UnrecognizedClientException",
 )
@@ -40,14 +44,25 @@ def open_session(region: str) -> Session:
 @contextmanager
 def service(name: str, region: str) -> Iterator[Any]:
     """Open the client of a service. What it refuses is raised as in `providers.live.access`."""
+    session = open_session(region)
     try:
-        yield open_session(region).client(name, config=RETRIES)
+        yield session.client(name, config=RETRIES)
     except ClientError as error:
         code = error.response["Error"]["Code"]
+        reason = _told_text(error, session)
         if code in REFUSALS:
-            raise PermissionError(str(error)) from error
+            raise PermissionError(reason) from error
         if "NotFound" in code:
-            raise FileNotFoundError(str(error)) from error
-        raise OSError(str(error)) from error
-    except BotoCoreError as error:
-        raise OSError(str(error)) from error
+            raise FileNotFoundError(reason) from error
+        raise OSError(reason) from error
+    except (BotoCoreError, ResponseParserError) as error:
+        raise OSError(_told_text(error, session)) from error
+
+
+def _told_text(error: Exception, session: Session) -> str:
+    """Return what an error says, without the secrets that a service may repeat in it."""
+    keys = session.get_credentials().get_frozen_credentials()
+    text = str(error)
+    for secret in filter(None, (keys.secret_key, keys.token)):
+        text = text.replace(secret, "***")
+    return text

@@ -147,14 +147,14 @@ def offered_zones(
 def _zones_of(found: dict[str, Any]) -> set[str]:
     zones = {
         zone
-        for location in found.get("locationInfo", ())
+        for location in found["locationInfo"]
         for zone in (NO_ZONE, *location.get("zones", ()))
     }
-    for restriction in found.get("restrictions", ()):
+    for restriction in found["restrictions"]:
         if restriction["type"] == "Location":
             return set()
-        info = restriction.get("restrictionInfo", {})
-        zones -= set(info.get("zones", ()))
+        if restriction["type"] == "Zone":
+            zones -= set(restriction["restrictionInfo"]["zones"])
     return zones
 
 
@@ -172,7 +172,7 @@ def missing_rights(_region: str, rights: list[str]) -> dict[str, bool]:
         right: True
         for right in rights
         if not any(
-            _covers(role.get("actions", ()), right)
+            _covers(role["actions"], right)
             and not _covers(role.get("notActions", ()), right)
             for role in roles
         )

@@ -34,12 +34,17 @@ SPOT_PREFIX: Final = "PREEMPTIBLE"
 def signed_in(region: str) -> str:
     """Return the project, as far as who is signed in may see it."""
     account = open_account()
-    send(
+    if _found_region(account, region)["name"] != region:
+        raise OSError(f"the answer is not about {region}")
+    return account.project
+
+
+def _found_region(account: Account, region: str) -> dict[str, Any]:
+    return send(
         account.session,
         "GET",
         f"{COMPUTE_URL}/projects/{account.project}/regions/{region}",
     )
-    return account.project
 
 
 def closed_services(_region: str, services: Iterable[str]) -> dict[str, str]:
@@ -59,7 +64,7 @@ def closed_services(_region: str, services: Iterable[str]) -> dict[str, str]:
             "GET",
             f"{SERVICE_URL}/projects/{account.project}/services:batchGet?{query}",
         )
-        for found in answer.get("services", ()):
+        for found in answer["services"]:
             if found["state"] != "ENABLED":
                 name = found["name"].rpartition("/")[2]
                 closed[name] = (
@@ -143,14 +148,9 @@ def _metrics(
     account: Account, region: str
 ) -> dict[str, tuple[float, float | None]]:
     """Return limit and use of the quotas that Compute Engine itself counts."""
-    answer = send(
-        account.session,
-        "GET",
-        f"{COMPUTE_URL}/projects/{account.project}/regions/{region}",
-    )
     return {
         found["metric"]: (float(found["limit"]), float(found["usage"]))
-        for found in answer.get("quotas", ())
+        for found in _found_region(account, region)["quotas"]
     }
 
 
@@ -175,13 +175,19 @@ def _families(
 
 
 def _quota_infos(session: Session, project: str) -> Iterator[dict[str, Any]]:
-    """Yield the quotas of Compute Engine."""
+    """Yield the quotas of Compute Engine. Raises OSError for a list that has none."""
     url = (
         f"{QUOTA_URL}/projects/{project}/locations/global/services/"
         "compute.googleapis.com/quotaInfos?pageSize=500"
     )
-    for page in pages(session, url):
-        yield from page.get("quotaInfos", ())
+    listed = [
+        info
+        for page in pages(session, url)
+        for info in page.get("quotaInfos", ())
+    ]
+    if not listed:
+        raise OSError("the list has no quotas")
+    yield from listed
 
 
 def offered_zones(

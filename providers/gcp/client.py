@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import google.auth
-from google.auth.exceptions import GoogleAuthError
+from google.auth.exceptions import GoogleAuthError, RefreshError
 from google.auth.transport.requests import AuthorizedSession
 
 from providers.live.rest import send, with_retries
@@ -17,6 +17,27 @@ if TYPE_CHECKING:
     from requests import Session
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+
+
+class LoginSession(AuthorizedSession):
+    """Gets a new token when one has expired, with the errors of `providers.live.access`."""
+
+    def request(self, *args: Any, **settings: Any) -> Any:
+        """Send a request. Raises PermissionError where the login gives no token any more."""
+        # The package does not say its types.
+        ask: Any = super().request
+        try:
+            return ask(*args, **settings)
+        except RefreshError as error:
+            kind = OSError if error.retryable else PermissionError
+            raise kind(_told_refusal(error)) from error
+        except GoogleAuthError as error:
+            raise OSError(str(error)) from error
+
+
+def _told_refusal(error: RefreshError) -> str:
+    """Return the first thing that is said: then the whole answer follows, whatever is in it."""
+    return str(error.args[0]) if error.args else "no token is given"
 
 
 class Account(NamedTuple):
@@ -36,7 +57,7 @@ def open_account() -> Account:
         raise PermissionError(
             "no project is chosen: gcloud config set project PROJECT"
         )
-    session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+    session = LoginSession(credentials)  # type: ignore[no-untyped-call]
     with_retries(session)
     return Account(session, project)
 
@@ -58,10 +79,19 @@ def pages(session: Session, url: str) -> Iterator[dict[str, Any]]:
 def zonal_things(
     session: Session, url: str, kind: str, region: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what the zones of a region have of an aggregated list, each with its zone."""
-    for page in pages(session, url):
-        for place, scoped in page.get("items", {}).items():
-            zone = place.removeprefix("zones/")
-            if zone.rpartition("-")[0] == region:
-                for thing in scoped.get(kind, ()):
-                    yield zone, thing
+    """Yield what the zones of a region have of an aggregated list, each with its zone.
+
+    Raises OSError for a list without zones: those that have nothing are in it too.
+    """
+    listed = [
+        scope
+        for page in pages(session, url)
+        for scope in page.get("items", {}).items()
+    ]
+    if not listed:
+        raise OSError("the list has no zones")
+    for place, scoped in listed:
+        zone = place.removeprefix("zones/")
+        if zone.rpartition("-")[0] == region:
+            for thing in scoped.get(kind, ()):
+                yield zone, thing

@@ -160,7 +160,11 @@ def reservations(region: str) -> list[ReservationFact]:
         reservation = _understood(listed, _Reservation)
         machines = reservation.specific_reservation
         machine_type = machines.instance_properties.machine_type
-        if not machine_type or reservation.status in WITHOUT_MACHINES:
+        if (
+            not machine_type
+            or not machines.count
+            or reservation.status in WITHOUT_MACHINES
+        ):
             continue
         facts.append(
             ReservationFact(

@@ -72,8 +72,10 @@ class SkuRule(Struct, frozen=True, kw_only=True):
 
 
 class _Money(Struct, frozen=True):
-    units: int = 0
-    nanos: int = 0
+    """Dollars, and parts of one: with one of them alone nobody knows how much it is."""
+
+    units: int | None = None
+    nanos: int | None = None
 
 
 class _TieredRate(Struct, frozen=True, rename="camel"):
@@ -105,8 +107,8 @@ class Sku(Struct, frozen=True, rename="camel"):
     def usd_hour(self) -> Decimal | None:
         """Price of a core, a GiB or an accelerator for an hour, in USD.
 
-        None where it is zero, in a unit that is not known here, or depends on what was used
-        before.
+        None where it is zero or half of it is missing, in a unit that is not known here, or
+        depends on what was used before.
         """
         if not self.pricing_info:
             return None
@@ -115,6 +117,8 @@ class Sku(Struct, frozen=True, rename="camel"):
         if amount is None or len(expression.tiered_rates) != 1:
             return None
         money = expression.tiered_rates[0].unit_price
+        if money.units is None or money.nanos is None:
+            return None
         return (money.units + money.nanos / NANOS) / amount or None
 
 

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from requests import RequestException
 from requests.adapters import HTTPAdapter
+from requests.exceptions import ChunkedEncodingError
 from urllib3.util import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from requests import Session
+    from requests import Response, Session
+    from urllib3 import BaseHTTPResponse
 
 TIMEOUT_S: Final = 60
+# A service may ask for a pause of hours; nobody waits for that.
+LONGEST_PAUSE_S: Final = 30
+
+
+class PatientRetry(Retry):
+    """Waits as long as a service asks for, up to LONGEST_PAUSE_S."""
+
+    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+        """Return the pause in seconds; None where the service asks for none."""
+        pause_s = super().get_retry_after(response)
+        return None if pause_s is None else min(pause_s, LONGEST_PAUSE_S)
+
+
 # What a service says when it is busy. What is sent asks or sets, so it may be sent again.
 BUSY: Final = (429, 500, 502, 503, 504)
-RETRIES: Final = Retry(
+RETRIED_SCHEME: Final = "https://"
+RETRIES: Final = PatientRetry(
     5,
     backoff_factor=1,
     # Those who were refused together do not come back together.
@@ -26,15 +43,25 @@ RETRIES: Final = Retry(
     raise_on_status=False,
 )
 REFUSED: Final = (401, 403)
-# Google Cloud says with the status of a refusal too that it is asked too often.
-BUSY_REASONS: Final = ("rateLimitExceeded", "RATE_LIMIT_EXCEEDED")
+# Google Cloud says with the status of a refusal too that it is asked too often, or for too much.
+BUSY_REASONS: Final = (
+    "rateLimitExceeded",
+    "userRateLimitExceeded",
+    "RATE_LIMIT_EXCEEDED",
+    "quotaExceeded",
+    "QUOTA_EXCEEDED",
+)
 UNKNOWN: Final = 404
 FIRST_ERROR: Final = 400
+WHOLE: Final = 200
+# A connection that ends in the middle of an answer is not among what an adapter tries again.
+BODY_ATTEMPTS: Final = 2
+REASON_CHARACTERS: Final = 500
 
 
 def with_retries(session: Session) -> None:
     """Let a session try busy services again, up to five times within half a minute."""
-    session.mount("https://", HTTPAdapter(max_retries=RETRIES))
+    session.mount(RETRIED_SCHEME, HTTPAdapter(max_retries=RETRIES))
 
 
 def send(
@@ -50,11 +77,11 @@ def send(
     `parse_float` reads numbers that have a point. Raises the errors of `providers.live.access`.
     """
     try:
-        answer = session.request(method, url, json=document, timeout=TIMEOUT_S)
+        answer = _whole_answer(session, method, url, document)
     except RequestException as error:
         raise OSError(str(error)) from error
     if answer.status_code >= FIRST_ERROR:
-        message = f"{answer.status_code}: {answer.text[:500]}"
+        message = f"{answer.status_code}: {_told_text(answer)}"
         # One who asks too often is no stranger.
         is_busy = any(reason in answer.text for reason in BUSY_REASONS)
         if answer.status_code in REFUSED and not is_busy:
@@ -62,10 +89,36 @@ def send(
         if answer.status_code == UNKNOWN:
             raise FileNotFoundError(message)
         raise OSError(message)
-    answer_document: dict[str, Any] = (
-        answer.json(parse_float=parse_float) if answer.text else {}
-    )
+    # What was only taken in may have an answer without text.
+    if not answer.text and answer.status_code != WHOLE:
+        return {}
+    answer_document = answer.json(parse_float=parse_float)
+    if not isinstance(answer_document, dict):
+        raise OSError(f"the answer is no JSON object: {_told_text(answer)}")
     return answer_document
+
+
+def _whole_answer(
+    session: Session,
+    method: str,
+    url: str,
+    document: Mapping[str, Any] | None,
+) -> Response:
+    """Send a request, and again when its answer breaks off."""
+    for _ in range(BODY_ATTEMPTS - 1):
+        with suppress(ChunkedEncodingError):
+            return session.request(
+                method, url, json=document, timeout=TIMEOUT_S
+            )
+    return session.request(method, url, json=document, timeout=TIMEOUT_S)
+
+
+def _told_text(answer: Response) -> str:
+    """Return the start of what a service says, without the token if it repeats that."""
+    login = str(answer.request.headers.get("authorization", ""))
+    token = login.rpartition(" ")[2]
+    text = answer.text.replace(token, "***") if token else answer.text
+    return text[:REASON_CHARACTERS]
 
 
 def list_pages(
@@ -85,6 +138,7 @@ def list_pages(
     while url and url not in seen:
         seen.add(url)
         page = send(session, "GET", url, parse_float=parse_float)
-        listed += page.get(rows) or ()
+        # One that lacks its part is no empty list.
+        listed += page[rows] or ()
         url = page.get(link) or ""
     return listed

@@ -187,7 +187,7 @@ def test_prices_go_over_pages_until_a_link_comes_again(cloud: Cloud) -> None:
     assert len(cloud.asked) == 3
 
 
-@pytest.mark.parametrize("page", [{}, {"Items": None}, {"Items": [{}]}])
+@pytest.mark.parametrize("page", [{"Items": None}, {"Items": [{}]}])
 def test_an_empty_list_has_no_price(cloud: Cloud, page: dict[str, Any]) -> None:
     cloud.answer = lambda _: (200, page)
     assert AZURE.spot_prices("eastus", [H100]) == {}

@@ -1,0 +1,154 @@
+"""The questions that are asked of real clouds, and the calls in which each is asked."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from planner.market.live import LiveFacts
+from providers.gcp import market as gcp_market
+from providers.live.place import MISSHAPEN, LivePlace, ask_places
+from tests.providers.live.recorded import GCP_TYPES
+
+PLACES: Final = {
+    "aws": LivePlace("aws", "us-east-1", ("p5.48xlarge",)),
+    "gcp": LivePlace("gcp", "us-central1", GCP_TYPES),
+    "azure": LivePlace("azure", "eastus", ("Standard_ND96isr_H100_v5",)),
+}
+AWS_TYPES: Final = ("g6.xlarge", "p5.48xlarge", "p4d.24xlarge")
+REGIONS: Final = {cloud: place.region for cloud, place in PLACES.items()}
+AZURE_RIGHTS: Final = (
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Authorization/roleDefinitions/write",
+)
+# The functions of a market: what a cloud does not answer is left out, and never zero.
+LEAVES_OUT: Final = (
+    "on_demand_prices",
+    "spot_prices",
+    "reservations",
+    "spot_scores",
+)
+
+
+class Probe(NamedTuple):
+    """A function of a cloud's account or market, and the calls that it makes."""
+
+    cloud: str
+    function: str
+    rest: tuple[Any, ...]
+    calls: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.cloud} {self.function}"
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether what the cloud does not say is left out of the answer."""
+        return self.function in LEAVES_OUT
+
+    def ask(self) -> Any:
+        """Ask the cloud, as a process does that has not asked before."""
+        gcp_market._part_rates.cache_clear()
+        room = "market" if self.leaves_out else "account"
+        module = import_module(f"providers.{self.cloud}.{room}")
+        return getattr(module, self.function)(REGIONS[self.cloud], *self.rest)
+
+    def result(self) -> Any:
+        """Return the answer, or the error of one of the kinds that callers expect."""
+        try:
+            return self.ask()
+        except (OSError, LookupError, *MISSHAPEN) as error:
+            return error
+
+
+def _probes(
+    cloud: str, *rows: tuple[str, tuple[Any, ...], tuple[str, ...]]
+) -> list[Probe]:
+    return [
+        Probe(
+            cloud,
+            function,
+            rest,
+            tuple(f"{cloud}_{call}" for call in calls),
+        )
+        for function, rest, calls in rows
+    ]
+
+
+AZURE_TYPES: Final = PLACES["azure"].machine_types
+PROBES: Final = [
+    *_probes(
+        "aws",
+        ("signed_in", (), ("GetCallerIdentity",)),
+        ("closed_services", (("ec2",),), ("DescribeRegions",)),
+        (
+            "quotas",
+            (("p5.48xlarge",), "on_demand"),
+            (
+                "GetServiceQuota",
+                "GetMetricStatistics",
+                "ListRequestedServiceQuotaChangeHistoryByQuota",
+            ),
+        ),
+        ("offered_zones", (AWS_TYPES,), ("DescribeInstanceTypeOfferings",)),
+        ("named_endpoints", ("vpc-1",), ("DescribeVpcEndpoints",)),
+        (
+            "missing_rights",
+            (("ec2:RunInstances", "iam:PassRole"),),
+            ("GetCallerIdentity", "SimulatePrincipalPolicy"),
+        ),
+        ("on_demand_prices", (("g6.xlarge",),), ("GetProducts",)),
+        ("spot_prices", (AWS_TYPES,), ("DescribeSpotPriceHistory",)),
+        ("reservations", (), ("DescribeCapacityReservations",)),
+        ("spot_scores", (AWS_TYPES, 2), ("GetSpotPlacementScores",)),
+    ),
+    *_probes(
+        "gcp",
+        ("signed_in", (), ("region",)),
+        (
+            "closed_services",
+            (("compute.googleapis.com", "logging.googleapis.com"),),
+            ("services",),
+        ),
+        ("quotas", (GCP_TYPES, "on_demand"), ("region", "quota_infos")),
+        ("offered_zones", (GCP_TYPES,), ("machine_types",)),
+        ("named_endpoints", ("net",), ()),
+        (
+            "missing_rights",
+            (("compute.instances.create", "compute.networks.create"),),
+            ("rights",),
+        ),
+        ("on_demand_prices", (GCP_TYPES,), ("machine_types", "skus")),
+        ("spot_prices", (GCP_TYPES,), ("machine_types", "skus")),
+        ("reservations", (), ("reservations",)),
+        ("spot_scores", (("g2-standard-4",), 2), ("advice",)),
+    ),
+    *_probes(
+        "azure",
+        ("signed_in", (), ("subscription",)),
+        (
+            "closed_services",
+            (("Microsoft.Compute", "Microsoft.Insights"),),
+            ("providers",),
+        ),
+        ("quotas", (AZURE_TYPES, "on_demand"), ("usages", "skus")),
+        ("offered_zones", (AZURE_TYPES,), ("skus",)),
+        ("named_endpoints", ("net",), ()),
+        ("missing_rights", (AZURE_RIGHTS,), ("permissions",)),
+        ("on_demand_prices", (AZURE_TYPES,), ("retail",)),
+        ("spot_prices", (AZURE_TYPES,), ("retail",)),
+        (
+            "reservations",
+            (),
+            ("groups", "reservations", "reservation"),
+        ),
+        ("spot_scores", (AZURE_TYPES, 2), ("spot_scores",)),
+    ),
+]
+
+
+def ask_cloud(cloud: str, deadline_s: float = 60) -> LiveFacts:
+    """Ask a cloud all that a plan wants to know about a region."""
+    gcp_market._part_rates.cache_clear()
+    return ask_places([PLACES[cloud]], LiveFacts(), deadline_s)

@@ -1,0 +1,333 @@
+"""Whatever goes wrong between a probe and its cloud: the answer is right, or there is none.
+
+The clients are the real ones, and the service is on this machine. What comes of a fault is a law
+of the fault, for every probe and every request of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import boto3.session
+import botocore.session
+import google.auth
+import pytest
+from botocore.config import Config
+from google.oauth2.credentials import Credentials
+
+from planner.market.live import LiveAnswer
+from providers.aws import client as aws_client
+from providers.azure import client as azure_client
+from providers.live import rest
+from providers.live.place import MISSHAPEN
+from tests.loopback import Answer, Cloud, Request
+from tests.providers.live.fault import (
+    AWS_ERRORS,
+    AZURE_ERRORS,
+    FAULTS,
+    GCP_ERRORS,
+    Asked,
+    Fault,
+    without,
+)
+from tests.providers.live.probe import (
+    PROBES,
+    Probe,
+    ask_cloud,
+)
+from tests.providers.live.recorded import (
+    call_of,
+    document_of,
+    field_names,
+    record_of,
+    text_of,
+)
+
+pytestmark = pytest.mark.enable_socket
+SECRETS = {
+    "AWS_SECRET_ACCESS_KEY": "secret-key-of-aws",
+    "AWS_SESSION_TOKEN": "session-token-of-aws",
+    "gcp": "ya29.token-of-google",
+    "gcp refresh": "refresh-token-of-google",
+    "gcp client": "client-secret-of-google",
+    "gcp second": "ya29.second-token-of-google",
+    "azure": "bearer-token-of-azure",
+}
+# The real settings, but fewer times, and without a pause.
+ATTEMPTS = 3
+REST_RETRIES = rest.RETRIES.new(
+    total=ATTEMPTS - 1, backoff_factor=0, backoff_jitter=0
+)
+# A pause that a service asks for is kept, but not for longer.
+LONGEST_PAUSE_S = 30
+HELD_S = 0.1
+# Loads the models of services once: sessions read them anew, which takes longer than a test.
+AWS_MODELS = botocore.session.get_session().get_component("data_loader")
+
+
+def aws_session(**settings: Any) -> boto3.session.Session:
+    core = botocore.session.get_session()
+    core.register_component("data_loader", AWS_MODELS)
+    return boto3.session.Session(botocore_session=core, **settings)
+
+
+class Service:
+    """Three clouds that are well, but for one call that meets a fault."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.url = cloud.url
+        self.held = Event()
+        self.fault, self.faulty_call = Fault("well", FAULTS["null"].answer), ""
+        self.asked: Counter[str] = Counter()
+        self.pauses_s: list[float] = []
+        cloud.answer = self.answer
+
+    def answer(self, request: Request) -> Answer:
+        call = call_of(request)
+        self.asked[call] += 1
+        if call == self.faulty_call and self.asked[call] <= self.fault.times:
+            asked = Asked(call, request, self.url, self.held)
+            return self.fault.answer(asked).write
+        return 200, text_of(call, document_of(call))
+
+    def break_call(self, call: str, fault: Fault) -> None:
+        """Let a call meet a fault from now on."""
+        self.faulty_call, self.fault = call, fault
+        self.asked.clear()
+
+
+@pytest.fixture
+def service(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    broken = Service(cloud)
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, SECRETS[name])
+    monkeypatch.setattr(aws_client, "Session", aws_session)
+    credentials = Credentials(
+        SECRETS["gcp"],
+        refresh_token=SECRETS["gcp refresh"],
+        token_uri=f"{cloud.url}/token",
+        client_id="c",
+        client_secret=SECRETS["gcp client"],
+    )
+    monkeypatch.setattr(
+        google.auth, "default", lambda **_: (credentials, "proj")
+    )
+    token = SimpleNamespace(token=SECRETS["azure"])
+    monkeypatch.setattr(
+        azure_client,
+        "open_credential",
+        lambda _: SimpleNamespace(get_token=lambda _: token),
+    )
+    monkeypatch.setattr(rest, "RETRIES", REST_RETRIES)
+    monkeypatch.setattr(rest, "RETRIED_SCHEME", "http://")
+    wait_at_most(monkeypatch, 20)
+    clock = SimpleNamespace(sleep=broken.pauses_s.append, time=time.time)
+    for module in (
+        "botocore.endpoint",
+        "google.auth._exponential_backoff",
+        "urllib3.util.retry",
+    ):
+        monkeypatch.setattr(f"{module}.time", clock)
+    yield broken
+    broken.held.set()
+
+
+def wait_at_most(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let clients wait so long for an answer."""
+    retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+    config = Config(retries=retries, read_timeout=seconds)
+    monkeypatch.setattr(aws_client, "RETRIES", config)
+    monkeypatch.setattr(rest, "TIMEOUT_S", seconds)
+
+
+CLOUD_ERRORS = {
+    "aws": set(AWS_ERRORS),
+    "gcp": set(GCP_ERRORS),
+    "azure": set(AZURE_ERRORS),
+}
+
+
+def applies(fault: str, call: str) -> bool:
+    """Whether a call may meet a fault."""
+    cloud = call.partition("_")[0]
+    errors = CLOUD_ERRORS[cloud]
+    record = record_of(call)
+    if fault in ("empty page first", "same page again"):
+        return "next" in record
+    if fault == "no field at all":
+        # Where all may be missing, nothing is an answer too.
+        return not set(record["answer"]) <= set(record.get("may_lack", {}))
+    if fault in ("cut, then well", "cut once at AWS"):
+        return (cloud == "aws") == (fault == "cut once at AWS")
+    if fault in AWS_ERRORS or fault in GCP_ERRORS:
+        return fault in errors
+    return True
+
+
+CASES = [
+    pytest.param(probe, call, fault, id=f"{probe.name}-{call}-{fault}")
+    for probe in PROBES
+    for call in probe.calls
+    for fault in FAULTS
+    if applies(fault, call)
+]
+
+
+@cache
+def well_answer(probe: Probe) -> Any:
+    """Return what a probe answers when all is well, which is asked once."""
+    return probe.ask()
+
+
+def is_of_outcome(fault: Fault, found: Any, well: Any) -> bool:
+    """Whether what comes of a fault is what its law says."""
+    is_unknown = isinstance(found, (OSError, *MISSHAPEN)) and not isinstance(
+        found, (PermissionError, FileNotFoundError)
+    )
+    return {
+        "well": found == well,
+        "denied": type(found) is PermissionError,
+        "unknown": is_unknown,
+        "refused": is_unknown or type(found) is PermissionError,
+        "any": found == well or is_unknown,
+    }[fault.outcome]
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_a_probe_makes_the_calls_that_the_faults_are_in(
+    service: Service, probe: Probe
+) -> None:
+    answer = probe.ask()
+    assert bool(answer) == bool(probe.calls)
+    assert set(service.asked) == set(probe.calls)
+
+
+@pytest.mark.parametrize(("probe", "call", "name"), CASES)
+def test_a_fault_has_its_outcome(
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    probe: Probe,
+    call: str,
+    name: str,
+) -> None:
+    """And it ends, waits no longer than it should, and tells no secret."""
+    well = well_answer(probe)
+    fault = FAULTS[name]
+    if "held" in name:
+        wait_at_most(monkeypatch, HELD_S if fault.times == 1 else HELD_S / 4)
+    service.break_call(call, fault)
+    found = probe.result()
+    is_left_out = name == "no field at all" and probe.leaves_out and not found
+    assert is_left_out or is_of_outcome(fault, found, well), (found, well)
+    assert 0 < service.asked[call] <= 2 * ATTEMPTS
+    assert max(service.pauses_s, default=0) <= LONGEST_PAUSE_S
+    if isinstance(found, Exception):
+        leaked = [key for key, text in SECRETS.items() if text in str(found)]
+        assert leaked == []
+
+
+def is_part(probe: Probe, found: Any, well: Any) -> bool:
+    """Whether an answer has nothing that is not in that of the well cloud, where that may be."""
+    if not probe.leaves_out or isinstance(found, Exception):
+        return False
+    if isinstance(found, dict):
+        return all(well.get(name) == value for name, value in found.items())
+    return all(row in well for row in found)
+
+
+CALLS = [
+    pytest.param(probe, call, id=f"{probe.name}-{call}")
+    for probe in PROBES
+    for call in probe.calls
+]
+
+
+@pytest.mark.parametrize(("probe", "call"), CALLS)
+def test_a_field_that_is_missing_is_no_zero(
+    service: Service, probe: Probe, call: str
+) -> None:
+    """The answer is as it was, or unknown; prices and the like may be left out."""
+    well = well_answer(probe)
+    may_lack = record_of(call).get("may_lack", {})
+    wrong = {}
+    for field in set(field_names(call)) - set(may_lack):
+        service.break_call(call, Fault("any", without(field)))
+        found = probe.result()
+        if not is_part(probe, found, well) and not is_of_outcome(
+            service.fault, found, well
+        ):
+            wrong[field] = found
+    assert wrong == {}
+
+
+GOOGLE = [case for case in CALLS if "gcp_" in str(case.id)]
+
+
+@pytest.mark.parametrize(("probe", "call"), GOOGLE)
+def test_an_expired_token_of_google_is_renewed(
+    service: Service, probe: Probe, call: str
+) -> None:
+    service.break_call(call, Fault("well", FAULTS["expired"].answer, 1))
+    assert probe.result() == well_answer(probe)
+    assert service.asked["gcp_token"] == 1
+
+
+# Faults after which a region has a state, whichever of its calls they are in.
+STATES = {
+    "permission": "denied",
+    "expired": "denied",
+    "quota": "unknown",
+    "busy": "unknown",
+    "cut": "unknown",
+    "HTML": "unknown",
+    "null": "unknown",
+    "throttled, then well": "value",
+    "busy, then well": "value",
+}
+# The calls of one question, so that all others are well.
+PLACE_CALLS = [
+    "aws_GetMetricStatistics",
+    "aws_DescribeInstanceTypeOfferings",
+    "aws_GetProducts",
+    "aws_DescribeSpotPriceHistory",
+    "aws_DescribeCapacityReservations",
+    "gcp_quota_infos",
+    "gcp_reservations",
+    "gcp_machine_types",
+    "azure_usages",
+    "azure_retail",
+    "azure_reservation",
+]
+
+
+@cache
+def well_place(cloud: str) -> dict[str, LiveAnswer[object]]:
+    """Return all answers about a region when all is well."""
+    [place] = ask_cloud(cloud).places
+    return place.answers
+
+
+@pytest.mark.parametrize("call", PLACE_CALLS)
+@pytest.mark.parametrize("fault", STATES)
+def test_a_fault_in_a_call_is_the_state_of_its_answers(
+    service: Service, call: str, fault: str
+) -> None:
+    """All other answers are as they were, and where the state is no value there is none."""
+    cloud = call.partition("_")[0]
+    well = well_place(cloud)
+    service.break_call(call, FAULTS[fault])
+    facts = ask_cloud(cloud)
+    assert facts.callers[cloud].state == "value"
+    broken = {
+        name: (answer.state, answer.value)
+        for name, answer in facts.places[0].answers.items()
+        if (answer.state, answer.value) != (well[name].state, well[name].value)
+    }
+    assert set(broken.values()) <= {(STATES[fault], None)}
+    assert bool(broken) == (STATES[fault] != "value")
