@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -32,6 +33,7 @@ SKUS_AT_ONCE: Final = 5000
 MIB_PER_GIB: Final = 1024
 # Reservations in these states have no machines.
 WITHOUT_MACHINES: Final = ("CREATING", "DELETING", "INVALID")
+RATES_LOCK: Final = Lock()
 # A group of machines is in one zone here.
 SPOT_SHAPE: Final = "ANY_SINGLE_ZONE"
 
@@ -136,9 +138,17 @@ def _prices(
     return prices
 
 
-@cache
 def _part_rates() -> PartRates:
-    """Return the rates of the catalog: about 35,000 SKUs, which are read once in a process."""
+    """Return the rates of the catalog: about 35,000 SKUs, which are read once in a process.
+
+    Prices on demand and on spot are asked at the same time: the second waits for the first.
+    """
+    with RATES_LOCK:
+        return _read_rates()
+
+
+@cache
+def _read_rates() -> PartRates:
     query = urlencode({"currencyCode": "USD", "pageSize": SKUS_AT_ONCE})
     rates = PartRates()
     for page in pages(open_account().session, f"{CATALOG_URL}?{query}"):

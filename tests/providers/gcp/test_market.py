@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from decimal import Decimal
@@ -60,7 +62,7 @@ SPOT = {
 @pytest.fixture(autouse=True)
 def new_catalog() -> None:
     """A process reads the catalog once; each test has another one."""
-    market._part_rates.cache_clear()
+    market._read_rates.cache_clear()
 
 
 def seller(
@@ -256,7 +258,7 @@ def test_units_of_the_catalog(cloud: Cloud) -> None:
     prices = market.on_demand_prices(REGION, ["g2-standard-4"])
     # 4 x 0.025 + 16 x 2^30 / 10^9 x 0.003 + 0.56
     assert prices["g2-standard-4"] == Decimal("0.711539608")
-    market._part_rates.cache_clear()
+    market._read_rates.cache_clear()
     expression["usageUnit"] = "fortnight"
     assert "g2-standard-4" not in market.on_demand_prices(REGION, TYPES)
 
@@ -430,3 +432,29 @@ def test_a_refused_catalog_is_asked_again(cloud: Cloud) -> None:
 def test_an_answer_of_another_form_is_not_understood(cloud: Cloud) -> None:
     with pytest.raises(OSError, match="not understood"):
         reserved(cloud, RESERVATION | {"specificReservation": "four"})
+
+
+def test_the_catalog_is_read_once_by_all_who_ask(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prices on demand and on spot are asked at the same time."""
+    read: list[int] = []
+    both = threading.Barrier(2)
+
+    def rates(_: object) -> list[object]:
+        read.append(1)
+        time.sleep(0.05)
+        return []
+
+    monkeypatch.setattr(market, "pages", lambda *_: rates(None))
+
+    def ask() -> None:
+        both.wait()
+        market._part_rates()
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read) == 1

@@ -49,7 +49,7 @@ class Probe(NamedTuple):
 
     def ask(self) -> Any:
         """Ask the cloud, as a process does that has not asked before."""
-        gcp_market._part_rates.cache_clear()
+        gcp_market._read_rates.cache_clear()
         room = "market" if self.leaves_out else "account"
         module = import_module(f"providers.{self.cloud}.{room}")
         return getattr(module, self.function)(REGIONS[self.cloud], *self.rest)
@@ -150,5 +150,5 @@ PROBES: Final = [
 
 def ask_cloud(cloud: str, deadline_s: float = 60) -> LiveFacts:
     """Ask a cloud all that a plan wants to know about a region."""
-    gcp_market._part_rates.cache_clear()
+    gcp_market._read_rates.cache_clear()
     return ask_places([PLACES[cloud]], LiveFacts(), deadline_s)
