@@ -237,6 +237,7 @@ class _Wishes:
             requirement,
             offers,
             ceiling_usd=float(self._selection.bill.total - CENT_USD),
+            tells_why=False,
         ).best
 
     def _priced(
