@@ -373,6 +373,11 @@ class OpenRun:
         self._ended.clear()
         return ended
 
+    @property
+    def unended_requests(self) -> int:
+        """Requests of the batches that count and have not ended."""
+        return sum(len(batch) for batch in self._unended)
+
     def play_on(self) -> None:
         """Let one more batch arrive."""
         step = next(self._steps)

@@ -270,6 +270,15 @@ class Trial:
         """Requests that were counted so far."""
         return self.requests_in(len(self._batches))
 
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether more requests are under way than have ended."""
+        run = self._unplayed_batches
+        return (
+            isinstance(run, OpenRun)
+            and run.unended_requests > self.request_count
+        )
+
     def requests_in(self, batch_count: int) -> int:
         """Return the requests of the first batches."""
         return sum(len(batch["ttft"]) for batch in self._batches[:batch_count])

@@ -243,7 +243,16 @@ class FleetJudge:
         return self._trials[trial_key]
 
     def _forget_oldest(self) -> None:
-        """Drop runs until little memory is taken; asked again, they are simulated again."""
+        """Drop runs until little memory is taken; asked again, they are simulated again.
+
+        What is under way takes four times as much as what is counted, and nobody asks again how
+        an overload goes on.
+        """
+        self._trials = {
+            key: trial
+            for key, trial in self._trials.items()
+            if not trial.is_overloaded
+        }
         kept = sum(trial.request_count for trial in self._trials.values())
         while kept > MOST_KEPT_REQUESTS:
             oldest_key = next(iter(self._trials))
