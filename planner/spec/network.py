@@ -119,13 +119,12 @@ def chosen_range(network: NetworkRule | None, taken: Iterable[str]) -> str:
     peers = [
         IPv4Network(text) for text in (network.peer_cidrs if network else ())
     ]
-    usable = _usable_ranges()
     narrow_peers = [
         peer
         for peer in peers
-        if not all(peer.overlaps(own_range) for own_range in usable)
+        if not all(peer.overlaps(own_range) for own_range in _usable_ranges())
     ]
-    for own_range in usable:
+    for own_range in _usable_ranges():
         if not overlaps_any(str(own_range), taken_ranges) and not any(
             peer.overlaps(own_range) for peer in narrow_peers
         ):
@@ -133,39 +132,32 @@ def chosen_range(network: NetworkRule | None, taken: Iterable[str]) -> str:
     return OWN_RANGE
 
 
+def _usable_ranges() -> Iterator[IPv4Network]:
+    """Yield the ranges that a stack may have on every cloud, for it may move."""
+    for second in SECOND_NUMBERS:
+        own_range = IPv4Network(f"10.{second}.0.0/{OWN_PREFIX_BITS}")
+        if _is_usable(own_range):
+            yield own_range
+
+
+# Most stacks take the first one: the others are looked at when they are asked for.
 @cache
-def _usable_ranges() -> tuple[IPv4Network, ...]:
-    """Return the ranges that a stack may have on every cloud, for it may move."""
-    rules = [rule for cloud in clouds() for rule in rules_of("network", cloud)]
-    of_machines = [
-        condition
+def _is_usable(own_range: IPv4Network) -> bool:
+    network = {
+        "range": own_range,
+        "is_given": False,
+        "kind": "",
+        "is_shared": False,
+    }
+    return not any(
+        rule.is_broken(network)
+        for cloud in clouds()
+        for rule in rules_of("network", cloud)
+    ) and not any(
+        condition.path == "range" and condition.holds({"range": own_range}, {})
         for cloud in clouds()
         for rule in rules_of("addresses", cloud)
         for condition in rule.conditions
-        if condition.path == "range"
-    ]
-    ranges = (
-        IPv4Network(f"10.{second}.0.0/{OWN_PREFIX_BITS}")
-        for second in SECOND_NUMBERS
-    )
-    return tuple(
-        own_range
-        for own_range in ranges
-        if not any(
-            rule.is_broken(
-                {
-                    "range": own_range,
-                    "is_given": False,
-                    "kind": "",
-                    "is_shared": False,
-                }
-            )
-            for rule in rules
-        )
-        and not any(
-            condition.holds({"range": own_range}, {})
-            for condition in of_machines
-        )
     )
 
 

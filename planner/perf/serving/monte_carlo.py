@@ -6,7 +6,9 @@ import itertools
 import math
 import random
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from planner.perf.serving.simulation import NEVER, ReplicaSimulation, Request
 from planner.perf.serving.work import UNLIMITED_TOKENS
@@ -240,14 +242,27 @@ def route_requests(
     return requests
 
 
-def open_batches(
+class RunStep(NamedTuple):
+    """What has become of the batches of a run when one more has arrived.
+
+    now_s    time until which the run is played
+    ended    batches that have ended since the last step
+    unended  batches that have not, in order of arrival
+    """
+
+    now_s: float
+    ended: list[list[Request]]
+    unended: tuple[list[Request], ...]
+
+
+def open_steps(
     replica_table: ReplicaTable,
     requests: Iterator[Request],
     replica_count: int,
     routing: Routing,
     batch_size: int,
-) -> Iterator[list[Request]]:
-    """Yield the requests of an endless run by `batch_size`, in order of arrival.
+) -> Iterator[RunStep]:
+    """Play an endless run by batches of `batch_size` requests, in order of arrival.
 
     Requests go on arriving until the last one of a batch has ended. In an overload that takes
     ever longer: a batch that many later ones have followed counts as ended then.
@@ -265,10 +280,26 @@ def open_batches(
                 request.prompt_start_s = request.prompt_start_s or now_s
                 request.first_token_s = request.first_token_s or now_s
                 request.end_s = request.end_s or now_s
+        ended = []
         while sent_batches and all(
             request.end_s for request in sent_batches[0]
         ):
-            yield sent_batches.popleft()
+            ended.append(sent_batches.popleft())
+        yield RunStep(now_s, ended, tuple(sent_batches))
+
+
+def open_batches(
+    replica_table: ReplicaTable,
+    requests: Iterator[Request],
+    replica_count: int,
+    routing: Routing,
+    batch_size: int,
+) -> Iterator[list[Request]]:
+    """Yield the batches of `open_steps` that have ended."""
+    for step in open_steps(
+        replica_table, requests, replica_count, routing, batch_size
+    ):
+        yield from step.ended
 
 
 def closed_batches(
@@ -301,6 +332,94 @@ def measured_batches(
         if played_count >= warm_up:
             yield times_of(batch)
         played_count += len(batch)
+
+
+class OpenRun:
+    """The times of the batches of `open_steps`, and which of their requests are late for sure.
+
+    The first `warm_up` requests do not count: a replica fills up before its times are those of a
+    steady state.
+    """
+
+    def __init__(
+        self,
+        steps: Iterator[RunStep],
+        warm_up: int,
+        replica_table: ReplicaTable,
+    ) -> None:
+        self._steps = steps
+        self._uncounted = warm_up
+        self._times_of = metric_timer(replica_table)
+        self._now_s = 0.0
+        self._ended: deque[RequestTimes] = deque()
+        self._unended: list[list[Request]] = []
+
+    def __iter__(self) -> Iterator[RequestTimes]:
+        return self
+
+    def __next__(self) -> RequestTimes:
+        while not self._ended:
+            self.play_on()
+        return self._ended.popleft()
+
+    @property
+    def unended_count(self) -> int:
+        """Batches that count and have not ended."""
+        return len(self._unended)
+
+    def take_ended(self) -> list[RequestTimes]:
+        """Return the batches that have ended, each of them once."""
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
+
+    @property
+    def unended_requests(self) -> int:
+        """Requests of the batches that count and have not ended."""
+        return sum(len(batch) for batch in self._unended)
+
+    def play_on(self) -> None:
+        """Let one more batch arrive."""
+        step = next(self._steps)
+        self._now_s = step.now_s
+        for batch in step.ended:
+            if self._uncounted <= 0:
+                self._ended.append(self._times_of(batch))
+            self._uncounted -= len(batch)
+        uncounted = self._uncounted
+        self._unended = []
+        for batch in step.unended:
+            if uncounted <= 0:
+                self._unended.append(batch)
+            uncounted -= len(batch)
+
+    def sure_late_share(
+        self, position: int, metric: str, time_s: float
+    ) -> float | None:
+        """Return the share of requests later than a time of a batch that has not ended.
+
+        None while it may still change. A prompt that waits starts after now, which no other term
+        of its time to first token makes up for:
+            ttft >= ttft of one that starts now, alone
+            e2e  >= ttft
+        Of a prompt that has started the time to first token is known.
+        """
+        batch = self._unended[position]
+        floors_s = self._times_of(
+            [
+                request
+                if request.prompt_start_s
+                else replace(request, prompt_start_s=self._now_s)
+                for request in batch
+            ]
+        )["ttft"]
+        late_count = 0
+        for request, floor_s in zip(batch, floors_s, strict=True):
+            if floor_s > time_s:
+                late_count += 1
+            elif metric != "ttft" or not request.prompt_start_s:
+                return None
+        return late_count / len(batch)
 
 
 def request_times(

@@ -266,14 +266,22 @@ class ReplicaSimulation:
 
         It ends earlier when `finish_count` requests are in `finished`.
         """
-        pipeline, finished = self.pipeline, self.finished
+        queue, pipeline = self.queue, self.pipeline
+        decoding, finished = self.decoding, self.finished
+        slot_count = self.table.slot_count
         while len(finished) < finish_count:
-            prompt_event_s = self._begin_prompts()
-            answer_event_s = self._next_answer_event()
+            prompt_event_s = pipeline[0][0] if pipeline else NEVER
+            if (
+                queue
+                and self.admitted_count < slot_count
+                and not self.admission_closed
+            ):
+                prompt_event_s = self._begin_prompts(prompt_event_s)
+            answer_event_s = self._next_answer_event() if decoding else NEVER
             if prompt_event_s <= answer_event_s:
                 if prompt_event_s > until_s or prompt_event_s == NEVER:
                     return prompt_event_s
-                if self.decoding:
+                if decoding:
                     self._decode_until(prompt_event_s)
                 self.now_s = prompt_event_s
                 if pipeline and pipeline[0][0] <= prompt_event_s:
@@ -286,28 +294,20 @@ class ReplicaSimulation:
                 self._finish_request(answer_event_s)
         return self.now_s
 
-    def _begin_prompts(self) -> float:
+    def _begin_prompts(self, pipeline_end_s: float) -> float:
         """Start the prompts of the next step if any can start; return the next prompt event.
 
         That is an arrival, a free first stage or the end of the pipeline.
         """
-        queue, pipeline = self.queue, self.pipeline
-        pipeline_end_s = pipeline[0][0] if pipeline else NEVER
-        if (
-            not queue
-            or self.admitted_count >= self.table.slot_count
-            or self.admission_closed
-        ):
-            return pipeline_end_s
         # The first stage is idle until the arrival, or busy until it is free.
-        start_s = max(queue[0].due_s, self.stage_free_s)
+        start_s = max(self.queue[0].due_s, self.stage_free_s)
         if start_s <= self.now_s:
             prompts = self._admit_prompts()
             if not prompts:
                 # A request that ends makes room for the next one.
                 return pipeline_end_s
             self._enter_pipeline(prompts)
-            start_s, pipeline_end_s = self.stage_free_s, pipeline[0][0]
+            start_s, pipeline_end_s = self.stage_free_s, self.pipeline[0][0]
         return min(start_s, pipeline_end_s)
 
     def _admit_prompts(self) -> list[Request]:
@@ -380,8 +380,6 @@ class ReplicaSimulation:
             d * (step(n, S) + growth(n) * n * d / 2)
         """
         batch_size = len(self.decoding)
-        if not batch_size:
-            return NEVER
         table, context_tokens = self.table, self.context_tokens
         step_growth_s = table.step_growths_s[batch_size]
         step_s = table.base_steps_s[batch_size] + step_growth_s * context_tokens

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from planner.numeric import nearest_rank, student_quantile
+from planner.perf.serving.monte_carlo import OpenRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,6 +106,33 @@ class LateShare(Struct, frozen=True):
         deviation = self.error * math.sqrt(1 - played_share)
         return self.mean + NormalDist().inv_cdf(LEAST_HOPE) * deviation <= share
 
+    def misses(self, limit: TrialLimit) -> bool:
+        """Whether more requests are later than a limit allows, with its whole interval."""
+        return self.mean - self.half_width > limit.late_share
+
+
+def late_share(shares: list[float]) -> LateShare:
+    """Return the share of late requests of a run by those of its batches.
+
+    error      = standard deviation over batches / sqrt(batches)
+               = distance of the batches from their mean / sqrt(batches * (batches - 1))
+    half width = t(batches - 1) * error
+    """
+    batch_count = len(shares)
+    mean = statistics.fmean(shares)
+    error = math.dist(shares, [mean] * batch_count) / math.sqrt(
+        batch_count * (batch_count - 1)
+    )
+    return LateShare(
+        mean,
+        error,
+        student_quantile(INTERVAL_PROBABILITY, batch_count - 1) * error,
+    )
+
+
+def _share_beyond(values_s: list[float], time_s: float) -> float:
+    return sum(1 for value_s in values_s if value_s > time_s) / len(values_s)
+
 
 class Trial:
     """A simulated run of one fleet at one load, which is extended as far as a decision needs.
@@ -130,17 +158,78 @@ class Trial:
     def decide(self, limits: Sequence[TrialLimit]) -> Decision:
         """Return whether all limits hold, after as many batches as that takes."""
         for batch_count in LOOKS:
-            for limit in limits:
-                late = self._late_share(
-                    batch_count, limit.metric, limit.limit_s
-                )
-                if late.mean - late.half_width > limit.late_share:
-                    return self._decision("misses", limit, batch_count)
-            if batch_count >= self._first_confirmation:
-                decision = self._confirm(limits, batch_count)
-                if decision is not None:
-                    return decision
+            decision = self._look(limits, batch_count)
+            if decision is not None:
+                return decision
         raise AssertionError("the last look decides")
+
+    def misses(self, limits: Sequence[TrialLimit]) -> bool:
+        """Return whether `decide` names a limit that is not kept, which may take fewer batches.
+
+        In an overload batches hardly end, but most of their requests are late for sure.
+        """
+        for batch_count in LOOKS:
+            if self._misses_for_sure(limits, batch_count):
+                return True
+            decision = self._look(limits, batch_count)
+            if decision is not None:
+                return decision.limit is not None
+        raise AssertionError("the last look decides")
+
+    def _look(
+        self, limits: Sequence[TrialLimit], batch_count: int
+    ) -> Decision | None:
+        """Return what so many batches say, None when it takes more of them."""
+        for limit in limits:
+            late = self._late_share(batch_count, limit.metric, limit.limit_s)
+            if late.misses(limit):
+                return self._decision("misses", limit, batch_count)
+        if batch_count < self._first_confirmation:
+            return None
+        return self._confirm(limits, batch_count)
+
+    def _misses_for_sure(
+        self, limits: Sequence[TrialLimit], batch_count: int
+    ) -> bool:
+        """Play until so many batches have ended, or a look at them is known to find a miss.
+
+        That look measures the shares of late requests. All of them are known then:
+            late share = sure late share, for each of its batches
+        """
+        run = self._unplayed_batches
+        if not isinstance(run, OpenRun):
+            return False
+        while len(self._batches) < batch_count:
+            run.play_on()
+            self._batches += run.take_ended()
+            if any(
+                self._is_late_for_sure(limit, batch_count, run)
+                for limit in limits
+            ):
+                return True
+        return False
+
+    def _is_late_for_sure(
+        self, limit: TrialLimit, batch_count: int, run: OpenRun
+    ) -> bool:
+        """Whether so many batches miss a limit, whatever becomes of those that have not ended."""
+        unended_count = batch_count - len(self._batches)
+        # A token comes after another, so a time per token is known at its end alone.
+        if limit.metric == "tpot" or not 0 < unended_count <= run.unended_count:
+            return False
+        sure_shares: list[float] = []
+        # The last one to arrive is the last one to be sure.
+        for position in reversed(range(unended_count)):
+            share = run.sure_late_share(position, limit.metric, limit.limit_s)
+            if share is None:
+                return False
+            sure_shares.append(share)
+        ended_shares = [
+            _share_beyond(batch[limit.metric], limit.limit_s)
+            for batch in self._batches
+        ]
+        return late_share([*ended_shares, *reversed(sure_shares)]).misses(limit)
+        return False
 
     def _confirm(
         self, limits: Sequence[TrialLimit], batch_count: int
@@ -181,6 +270,15 @@ class Trial:
         """Requests that were counted so far."""
         return self.requests_in(len(self._batches))
 
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether more requests are under way than have ended."""
+        run = self._unplayed_batches
+        return (
+            isinstance(run, OpenRun)
+            and run.unended_requests > self.request_count
+        )
+
     def requests_in(self, batch_count: int) -> int:
         """Return the requests of the first batches."""
         return sum(len(batch["ttft"]) for batch in self._batches[:batch_count])
@@ -209,27 +307,15 @@ class Trial:
     def _late_share(
         self, batch_count: int, metric: str, time_s: float
     ) -> LateShare:
-        """Measure the share of requests that are later than a time, once.
-
-        error      = standard deviation over batches / sqrt(batches)
-                   = distance of the batches from their mean / sqrt(batches * (batches - 1))
-        half width = t(batches - 1) * error
-        """
+        """Measure the share of requests that are later than a time, once."""
         key = batch_count, metric, time_s
         if key not in self._late_shares:
             # Batches are long enough to be almost independent.
-            shares = [
-                sum(1 for value_s in batch if value_s > time_s) / len(batch)
-                for batch in self._samples(batch_count, metric)
-            ]
-            mean = statistics.fmean(shares)
-            error = math.dist(shares, [mean] * batch_count) / math.sqrt(
-                batch_count * (batch_count - 1)
-            )
-            self._late_shares[key] = LateShare(
-                mean,
-                error,
-                student_quantile(INTERVAL_PROBABILITY, batch_count - 1) * error,
+            self._late_shares[key] = late_share(
+                [
+                    _share_beyond(batch, time_s)
+                    for batch in self._samples(batch_count, metric)
+                ]
             )
         return self._late_shares[key]
 

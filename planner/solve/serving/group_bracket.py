@@ -19,7 +19,9 @@ class GroupBracket(Struct):
     too_few       groups that do not pass
     enough        groups that pass, None until some do
     first_enough  the first groups that were found to pass
-    rejection     what `too_few` groups miss, None while only formulas have ruled them out
+    rejection     what `too_few` groups miss, None while only formulas have ruled them out, or
+                  while only that they miss something was asked
+    is_untold     whether `too_few` groups were judged without asking what they miss
 
     Delays fall with groups, so that fewer groups than some that do not pass do not either.
     """
@@ -28,6 +30,7 @@ class GroupBracket(Struct):
     enough: int | None = None
     first_enough: int | None = None
     rejection: LayoutRejection | None = None
+    is_untold: bool = False
 
     @property
     def is_closed(self) -> bool:
@@ -57,3 +60,8 @@ class GroupBracket(Struct):
         """Note that so many groups pass."""
         self.enough = groups
         self.first_enough = self.first_enough or groups
+
+    def reject(self, groups: int, rejection: LayoutRejection | None) -> None:
+        """Note that so many groups do not pass, and what they miss where that was asked."""
+        self.too_few, self.rejection = groups, rejection
+        self.is_untold = rejection is None

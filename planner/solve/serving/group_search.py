@@ -68,11 +68,14 @@ class GroupSearch:
         offer: Offer,
         layout_option: LayoutOption,
         limit_usd: float,
+        *,
+        tells_why: bool = True,
     ) -> FleetSizing | LayoutRejection | None:
         """Return the fewest groups that pass the simulation, or what they miss.
 
         The rejection is that of any number of groups, or of the most groups that cost at most
-        `limit_usd`. None when a lower bound of the groups already costs more.
+        `limit_usd`. None when a lower bound of the groups already costs more, and with
+        `tells_why` off also instead of a rejection that has to be measured.
         """
         replica, group, _ = layout_option
         rejection = unfit_rejection(
@@ -87,18 +90,39 @@ class GroupSearch:
         estimate = self._estimated_groups(requirement, replica, group, ceiling)
         while (groups := bracket.next_groups(estimate, ceiling)) is not None:
             fleet = sized_fleet(requirement, replica, group, groups)
-            rejection = self._pricer.judge.missed_limit(requirement, fleet)
-            if rejection is None:
+            is_missed, rejection = self._judged(
+                requirement, fleet, tells_why=tells_why
+            )
+            if not is_missed:
                 bracket.accept(groups)
                 continue
-            bracket.too_few, bracket.rejection = groups, rejection
+            bracket.reject(groups, rejection)
             if bracket.enough is None and ceiling == math.inf:
                 hopeless = self._hopeless(requirement, replica, groups)
                 if hopeless is not None:
                     return hopeless
         if bracket.enough is not None and bracket.enough <= ceiling:
             return sized_fleet(requirement, replica, group, bracket.enough)
+        if tells_why and bracket.is_untold:
+            fleet = sized_fleet(requirement, replica, group, bracket.too_few)
+            bracket.reject(
+                bracket.too_few,
+                self._pricer.judge.missed_limit(requirement, fleet),
+            )
         return bracket.rejection
+
+    def _judged(
+        self,
+        requirement: ServingRequirement,
+        fleet: FleetSizing,
+        *,
+        tells_why: bool,
+    ) -> tuple[bool, LayoutRejection | None]:
+        """Return whether a fleet misses a limit, and which one if that is asked."""
+        if not tells_why:
+            return self._pricer.judge.misses(requirement, fleet), None
+        rejection = self._pricer.judge.missed_limit(requirement, fleet)
+        return rejection is not None, rejection
 
     def _bracket(
         self, requirement: ServingRequirement, layout_option: LayoutOption

@@ -98,17 +98,18 @@ class _Wishes:
     def tasks(self) -> Iterator[Callable[[], Reasons]]:
         """Yield a plan without each wish; they do not depend on each other.
 
-        Those that take longest come first.
+        Those that take longest come first, so that parallel workers end together: other ways of
+        buying have the most offers, and a limit is planned without twice.
         """
-        confidence = asked_confidence(self._requirement)
-        if confidence is not None:
-            yield partial(self._without_confidence, confidence)
+        if self._filter.cheapest("buy") != self._offers:
+            yield self._without_purchase_rule
         for limit in self._requirement.limits:
             yield partial(self._without_limit, limit)
         if self._is_routed_at_random():
             yield self._with_a_router
-        if self._filter.cheapest("buy") != self._offers:
-            yield self._without_purchase_rule
+        confidence = asked_confidence(self._requirement)
+        if confidence is not None:
+            yield partial(self._without_confidence, confidence)
         # Rules on offers: each is left out in turn.
         for constraint in (
             "where.regions",
@@ -237,6 +238,7 @@ class _Wishes:
             requirement,
             offers,
             ceiling_usd=float(self._selection.bill.total - CENT_USD),
+            tells_why=False,
         ).best
 
     def _priced(

@@ -132,7 +132,9 @@ def _loosened_limit(
     Without a budget the limit moves to its nearest reachable value. With a budget it moves to
     what the cheapest fleet without it reaches.
     """
-    unlimited = search.solve(requirement.without_limit(limit.key), offers).best
+    unlimited = search.solve(
+        requirement.without_limit(limit.key), offers, tells_why=False
+    ).best
     # Another constraint alone makes the requirement infeasible.
     if unlimited is None:
         return []
@@ -160,7 +162,7 @@ def _relaxation(
     requirement: ServingRequirement,
     offers: list[Offer],
 ) -> list[BindingLimit]:
-    fleet = search.solve(requirement, offers).best
+    fleet = search.solve(requirement, offers, tells_why=False).best
     if fleet is None:
         return []
     return [

@@ -143,11 +143,13 @@ class ServingSearch:
         estimate_count: int = 0,
         *,
         ceiling_usd: float = math.inf,
+        tells_why: bool = True,
     ) -> ServingResult:
         """Return the cheapest fleet, and `estimate_count` dearer ones by formula.
 
         Fleets that cost more than `ceiling_usd` a month are not looked for. Formulas name
-        candidates; the simulation then proves that no fleet is cheaper.
+        candidates; the simulation then proves that no fleet is cheaper. With `tells_why` off
+        the offers without a fleet are not all named: proving that they miss takes less time.
         """
         estimates, rejected_offers = self._best_first(
             requirement,
@@ -164,12 +166,12 @@ class ServingSearch:
                 requirement,
                 offers,
                 lambda offer, option, limit_usd: self._groups.fewest(
-                    requirement, offer, option, limit_usd
+                    requirement, offer, option, limit_usd, tells_why=tells_why
                 ),
                 result_count=1,
                 ceiling_usd=ceiling_usd,
                 known_candidates=self._first_verified(
-                    requirement, estimates, ceiling_usd
+                    requirement, estimates, ceiling_usd, tells_why=tells_why
                 ),
             )
         best = verified[0] if verified else None
@@ -190,6 +192,8 @@ class ServingSearch:
         requirement: ServingRequirement,
         estimates: list[ServingCandidate],
         ceiling_usd: float,
+        *,
+        tells_why: bool,
     ) -> list[ServingCandidate]:
         """Return the first of the estimated fleets that passes, with the groups that takes."""
         for estimate in estimates:
@@ -204,6 +208,7 @@ class ServingSearch:
                     estimate.offer,
                     (sizing.replica, group, group_bound),
                     ceiling_usd,
+                    tells_why=tells_why,
                 ),
             )
             if isinstance(verified, FleetSizing):

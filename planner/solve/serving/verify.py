@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.perf.serving import simulation as simulate
 from planner.perf.serving.monte_carlo import (
+    OpenRun,
     RequestStream,
     closed_batches,
     measured_batches,
     open_batches,
+    open_steps,
     request_times,
     route_requests,
     trace_requests,
@@ -88,6 +90,27 @@ class FleetJudge:
         """
         if not requirement.is_simulated:
             return None
+        return self._far_limit(requirement, sizing) or _missed_in(
+            self._trial(requirement, sizing),
+            requirement,
+            sizing.replica,
+            sizing.peak_groups,
+        )
+
+    def misses(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> bool:
+        """Return whether `missed_limit` names one, without measuring how far it is missed."""
+        if not requirement.is_simulated:
+            return False
+        return self._far_limit(requirement, sizing) is not None or self._trial(
+            requirement, sizing
+        ).misses(trial_limits(requirement))
+
+    def _far_limit(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> LayoutRejection | None:
+        """Return what a fleet misses so far that it is not simulated."""
         replica, groups = sizing.replica, sizing.peak_groups
         service = predict_service(
             requirement, replica, groups * sizing.replicas_per_group
@@ -101,18 +124,14 @@ class FleetJudge:
                 groups=groups,
             )
         far_limit = violated_limit(service, requirement.limits, SCREEN_FACTOR)
-        if far_limit is not None:
-            return LayoutRejection(
-                layout=sizing.layout,
-                constraint=far_limit.key,
-                reached=service.quantile(
-                    far_limit.metric, far_limit.percentile
-                ),
-                limit=float(far_limit.seconds),
-                groups=groups,
-            )
-        return _missed_in(
-            self._trial(requirement, sizing), requirement, replica, groups
+        if far_limit is None:
+            return None
+        return LayoutRejection(
+            layout=sizing.layout,
+            constraint=far_limit.key,
+            reached=service.quantile(far_limit.metric, far_limit.percentile),
+            limit=float(far_limit.seconds),
+            groups=groups,
         )
 
     def idle_rejection(
@@ -224,7 +243,16 @@ class FleetJudge:
         return self._trials[trial_key]
 
     def _forget_oldest(self) -> None:
-        """Drop runs until little memory is taken; asked again, they are simulated again."""
+        """Drop runs until little memory is taken; asked again, they are simulated again.
+
+        What is under way takes four times as much as what is counted, and nobody asks again how
+        an overload goes on.
+        """
+        self._trials = {
+            key: trial
+            for key, trial in self._trials.items()
+            if not trial.is_overloaded
+        }
         kept = sum(trial.request_count for trial in self._trials.values())
         while kept > MOST_KEPT_REQUESTS:
             oldest_key = next(iter(self._trials))
@@ -273,25 +301,25 @@ class FleetJudge:
                 max(1, round(load.concurrency / replica_count)),
                 requests_of_batch,
             )
-        else:
-            traffic_share = simulated_count / replica_count
-            batches = open_batches(
-                replica_table,
-                stream.requests(
-                    # One of n: 1 + (ca^2 - 1) / n at random, ca^2 / n in turn.
-                    load.replica_variation(replica_count)
-                    if simulated_count == 1
-                    # A random share s of the arrivals: 1 + s * (ca^2 - 1).
-                    else load.thinned_variation(traffic_share),
-                    load.rate_per_s * traffic_share,
-                ),
-                simulated_count,
-                load.routing,
-                requests_of_batch,
+            return measured_batches(
+                batches, warm_up_requests(in_flight), replica_table
             )
-        return measured_batches(
-            batches, warm_up_requests(in_flight), replica_table
+        traffic_share = simulated_count / replica_count
+        steps = open_steps(
+            replica_table,
+            stream.requests(
+                # One of n: 1 + (ca^2 - 1) / n at random, ca^2 / n in turn.
+                load.replica_variation(replica_count)
+                if simulated_count == 1
+                # A random share s of the arrivals: 1 + s * (ca^2 - 1).
+                else load.thinned_variation(traffic_share),
+                load.rate_per_s * traffic_share,
+            ),
+            simulated_count,
+            load.routing,
+            requests_of_batch,
         )
+        return OpenRun(steps, warm_up_requests(in_flight), replica_table)
 
 
 def trial_limits(requirement: ServingRequirement) -> list[TrialLimit]:

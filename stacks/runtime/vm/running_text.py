@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
-from typing import TYPE_CHECKING, Final, NamedTuple
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Tokens after which a string alone is a docstring.
-STATEMENT_STARTS: Final = (
-    tokenize.ENCODING,
-    tokenize.INDENT,
-    tokenize.NEWLINE,
-    tokenize.NL,
+# A string, which is kept, or a comment with the blanks before it.
+STRING_OR_COMMENT: Final = re.compile(
+    r"""
+    (?P<string>
+        \"{3} (?:\\.|[^\\])*? \"{3} | '{3} (?:\\.|[^\\])*? '{3}
+        | " (?:\\.|[^"\\\n])* "     | ' (?:\\.|[^'\\\n])* '
+    )
+    | [ \t]*\#[^\n]*
+    """,
+    re.DOTALL | re.VERBOSE,
 )
 
 
-class Span(NamedTuple):
-    """A part of a text, from a byte of a line to a byte of a line. Lines count from 1."""
+FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Cut(NamedTuple):
+    """What goes, from a byte of a line to a byte of a line, and what takes its place.
+
+    Lines count from 1.
+    """
 
     line: int
     column: int
     end_line: int
     end_column: int
+    text: bytes = b""
 
 
 def running_text(text: str) -> str:
@@ -34,32 +44,69 @@ def running_text(text: str) -> str:
     Imports that only the type checker makes go too. The text is cut and never written anew, so
     every version of Python gives the same one.
     """
-    bare_text = _without_annotations(text)
-    lines = bare_text.splitlines(keepends=True)
-    tokens = list(tokenize.tokenize(io.BytesIO(bare_text.encode()).readline))
-    for before, token, after in zip(
-        tokens, tokens[1:], tokens[2:], strict=False
-    ):
-        (first, start), last = token.start, token.end[0]
-        if token.type == tokenize.COMMENT:
-            lines[first - 1] = lines[first - 1][:start].rstrip() + "\n"
-        elif (
-            token.type == tokenize.STRING
-            and before.type in STATEMENT_STARTS
-            and after.type == tokenize.NEWLINE
-        ):
-            # A body that is nothing but its docstring still needs a statement; a module does not.
-            indent = lines[first - 1][:start]
-            lines[first - 1] = f"{indent}...\n" if indent else ""
-            lines[first:last] = [""] * (last - first)
-    for statement in ast.parse(bare_text).body:
-        if _is_for_types(statement):
-            first, last = statement.lineno, statement.end_lineno or 0
-            lines[first - 1 : last] = [""] * (last - first + 1)
-    return "".join(line for line in lines if line.strip())
+    # Columns of a syntax tree count bytes.
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    # From the end, so that what is cut moves nothing that is still to be cut.
+    for cut in sorted(_cuts(ast.parse(text), lines), reverse=True):
+        first, last = cut.line - 1, cut.end_line - 1
+        joined = (
+            lines[first][: cut.column]
+            + cut.text
+            + lines[last][cut.end_column :]
+        )
+        lines[first : last + 1] = [joined]
+    bare_text = STRING_OR_COMMENT.sub(
+        lambda found: found["string"] or "", b"".join(lines).decode()
+    )
+    return "".join(
+        line for line in bare_text.splitlines(keepends=True) if line.strip()
+    )
 
 
-def _is_for_types(statement: ast.stmt) -> bool:
+def _cuts(
+    node: ast.AST, lines: list[bytes], *, in_function: bool = False
+) -> Iterator[Cut]:
+    """Yield what goes of the statements of a node. No expression has a part that goes."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue
+        if isinstance(node, ast.Module) and _is_for_types(child):
+            yield _to_end_of_line(child, 0, lines)
+            continue
+        cut = _own_cut(child, lines, in_function=in_function)
+        if cut is not None:
+            yield cut
+        yield from _cuts(
+            child,
+            lines,
+            in_function=in_function or isinstance(child, FUNCTIONS),
+        )
+
+
+def _own_cut(
+    node: ast.AST, lines: list[bytes], *, in_function: bool
+) -> Cut | None:
+    """Return the annotation of a node that goes, or the whole of it when it is a docstring."""
+    if isinstance(node, ast.arg) and node.annotation is not None:
+        start = node.col_offset + len(node.arg.encode())
+        return _up_to(node.lineno, start, node.annotation)
+    if isinstance(node, FUNCTIONS) and node.returns is not None:
+        line, end = node.returns.lineno, node.returns.col_offset
+        start = lines[line - 1].rindex(b")", 0, end) + 1
+        return _up_to(line, start, node.returns)
+    # Those of classes make their fields.
+    if isinstance(node, ast.AnnAssign) and in_function and node.value:
+        start = node.target.end_col_offset or 0
+        return _up_to(node.target.lineno, start, node.annotation)
+    if _is_docstring(node):
+        start = node.col_offset
+        # A body that is nothing but its docstring still needs a statement; a module does not.
+        cut = _to_end_of_line(node, start, lines)
+        return cut._replace(text=b"...\n" if start else b"")
+    return None
+
+
+def _is_for_types(statement: ast.AST) -> TypeGuard[ast.stmt]:
     """Whether a statement does nothing when the program runs."""
     if isinstance(statement, ast.ClassDef):
         return [ast.unparse(base) for base in statement.bases] == ["Protocol"]
@@ -69,44 +116,26 @@ def _is_for_types(statement: ast.stmt) -> bool:
     )
 
 
-def _without_annotations(text: str) -> str:
-    """Return a module without the annotations of functions; those of classes make their fields."""
-    # Columns of a syntax tree count bytes.
-    lines = [line.encode() for line in text.splitlines(keepends=True)]
-    spans = [
-        span
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef)
-        for span in _annotations(node, lines)
-    ]
-    # From the end, so that what is cut moves nothing that is still to be cut.
-    for span in sorted(set(spans), reverse=True):
-        first, last = span.line - 1, span.end_line - 1
-        joined = lines[first][: span.column] + lines[last][span.end_column :]
-        lines[first : last + 1] = [joined]
-    return b"".join(lines).decode()
+def _is_docstring(statement: ast.AST) -> TypeGuard[ast.Expr]:
+    """Whether a statement is nothing but a string."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
-def _annotations(
-    function: ast.FunctionDef, lines: list[bytes]
-) -> Iterator[Span]:
-    """Yield the annotations of a function: of its arguments, its variables and its answer."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.arg) and node.annotation is not None:
-            start = node.col_offset + len(node.arg.encode())
-            yield _up_to(node.lineno, start, node.annotation)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            start = node.target.end_col_offset or 0
-            yield _up_to(node.target.lineno, start, node.annotation)
-    if function.returns is not None:
-        line = function.returns.lineno
-        start = lines[line - 1].rindex(b")", 0, function.returns.col_offset) + 1
-        yield _up_to(line, start, function.returns)
+def _to_end_of_line(
+    statement: ast.stmt, column: int, lines: list[bytes]
+) -> Cut:
+    """Cut from a column of the first line of a statement to the end of its last line."""
+    last = statement.end_lineno or statement.lineno
+    return Cut(statement.lineno, column, last, len(lines[last - 1]))
 
 
-def _up_to(line: int, column: int, annotation: ast.expr) -> Span:
-    """Return the span from a place to the end of an annotation."""
-    return Span(
+def _up_to(line: int, column: int, annotation: ast.expr) -> Cut:
+    """Cut from a place to the end of an annotation."""
+    return Cut(
         line,
         column,
         annotation.end_lineno or line,

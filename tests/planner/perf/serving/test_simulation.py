@@ -25,6 +25,7 @@ from planner.perf.serving.simulation import (
     Request,
 )
 from planner.perf.serving.trace import Trace, busiest_span
+from planner.perf.serving.trial import LOOKS, Trial, TrialLimit
 from tests.planner.perf.test_serving import node
 
 LOAD = ServingLoad(
@@ -251,6 +252,44 @@ def test_batches_are_the_whole_run_in_order_of_arrival() -> None:
     assert [r.end_s for r in played] == pytest.approx(
         [r.end_s for r in drawn[:450]]
     )
+
+
+def open_run(one: ReplicaTable, rate: float) -> monte_carlo.OpenRun:
+    requests = monte_carlo.RequestStream(LOAD, 1).requests(1.0, rate)
+    steps = monte_carlo.open_steps(one, requests, 1, "random", 120)
+    return monte_carlo.OpenRun(steps, 120, one)
+
+
+@pytest.mark.parametrize("load_share", [0.7, 0.95, 1.05, 1.5, 4.0])
+@pytest.mark.parametrize("slots", [8, 64])
+def test_what_is_late_for_sure_is_late_when_the_run_has_ended(
+    load_share: float, slots: int
+) -> None:
+    """Misses are found with fewer requests in an overload, and are the same ones everywhere."""
+    one = machine(slots, pool=1500.0 * slots)
+    # Of answers of 150 tokens.
+    capacity = slots / (one.base_steps_s[slots] + 0.0015 * slots) / 150
+    verdicts = []
+    for metric, seconds in itertools.product(
+        ("ttft", "e2e", "tpot"), (0.05, 0.5, 5.0, 50.0)
+    ):
+        limits = [TrialLimit(metric, 95, seconds)]
+        run = open_run(one, load_share * capacity)
+        early = Trial(run)
+        verdicts.append(early.misses(limits))
+        whole = Trial(open_run(one, load_share * capacity)).decide(limits)
+        assert verdicts[-1] == (whole.limit is not None), (metric, seconds)
+        # What it has not played it still plays when it is asked.
+        assert early.decide(limits) == whole
+    assert True in verdicts
+
+
+def test_an_overload_is_proved_before_its_requests_end() -> None:
+    limits = [TrialLimit("ttft", 95, 1.0)]
+    late, whole = (Trial(open_run(machine(8), 20.0)) for _ in range(2))
+    assert late.misses(limits)
+    assert late.request_count < LOOKS[0] * 120
+    assert whole.decide(limits).verdict == "misses"
 
 
 def test_what_fills_a_replica_is_not_measured() -> None:

@@ -99,3 +99,18 @@ def test_nothing_that_is_only_read_is_left() -> None:
     assert "docstring" not in text
     assert "->" not in text
     assert text == running_text(text)
+
+
+def test_a_string_is_no_comment() -> None:
+    text = '''
+first = "# no comment" "\\"#"  # a comment
+second = (
+    'one' # a comment
+    "it's # two"
+    """three "quoted" # lines
+    # of a string"""
+)
+'''
+    bare = running_text(text)
+    assert "a comment" not in bare
+    assert ast.dump(ast.parse(bare)) == ast.dump(ast.parse(text))
