@@ -34,13 +34,13 @@ def command(
 
     Example: tonnage usage chat.plan.json --from focus-*.csv
     """
-    from planner.plan.actual.spending import spending
+    from planner.plan.actual.stack_cost import stack_cost
     from planner.plan.actual.token_counter import read_tokens
     from planner.render.usage import usage_page
 
     plan_document = read_plan(plan)
     metrics_path = option_values["metrics"]
-    spent = spending(
+    spent = stack_cost(
         plan_document,
         stack_charges(plan_document, (*first_files, *more_files)),
         None

@@ -18,18 +18,18 @@ from planner.render.page import (
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from planner.plan.actual.spending import (
+    from planner.plan.actual.stack_cost import (
         CoveredTime,
-        Spending,
         SpentDay,
         SpentTokens,
+        StackCost,
     )
 
 # More would fill more than a screen; the others are in JSON.
 SHOWN_DAYS: Final = 31
 
 
-def usage_page(spent: Spending) -> Page:
+def usage_page(spent: StackCost) -> Page:
     """Return the page of what a stack has cost."""
     rate = (
         [f"{figures.dollars(spent.usd_month)} a month at this rate"]
@@ -97,7 +97,7 @@ def _token_words(tokens: SpentTokens | None) -> list[str]:
     ]
 
 
-def _commitment_words(spent: Spending) -> list[str]:
+def _commitment_words(spent: StackCost) -> list[str]:
     use = spent.commitments
     if use is None:
         return []
@@ -109,7 +109,7 @@ def _commitment_words(spent: Spending) -> list[str]:
     ]
 
 
-def _line_table(spent: Spending) -> PageTable:
+def _line_table(spent: StackCost) -> PageTable:
     rows = [
         (
             line.name,

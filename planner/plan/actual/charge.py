@@ -12,7 +12,7 @@ from planner.errors import MissingError, Problem, UsageError
 from planner.facts.table import finite_decimal
 from planner.plan.actual.export_format import format_of
 from planner.plan.actual.export_row import read_table
-from planner.plan.actual.moment import Moment, parse_moment
+from planner.plan.actual.export_time import ExportTime, parse_time
 from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Charge(Struct, frozen=True, kw_only=True):
     """
 
     usd: Decimal
-    start: Moment
+    start: ExportTime
     end_s: int
     service: str
     meter: str
@@ -107,12 +107,12 @@ def _charge(row: ExportRow, known: ExportFormat, pool: str) -> Charge:
         row.refuse(
             currency_column, f"is not {CURRENCY}, and no rate is known here"
         )
-    start = _moment(row, known.required_column(row, "start"))
+    start = _time_of(row, known.required_column(row, "start"))
     # A format without an end has a row for each day.
     end_s = start.s + SECONDS_PER_DAY
     if "end" in known.columns:
         end_column = known.required_column(row, "end")
-        end_s = _moment(row, end_column).s
+        end_s = _time_of(row, end_column).s
         if end_s <= start.s:
             row.refuse(end_column, "is not after the start of its period")
     quantity_column = known.column(row, "quantity")
@@ -148,9 +148,9 @@ def _number(row: ExportRow, column: str) -> Decimal:
     return number
 
 
-def _moment(row: ExportRow, column: str) -> Moment:
+def _time_of(row: ExportRow, column: str) -> ExportTime:
     try:
-        return parse_moment(row.cells[column].strip())
+        return parse_time(row.cells[column].strip())
     except ValueError as error:
         row.refuse(column, str(error))
 

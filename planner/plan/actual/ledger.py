@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from planner.plan.types import CostLine, Plan
 
 KeyT = TypeVar("KeyT")
+LEAST: Final = Decimal("1e-9")
 UNUSED: Final = "unused"
 UNUSED_KIND: Final = "unused_commitment"
 
@@ -42,17 +43,29 @@ class LineKey(Struct, frozen=True, order=True):
 class Amount(Struct, frozen=True, kw_only=True):
     """What a line costs and how much it counts.
 
-    usd       exact, or in cents where `in_cents` has rounded it; None without a price
+    usd       exact; None without a price
+    cents     the same in cents, as `in_cents` rounds it, USD
     quantity  in `measure`; None where nothing comparable is counted
     machines  at the same time at most; None where nobody says
-    unit_price  USD of one of the quantity, exact; None where it is not planned
     """
 
     usd: Decimal | None
     quantity: Decimal | None
     measure: str
     machines: int | None = None
-    unit_price: Decimal | None = None
+    cents: Decimal | None = None
+
+    @property
+    def paid_usd(self) -> Decimal:
+        """The cost in cents, USD; 0 without a price."""
+        return Decimal(0) if self.cents is None else self.cents
+
+    @property
+    def unit_price(self) -> Decimal | None:
+        """USD of one of the quantity, exact; None without a price or a quantity."""
+        if self.usd is None or not self.quantity:
+            return None
+        return self.usd / self.quantity
 
     def scaled(self, factor: Decimal) -> Amount:
         """Return the amount of another time: as many machines, for other hours."""
@@ -134,13 +147,15 @@ def in_cents(amounts: Mapping[LineKey, Amount]) -> dict[LineKey, Amount]:
     }
     cents = spread_cents(exact)
     return {
-        key: replace(amount, usd=cents.get(key))
+        key: replace(amount, cents=cents.get(key))
         for key, amount in amounts.items()
     }
 
 
 def spread_cents(exact: Mapping[KeyT, Decimal]) -> dict[KeyT, Decimal]:
     """Return amounts in cents, as `in_cents` says; equal losses in the order of their keys."""
+    # Digits beyond these are left by divisions, and must not decide between equal losses.
+    exact = {key: usd.quantize(LEAST) for key, usd in exact.items()}
     total = sum(exact.values(), Decimal(0)).quantize(CENT, ROUND_HALF_UP)
     cents = {key: usd.quantize(CENT, ROUND_FLOOR) for key, usd in exact.items()}
     left = int((total - sum(cents.values(), Decimal(0))) / CENT)
@@ -229,16 +244,10 @@ def _planned(lines: Sequence[CostLine], nodes: int | None) -> Amount:
         measure = measure_of(line.unit)
         if measure is not None:
             quantity += line.quantity / measure.per_measure
-    # A line without a price would make the others a lower bound.
-    usd = sum(prices, Decimal(0)) if len(prices) == len(lines) else None
     return Amount(
-        usd=usd,
+        # A line without a price would make the others a lower bound.
+        usd=sum(prices, Decimal(0)) if len(prices) == len(lines) else None,
         quantity=quantity if is_comparable else None,
         measure=measures.pop() if is_comparable else "",
         machines=nodes,
-        unit_price=(
-            usd / quantity
-            if is_comparable and quantity and usd is not None
-            else None
-        ),
     )

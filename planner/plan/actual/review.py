@@ -14,7 +14,7 @@ from planner.plan.actual.ledger import (
     planned_amounts,
 )
 from planner.plan.actual.meter import UNKNOWN
-from planner.plan.actual.spending import (
+from planner.plan.actual.stack_cost import (
     CoveredTime,
     covered_time,
     month_rate,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from planner.plan.actual.ledger import Amount, LineKey
     from planner.plan.types import Plan
 
-Cause: TypeAlias = Literal[
+CauseName: TypeAlias = Literal[
     "price", "count", "hours", "quantity", "new", "missing", "unknown"
 ]
 
@@ -38,7 +38,7 @@ class DifferenceCause(DocumentPart, frozen=True, kw_only=True):
     """A part of a difference, and why it is there."""
 
     cause: Annotated[
-        Cause,
+        CauseName,
         Meta(
             description="price: another price of a unit; count: other machines; hours: other "
             "hours; quantity: more or less of it; new: not planned; missing: planned, not paid; "
@@ -219,14 +219,14 @@ def _reviewed(
         name=line_name(key),
         kind=key.kind,
         pool=key.pool or None,
-        planned_usd=planned.usd if planned is not None else Decimal(0),
+        planned_usd=planned.cents if planned is not None else Decimal(0),
         actual_usd=_usd(actual),
         planned_quantity=shown_quantity(planned_quantity),
         actual_quantity=shown_quantity(actual_quantity),
         unit=some.measure if some is not None else "",
         causes=tuple(
             DifferenceCause(cause=cause, usd=usd)
-            for cause, usd in _causes(key, planned, actual)
+            for cause, usd in _causes(key, planned, actual).items()
             if usd
         ),
     )
@@ -234,8 +234,27 @@ def _reviewed(
 
 def _causes(
     key: LineKey, planned: Amount | None, actual: Amount | None
-) -> list[tuple[Cause, Decimal]]:
-    """Return the causes of the difference of a line, in cents, which add up to it exactly.
+) -> dict[CauseName, Decimal]:
+    """Return the causes of the difference of a line, in cents, which add up to it exactly."""
+    difference = _usd(actual) - _usd(planned)
+    if key.kind == UNKNOWN:
+        return {"unknown": difference}
+    if planned is None:
+        return {"new": difference}
+    if actual is None:
+        return {"missing": difference}
+    effects = _effects(planned, actual)
+    if not effects:
+        return {"unknown": difference}
+    cents = {cause: _cents(usd) for cause, usd in effects.items()}
+    # What rounding has left is of the largest cause.
+    largest = max(effects, key=lambda cause: abs(effects[cause]))
+    cents[largest] += difference - sum(cents.values(), Decimal(0))
+    return cents
+
+
+def _effects(planned: Amount, actual: Amount) -> dict[CauseName, Decimal]:
+    """Return what a price and a quantity do to a cost, exact; nothing where none compare.
 
     P, Q  price of a unit and quantity; N machines, H = Q / N hours of each; p planned, a actual
 
@@ -244,44 +263,35 @@ def _causes(
     quantity effect = Pp * (Qa - Qp), of machines count effect + hours effect
     count effect    = Pp * (Na - Np) * Hp
     hours effect    = Pp * Na * (Ha - Hp)
-
-    Quantity and count effect are rounded; price and hours effect are what is left of the
-    difference and of the quantity effect.
     """
-    difference = _usd(actual) - _usd(planned)
-    if key.kind == UNKNOWN:
-        return [("unknown", difference)]
-    if planned is None:
-        return [("new", difference)]
-    if actual is None:
-        return [("missing", difference)]
-    unit_price, planned_quantity = planned.unit_price, planned.quantity
+    price, planned_quantity = planned.unit_price, planned.quantity
     if (
-        unit_price is None
+        price is None
         or planned_quantity is None
+        or actual.usd is None
         or actual.quantity is None
         or planned.measure != actual.measure
     ):
-        return [("unknown", difference)]
-    quantity_effect = _cents(unit_price * (actual.quantity - planned_quantity))
-    price_effect = difference - quantity_effect
+        return {}
+    price_effect = actual.usd - price * actual.quantity
+    quantity_effect = price * (actual.quantity - planned_quantity)
     if planned.measure != "hours":
-        return [("price", price_effect), ("quantity", quantity_effect)]
+        return {"price": price_effect, "quantity": quantity_effect}
     count_effect = Decimal(0)
     if planned.machines and actual.machines is not None:
         more_machines = actual.machines - planned.machines
         planned_hours = planned_quantity / planned.machines
-        count_effect = _cents(unit_price * more_machines * planned_hours)
-    return [
-        ("price", price_effect),
-        ("count", count_effect),
-        ("hours", quantity_effect - count_effect),
-    ]
+        count_effect = price * more_machines * planned_hours
+    return {
+        "price": price_effect,
+        "count": count_effect,
+        "hours": quantity_effect - count_effect,
+    }
 
 
 def _usd(amount: Amount | None) -> Decimal:
     """Return the cost of a line; 0 where there is none, or no price."""
-    return (amount.usd if amount is not None else None) or Decimal(0)
+    return Decimal(0) if amount is None else amount.paid_usd
 
 
 def _cents(usd: Decimal) -> Decimal:
@@ -290,7 +300,7 @@ def _cents(usd: Decimal) -> Decimal:
 
 def _summed(causes: Iterable[DifferenceCause]) -> tuple[DifferenceCause, ...]:
     """Return the sum of each cause, the largest first."""
-    sums: dict[Cause, Decimal] = {}
+    sums: dict[CauseName, Decimal] = {}
     for part in causes:
         sums[part.cause] = sums.get(part.cause, Decimal(0)) + part.usd
     return tuple(

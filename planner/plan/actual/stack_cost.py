@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from msgspec import Meta
 
 from planner.cost.bill_line import CENT, QUANTITY_STEP
+from planner.plan.actual.export_time import days_between
 from planner.plan.actual.ledger import (
     UNUSED,
     actual_amounts,
@@ -15,7 +16,6 @@ from planner.plan.actual.ledger import (
     line_name,
     spread_cents,
 )
-from planner.plan.actual.moment import days_between
 from planner.plan.number import plain_money
 from planner.plan.part import DocumentPart
 from planner.units import HOURS_PER_MONTH, TOKENS_PER_MILLION
@@ -82,7 +82,7 @@ class SpentTokens(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
-class Spending(DocumentPart, frozen=True, kw_only=True):
+class StackCost(DocumentPart, frozen=True, kw_only=True):
     """What a stack has cost, by the exports of its cloud."""
 
     schema: Literal["tonnage.usage/1"] = "tonnage.usage/1"
@@ -106,27 +106,21 @@ class Spending(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
-def spending(
+def stack_cost(
     plan: Plan, charges: Sequence[Charge], tokens: CountedTokens | None
-) -> Spending:
+) -> StackCost:
     """Return what a plan's stack has cost by its charges; lines and days add up to the total."""
     amounts = actual_amounts(charges, plan)
-    total_usd = sum(
-        (amount.usd or Decimal(0) for amount in amounts.values()), Decimal(0)
-    )
+    lines = [_line(key, amount) for key, amount in amounts.items()]
+    total_usd = sum((line.usd for line in lines), Decimal(0))
     time = covered_time(charges)
     is_month = plan.cost.period == "month"
-    return Spending(
+    return StackCost(
         stack=plan.stack.name,
         time=time,
         total_usd=total_usd,
         usd_month=month_rate(total_usd, time.hours) if is_month else None,
-        lines=tuple(
-            sorted(
-                (_line(key, amount) for key, amount in amounts.items()),
-                key=lambda line: (-line.usd, line.name),
-            )
-        ),
+        lines=tuple(sorted(lines, key=lambda line: (-line.usd, line.name))),
         days=_days(charges),
         commitments=_commitments(charges),
         tokens=None if tokens is None else _tokens(total_usd, tokens),
@@ -159,7 +153,7 @@ def _line(key: LineKey, amount: Amount) -> SpentLine:
         name=line_name(key),
         kind=key.kind,
         pool=key.pool or None,
-        usd=amount.usd or Decimal(0),
+        usd=amount.paid_usd,
         quantity=shown_quantity(amount.quantity),
         unit=amount.measure,
     )
