@@ -43,13 +43,15 @@ def elided(shown: str, real: str) -> bool:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_commands_in_the_docs_give_the_output_that_is_shown(
-    tonnage, path, updates_golden: bool
+    tonnage, here, path, updates_golden: bool
 ) -> None:
     text = path.read_text()
     for session in sessions(text):
         for command, shown in session:
             words = shlex.split(command)
             if words[0] == "cat":
+                # A file that a page shows is the one that its commands read.
+                (here / words[1]).write_text(shown)
                 continue
             assert words[0] == "tonnage", (
                 f"only tonnage can be checked: {command}"

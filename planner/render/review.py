@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from planner import figures
 from planner.render import period
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
         ReviewedLine,
     )
 
-# Of the digest of a plan: enough to tell one from another.
-DIGEST_DIGITS: Final = 8
-
 
 def review_page(reviewed: Review) -> Page:
     """Return the page of a review."""
@@ -37,8 +33,7 @@ def review_page(reviewed: Review) -> Page:
     return (
         Heading(f"{reviewed.stack}: {actual}, planned {planned}"),
         Paragraph(
-            f"{time_text(reviewed.time)}; plan {reviewed.plan[:DIGEST_DIGITS]}: "
-            f"{', '.join(reviewed.fleet)}",
+            f"{time_text(reviewed.time)}; planned: {', '.join(reviewed.fleet)}",
             "dim",
             LINE_WIDTH,
         ),
@@ -111,13 +106,7 @@ def _move_blocks(reviewed: Review) -> list[Block]:
         ]
     return [
         Heading(_move_title(reviewed, move)),
-        Paragraph(
-            f"today: {', '.join(move.fleet)}, {figures.dollars(move.usd)}"
-            f"{period.SUFFIXES[reviewed.period]} (catalog of {move.catalog_as_of}); paid: "
-            f"{figures.dollars(reviewed.actual_period_usd)}{period.SUFFIXES[reviewed.period]}",
-            "",
-            LINE_WIDTH,
-        ),
+        Paragraph(_move_text(reviewed, move), "", LINE_WIDTH),
         *(
             [Paragraph("the spec is another than that of the plan", "warn")]
             if move.spec_changed
@@ -129,12 +118,29 @@ def _move_blocks(reviewed: Review) -> list[Block]:
     ]
 
 
+def _move_text(reviewed: Review, move: Move) -> str:
+    """Return what is compared: the plan of today, what was paid, and what was planned."""
+    suffix = period.SUFFIXES[reviewed.period]
+    today, paid, planned = (
+        f"{figures.dollars(usd)}{suffix}"
+        for usd in (
+            move.usd,
+            reviewed.actual_period_usd,
+            reviewed.planned_period_usd,
+        )
+    )
+    return (
+        f"today: {', '.join(move.fleet)}, {today} (catalog of {move.catalog_as_of}); "
+        f"paid: {paid}; planned: {planned}"
+    )
+
+
 def _move_title(reviewed: Review, move: Move) -> str:
     """Return what is proposed: a move where other machines cost less than was paid."""
-    saved_usd = move.saves_usd or Decimal(0)
-    if saved_usd <= 0:
+    if not move.fleet_changes:
+        return "Stay: the cheapest plan of today has the same machines"
+    saved_usd = move.saves_usd
+    if saved_usd is None or saved_usd <= 0:
         return "Stay: the cheapest plan of today costs no less"
-    saved = f"{figures.dollars(saved_usd)}{period.RATES[reviewed.period]} less"
-    if move.fleet_changes:
-        return f"Move: {saved}"
-    return f"Stay on these machines: as planned today they cost {saved}"
+    saved = f"{figures.dollars(saved_usd)}{period.RATES[reviewed.period]}"
+    return f"Move: it saves {saved} of what was paid"

@@ -121,6 +121,9 @@ class Review(DocumentPart, frozen=True, kw_only=True):
             description="a month at the rate of the time, or what the run cost"
         ),
     ]
+    planned_period_usd: Annotated[
+        Decimal, Meta(description="total of the plan")
+    ]
     fleet: Annotated[tuple[str, ...], Meta(description="planned machines")]
     lines: Annotated[
         tuple[ReviewedLine, ...],
@@ -169,6 +172,7 @@ def review(plan: Plan, charges: Sequence[Charge]) -> Review:
         actual_period_usd=(
             month_rate(actual_usd, time.hours) if is_month else actual_usd
         ),
+        planned_period_usd=plan.cost.total,
         fleet=fleet_names(plan),
         lines=tuple(
             sorted(lines, key=lambda line: (-_distance(line), line.name))

@@ -59,19 +59,41 @@ def test_a_share_is_in_percent(
     assert (code, "20%" in err) == (2, True)
 
 
-def test_a_dear_month_proposes_a_move(tonnage: Command, exported: Path) -> None:
-    """The body of a pull request: what was paid, why, what is cheaper, and how to get there."""
-    rows = exported.parent / "f.csv"
+def test_the_same_machines_are_no_move(
+    tonnage: Command, exported: Path
+) -> None:
+    """However dear they were: the causes say why."""
     plan = parse_plan(exported.read_bytes(), "p")
     dear = planned_rows(plan)
     for row in dear:
         row["EffectiveCost"] = f"{Decimal(row['EffectiveCost']) * 3:f}"
-    rows.write_bytes(focus_bytes(dear))
+    (exported.parent / "f.csv").write_bytes(focus_bytes(dear))
+    code, out, _ = review_of(tonnage, exported)
+    assert (code, "price +$" in out) == (0, True)
+    assert "Stay: the cheapest plan of today has the same machines" in out
+
+
+def test_a_cheaper_fleet_is_proposed_as_a_pull_request(
+    tonnage: Command, exported: Path
+) -> None:
+    """The body says what was paid, why, what is cheaper, and how to get there."""
+    spec = exported.parent / "chat.yaml"
+    # The plan was of another load, so that today fewer machines do.
+    text = spec.read_text()
+    spec.write_text(text.replace("peak_rps: 1", "peak_rps: 60"))
+    plan_argv = ("plan", "chat.yaml", "-o", "chat.plan.json")
+    assert tonnage(*plan_argv)[0] == 0
+    spec.write_text(text)
+    plan = parse_plan(exported.read_bytes(), "p")
+    rows = focus_bytes(
+        [export_row(EffectiveCost=f"{plan.cost.total / 30:.2f}")]
+    )
+    (exported.parent / "f.csv").write_bytes(rows)
     code, out, _ = review_of(tonnage, exported, "-f", "markdown")
     assert code == 0
     assert out.startswith("### chat: $")
-    assert "price +$" in out
-    assert "a month less" in out
+    assert "### Move: it saves $" in out
+    assert "the spec is another than that of the plan" in out
     assert "next: tonnage plan chat.yaml --stack chat" in out
     code, document, _ = review_of(tonnage, exported, "-f", "json")
     reviewed = json.loads(document)
@@ -79,7 +101,7 @@ def test_a_dear_month_proposes_a_move(tonnage: Command, exported: Path) -> None:
     assert Decimal(move["saves_usd"]) == Decimal(
         reviewed["actual_period_usd"]
     ) - Decimal(move["usd"])
-    assert (move["spec_changed"], move["fleet_changes"]) == (False, False)
+    assert (move["spec_changed"], move["fleet_changes"]) == (True, True)
 
 
 def test_another_spec_and_none_are_told(
