@@ -97,8 +97,8 @@ def _file_charges(
     for row in source.rows:
         row_tags = _row_tags(row, known)
         # Rows of others are not read any further.
-        if row_tags.get(tags.stack_tag) == tags.stack:
-            yield _charge(row, known, row_tags.get(tags.pool_tag, ""))
+        if known.tag(row_tags, tags.stack_tag) == tags.stack:
+            yield _charge(row, known, known.tag(row_tags, tags.pool_tag))
 
 
 def _charge(row: ExportRow, known: ExportFormat, pool: str) -> Charge:
@@ -173,7 +173,7 @@ def _credits(row: ExportRow, known: ExportFormat) -> Decimal:
     return sum(amounts, Decimal(0))
 
 
-def _row_tags(row: ExportRow, known: ExportFormat) -> dict[str, str]:
+def _row_tags(row: ExportRow, known: ExportFormat) -> dict[str, Any]:
     """Return the tags of a row: an object, one without its braces, or pairs of key and value."""
     text = known.text(row, "tags")
     if not text:
@@ -188,22 +188,11 @@ def _row_tags(row: ExportRow, known: ExportFormat) -> dict[str, str]:
             row.refuse(column, "has a tag without key and value")
     if not isinstance(parsed, dict):
         row.refuse(column, "is not tags")
-    return {
-        _plain_name(str(name), known): content
-        for name, content in parsed.items()
-        if isinstance(content, str)
-    }
-
-
-def _plain_name(name: str, known: ExportFormat) -> str:
-    """Return the name of a tag without what its format puts before it."""
-    for prefix in known.tag_prefixes:
-        name = name.removeprefix(prefix)
-    return name
+    return parsed
 
 
 def _parsed(row: ExportRow, column: str, text: str) -> Any:
     try:
-        return json.loads(text, parse_float=Decimal)
+        return json.loads(text)
     except (ValueError, RecursionError):
         row.refuse(column, "is not JSON")

@@ -11,7 +11,7 @@ from planner.errors import Place, Problem, UsageError
 from planner.facts import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from planner.plan.actual.export_row import ExportRow
 
@@ -25,6 +25,7 @@ class ExportFormat(Struct, frozen=True, kw_only=True):
     titles    the same names as the format writes them
     required  fields without which a file is not of this format
     words     what words of a field mean, by field and word
+    tag_prefixes  what may stand before the names of tags, at first nothing
     """
 
     name: str
@@ -32,6 +33,7 @@ class ExportFormat(Struct, frozen=True, kw_only=True):
     titles: dict[str, str]
     required: frozenset[str]
     words: dict[tuple[str, str], str]
+    tag_prefixes: tuple[str, ...]
 
     def missing(self, columns: frozenset[str]) -> list[str]:
         """Return the required fields that no column says, as names of their columns."""
@@ -73,14 +75,13 @@ class ExportFormat(Struct, frozen=True, kw_only=True):
         """Return what a word means; empty where the format does not say."""
         return self.words.get((field, word), "")
 
-    @property
-    def tag_prefixes(self) -> tuple[str, ...]:
-        """What the format puts before the names of tags."""
-        return tuple(
-            word
-            for (field, word), meaning in self.words.items()
-            if (field, meaning) == ("tags", "prefix")
-        )
+    def tag(self, tags: Mapping[str, object], name: str) -> str:
+        """Return a tag by its name, before which a format may put a prefix; empty without."""
+        for prefix in self.tag_prefixes:
+            content = tags.get(prefix + name)
+            if isinstance(content, str):
+                return content
+        return ""
 
 
 def format_of(columns: frozenset[str], path: str) -> ExportFormat:
@@ -136,6 +137,11 @@ def _export_format(name: str, rows: list[table.TableRow]) -> ExportFormat:
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
+    words = {
+        (row["field"], row["word"]): row["meaning"]
+        for row in table.load_rows(PACKAGE, "export_words.csv", word_columns)
+        if row["format"] == name
+    }
     return ExportFormat(
         name=name,
         columns={
@@ -148,11 +154,13 @@ def _export_format(name: str, rows: list[table.TableRow]) -> ExportFormat:
         },
         titles={row["column"].casefold(): row["column"] for row in rows},
         required=frozenset(row["field"] for row in rows if row["required"]),
-        words={
-            (row["field"], row["word"]): row["meaning"]
-            for row in table.load_rows(
-                PACKAGE, "export_words.csv", word_columns
-            )
-            if row["format"] == name
-        },
+        words=words,
+        tag_prefixes=(
+            "",
+            *(
+                word
+                for (field, word), meaning in words.items()
+                if (field, meaning) == ("tags", "prefix")
+            ),
+        ),
     )

@@ -22,7 +22,8 @@ SHOWN_LETTERS: Final = 40
 class ExportRow(Struct, frozen=True, kw_only=True):
     """One row: its cells by the names of their columns, in small letters.
 
-    raw  the last line of it in the file, of which errors tell the column
+    raw     the last line of it in the file, of which errors tell the column
+    titles  the names of columns as the file writes them, of CSV
     """
 
     path: str
@@ -30,30 +31,28 @@ class ExportRow(Struct, frozen=True, kw_only=True):
     cells: dict[str, str]
     raw: str
     is_json: bool
+    titles: tuple[str, ...] = ()
 
     def place(self, column: str) -> Place:
         """Return where a cell stands: file, line, and the letter at which it begins."""
         if self.is_json:
             key = f'"{column.rpartition(".")[2]}"'
-            return Place(
-                self.path, self.line, self.raw.casefold().find(key) + 1
-            )
-        return Place(
-            self.path,
-            self.line,
-            _cell_start(self.raw, list(self.cells).index(column)) + 1,
-        )
+            start = self.raw.casefold().find(key)
+        else:
+            start = _cell_start(self.raw, list(self.cells).index(column))
+        return Place(self.path, self.line, start + 1)
 
     def refuse(self, column: str, reason: str) -> NoReturn:
         """Raise UsageError for a cell that cannot be read."""
         cell = self.cells[column]
+        titles = dict(zip(self.cells, self.titles, strict=False))
         shown = (
             cell if len(cell) <= SHOWN_LETTERS else f"{cell[:SHOWN_LETTERS]}…"
         )
         raise UsageError(
             Problem(
                 code="export-cell",
-                message=f"{column}: '{shown}' {reason}",
+                message=f"{titles.get(column, column)}: '{shown}' {reason}",
                 place=self.place(column),
                 next_step="export the file again, or correct the row",
             )
@@ -91,7 +90,8 @@ def _csv_table(text: str, path: str) -> ExportTable:
     lines = _Lines(text)
     records = _records(lines, path)
     _, names = next(records, (1, []))
-    header = [name.strip().casefold() for name in names]
+    titles = tuple(name.strip() for name in names)
+    header = [title.casefold() for title in titles]
     twice = {name for name in header if header.count(name) > 1}
     if twice:
         _refuse_line(
@@ -101,8 +101,15 @@ def _csv_table(text: str, path: str) -> ExportTable:
     return ExportTable(
         frozenset(header),
         (
-            _csv_row(header, cells, Place(path, line, 1), lines.last)
-            for line, cells in records
+            ExportRow(
+                path=path,
+                line=line,
+                cells=dict(zip(header, cells, strict=True)),
+                raw=lines.last,
+                is_json=False,
+                titles=titles,
+            )
+            for line, cells in _full_rows(records, len(header), path)
         ),
     )
 
@@ -136,18 +143,17 @@ def _records(lines: _Lines, path: str) -> Iterator[tuple[int, list[str]]]:
         _refuse_line(Place(path, reader.line_num, 1), str(error))
 
 
-def _csv_row(
-    header: list[str], cells: list[str], place: Place, raw: str
-) -> ExportRow:
-    if len(cells) != len(header):
-        _refuse_line(place, f"{len(cells)} cells, the header has {len(header)}")
-    return ExportRow(
-        path=place.path,
-        line=place.line,
-        cells=dict(zip(header, cells, strict=True)),
-        raw=raw,
-        is_json=False,
-    )
+def _full_rows(
+    records: Iterator[tuple[int, list[str]]], columns: int, path: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield records; refuse one that has not a cell for each column."""
+    for line, cells in records:
+        if len(cells) != columns:
+            _refuse_line(
+                Place(path, line, 1),
+                f"{len(cells)} cells, the header has {columns}",
+            )
+        yield line, cells
 
 
 def _json_table(text: str, path: str) -> ExportTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import MissingError, TonnageError, UsageError
@@ -53,6 +53,7 @@ def test_a_damaged_cell_is_told_with_its_place(
     place = problem.place
     assert place is not None
     assert (problem.code, place.line) == ("export-cell", 3)
+    assert problem.message.startswith(f"{column}: ")
     assert reason in problem.message
     assert problem.next_step
     # The column is that of the first letter of the cell.
@@ -165,6 +166,7 @@ def test_the_currency_of_others_is_theirs() -> None:
     assert len(charges_of(rows)) == 1
 
 
+@settings(deadline=None)
 @given(noise=st.binary(max_size=200))
 def test_noise_is_refused_and_never_breaks(noise: bytes) -> None:
     for file_bytes in (noise, focus_bytes([export_row()]) + noise):

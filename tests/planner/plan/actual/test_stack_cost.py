@@ -95,6 +95,7 @@ def test_lines_and_days_add_up_to_the_file(plan, rows) -> None:
         assert abs(total - exact) <= Decimal("0.005")
 
 
+@settings(deadline=None)
 @given(
     amounts=st.dictionaries(
         st.text(max_size=3), st.decimals(-(10**6), 10**6, places=9), max_size=20
