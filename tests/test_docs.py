@@ -54,6 +54,8 @@ def test_commands_in_the_docs_give_the_output_that_is_shown(
         for command, shown in session:
             words = shlex.split(command)
             if words[0] == "cat":
+                # A file that a page shows is the one that its commands read.
+                (here / words[1]).write_text(shown)
                 continue
             assert words[0] == "tonnage", (
                 f"only tonnage can be checked: {command}"

@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "destroy": "delete everything of a stack but its data",
     "list": "all stacks of a backend",
     "status": "what a stack has and costs now",
+    "usage": "what a stack has cost, by cost exports of its cloud",
+    "review": "planned beside actual cost, and what a move would save",
     "history": "what was done with a stack, by whom and when",
     "orphans": "what tonnage has made and no stack knows",
     "rename": "give a stack another name",
