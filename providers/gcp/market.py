@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -34,6 +35,8 @@ MIB_PER_GIB: Final = 1024
 WITHOUT_MACHINES: Final = ("CREATING", "DELETING", "INVALID")
 # A group of machines is in one zone here.
 SPOT_SHAPE: Final = "ANY_SINGLE_ZONE"
+# Regions are asked at the same time, and the first of them reads the rates for all.
+RATES_LOCK: Final = Lock()
 
 
 class _Accelerators(Struct, frozen=True, rename="camel"):
@@ -126,9 +129,11 @@ def _prices(
     SKUs name regions in which there is no such machine, so zones are asked first.
     """
     prices = {}
+    with RATES_LOCK:
+        rates = _part_rates()
     for _, listed in zonal_types(region, machine_types):
         machine = _understood(listed, _MachineType)
-        price = _part_rates().machine_price(
+        price = rates.machine_price(
             machine.name, machine.amounts, region, purchase
         )
         if price is not None:
