@@ -10,13 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.market.capacity import LIMITED_PURCHASES
+from planner.market.live import (
+    SpotPriceAnswer,  # noqa: TC001 - msgspec reads the annotations
+)
 from planner.market.live_catalog import PRICE_STEP, zone_mean
 from planner.market.price_row import PriceRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from planner.market.live import SpotPriceAnswer
     from planner.market.offer_key import OfferKey
 
 # Stands in a table for prices that are quoted for every region; nobody can be asked for it.
@@ -39,9 +41,16 @@ class PriceQuestion(Struct, frozen=True):
             yield self.cloud, self.region, machine_type, self.purchase
 
     @property
-    def name(self) -> str:
-        """The question as a person reads it."""
-        return f"{self.cloud} {self.region} {self.purchase}"
+    def place(self) -> tuple[str, str, str]:
+        """Whom it asks, about which region and purchase."""
+        return self.cloud, self.region, self.purchase
+
+
+class AnsweredQuestion(Struct, frozen=True):
+    """A question with its answer: USD an hour by machine type and zone."""
+
+    question: PriceQuestion
+    answer: SpotPriceAnswer
 
 
 class AskedScope(Struct, frozen=True):
@@ -84,7 +93,7 @@ def is_usable(usd_hour: Decimal) -> bool:
 def price_questions(
     rows: Iterable[PriceRow], scope: AskedScope
 ) -> list[PriceQuestion]:
-    """Return what to ask: each machine type on demand and on spot, wherever it is sold so or so."""
+    """Return what to ask: each machine type both ways, wherever it is sold in one of them."""
     machine_types: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         if scope.has(row):
@@ -99,7 +108,7 @@ def price_questions(
 
 
 def todays_prices(
-    answers: Iterable[tuple[PriceQuestion, SpotPriceAnswer]],
+    answers: Iterable[AnsweredQuestion],
     zones: Mapping[tuple[str, str, str], tuple[str, ...]],
 ) -> TodaysPrices:
     """Return what answers say. `zones` are those of the catalog by cloud, region and type.
@@ -108,12 +117,13 @@ def todays_prices(
     """
     asked: set[OfferKey] = set()
     usd_hour = {}
-    for question, answer in answers:
-        if answer.value is None:
+    for answered in answers:
+        question, prices = answered.question, answered.answer.value
+        if prices is None:
             continue
         asked.update(question.keys)
         for key in question.keys:
-            by_zone = answer.value.get(key[2], {})
+            by_zone = prices.get(key[2], {})
             price = zone_mean(by_zone, zones.get(key[:3], ()))
             # A cloud may have moved to zones that the catalog does not know.
             if price is None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.market.live import NO_ZONE, SpotPriceAnswer
+from planner.market.price_update import AnsweredQuestion
 from providers.live.place import (
     LivePlace,
     LiveQuestion,
@@ -34,7 +35,7 @@ LOGIN_S: Final = 20.0
 
 def ask_prices(
     questions: Sequence[PriceQuestion], deadline_s: float
-) -> Iterator[tuple[PriceQuestion, SpotPriceAnswer]]:
+) -> Iterator[AnsweredQuestion]:
     """Yield each question with what its cloud answers, in the order of the answers.
 
     Prices are by machine type and zone. A cloud that nobody is signed in to tells public prices.
@@ -57,12 +58,12 @@ def ask_prices(
             allowed.append((question, live))
         else:
             refused: Any = unasked(live, caller)
-            yield question, refused
+            yield AnsweredQuestion(question, refused)
     arriving: Iterator[tuple[int, Any]] = arriving_answers(
         [live for _, live in allowed], end_s, AT_ONCE
     )
     for number, answer in arriving:
-        yield allowed[number][0], answer
+        yield AnsweredQuestion(allowed[number][0], answer)
 
 
 def _live_question(question: PriceQuestion) -> LiveQuestion:
