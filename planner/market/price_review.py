@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -50,11 +51,13 @@ class UpdateLimits(Struct, frozen=True):
     """How much an update may change without a person who accepts it.
 
     jump_factor       largest factor between two prices of the same
+    shift_factor      largest factor between the prices on demand of a cloud, in the median
     vanished_share    largest share of the prices of a cloud and purchase that vanish
     spot_above_share  largest share of the prices of a cloud on spot that are not below on demand
     """
 
     jump_factor: Decimal
+    shift_factor: Decimal
     vanished_share: Decimal
     spot_above_share: Decimal
 
@@ -130,9 +133,7 @@ def _jumps(
             yield PriceConcern(kind="unmatched", key=key, usd_hour=usd_hour)
             continue
         lowest_usd, highest_usd = min(expected_usd), max(expected_usd)
-        if not lowest_usd <= usd_hour * factor or not (
-            usd_hour <= highest_usd * factor
-        ):
+        if usd_hour * factor < lowest_usd or usd_hour > highest_usd * factor:
             yield PriceConcern(
                 kind="jump",
                 key=key,
@@ -197,6 +198,7 @@ def _refusals(
         yield f"{counts['jump']} changed by more than {limits.jump_factor:f} times"
     if counts["unmatched"]:
         yield f"{counts['unmatched']} are new, and there is nothing to compare them with"
+    yield from _shifts(old_usd, todays, limits.shift_factor)
     asked_counts = Counter(
         (key[0], key[3]) for key in todays.asked if key in old_usd
     )
@@ -212,6 +214,27 @@ def _refusals(
     yield from _share_refusals(
         concerns, "spot_above", spot_counts, limits.spot_above_share
     )
+
+
+def _shifts(
+    old_usd: Mapping[OfferKey, Decimal],
+    todays: TodaysPrices,
+    factor: Decimal,
+) -> Iterator[str]:
+    """Yield a sentence for each cloud whose prices on demand moved together.
+
+    1 / factor <= median of (price today / old price) <= factor
+
+    Another currency moves all of them by less than a jump. Prices on spot move by themselves.
+    """
+    ratios: dict[str, list[Decimal]] = {}
+    for key, usd_hour in todays.usd_hour.items():
+        if key[3] == "on_demand" and key in old_usd and is_usable(usd_hour):
+            ratios.setdefault(key[0], []).append(usd_hour / old_usd[key])
+    for cloud, cloud_ratios in sorted(ratios.items()):
+        middle = median(cloud_ratios)
+        if middle * factor < 1 or middle > factor:
+            yield f"those of {cloud} on_demand are {middle:.3f} of the old ones in the median"
 
 
 def _share_refusals(

@@ -256,7 +256,8 @@ def test_plans_use_what_was_chosen_and_name_it(
 
     before = planned()
     sellers.factor = lambda _: Decimal("1.25")
-    name = updated(tonnage)["catalog"]
+    assert updated(tonnage, code=13)["refusals"]
+    name = updated(tonnage, "--accept")["catalog"]
     assert planned() == before
     code, out, _ = tonnage("catalog", "use", name)
     assert (code, name in out) == (0, True)
@@ -283,7 +284,6 @@ def test_plans_use_what_was_chosen_and_name_it(
 def test_a_second_update_starts_from_the_catalog_in_use(
     tonnage: Command, sellers: Sellers, folder: Path
 ) -> None:
-    sellers.factor = lambda _: Decimal("1.25")
     first = updated(tonnage, "--clouds", "aws")["catalog"]
     tonnage("catalog", "use", first)
     second = updated(tonnage, "--clouds", "azure")["catalog"]

@@ -16,7 +16,12 @@ from planner.market.price_row import PriceRow
 from planner.market.price_update import AnsweredQuestion, todays_prices
 from tests.planner.market.price_rows import answered, price_row
 
-LIMITS = UpdateLimits(Decimal(2), Decimal("0.05"), Decimal("0.1"))
+LIMITS = UpdateLimits(
+    jump_factor=Decimal(2),
+    shift_factor=Decimal("1.05"),
+    vanished_share=Decimal("0.05"),
+    spot_above_share=Decimal("0.1"),
+)
 NAMES = tuple(f"type-{number:02d}" for number in range(40))
 
 
@@ -49,9 +54,49 @@ def test_the_limits_are_rows() -> None:
 def test_a_jump_is_more_than_the_factor_either_way(
     usd: str, is_odd: bool
 ) -> None:
-    found = review([price_row("10")], answered({"p5.48xlarge": usd}))
+    """Beside others that stay as they are."""
+    names = ("p5.48xlarge", *NAMES[:4])
+    found = review(
+        [price_row("10", instance_type=name) for name in names],
+        answered(
+            {**dict.fromkeys(names, "10"), "p5.48xlarge": usd},
+            machine_types=names,
+        ),
+    )
     assert kinds(found) == ["jump"] * is_odd
     assert bool(found.refusals) == is_odd
+
+
+@pytest.mark.parametrize(
+    ("factor", "is_refused"),
+    [
+        ("1", False),
+        ("1.05", False),
+        # What a dollar was in euro, in pound and in Canadian dollars.
+        ("0.86", True),
+        ("0.76", True),
+        ("1.4", True),
+    ],
+)
+def test_another_currency_moves_all_prices_on_demand(
+    factor: str, is_refused: bool
+) -> None:
+    """One price in ten has a new price besides, so that not all move alike."""
+    rows = [price_row("10", instance_type=name) for name in NAMES]
+    prices = {
+        name: str(Decimal(factor) * (12 if number % 10 == 0 else 10))
+        for number, name in enumerate(NAMES)
+    }
+    found = review(rows, answered(prices, machine_types=NAMES))
+    assert found.concerns == ()
+    assert bool(found.refusals) == is_refused
+
+
+def test_prices_on_spot_move_together() -> None:
+    rows = [price_row("10", "spot", instance_type=name) for name in NAMES]
+    prices = dict.fromkeys(NAMES, "14")
+    found = review(rows, answered(prices, "spot", machine_types=NAMES))
+    assert found == PriceReview((), ())
 
 
 @pytest.mark.parametrize("usd", ["0", "-1", "NaN", "Infinity"])
@@ -130,6 +175,6 @@ def test_on_demand_may_fall_below_an_old_price_on_spot() -> None:
     rows = [price_row("10"), price_row("9", "spot")]
     found = review(rows, answered({"p5.48xlarge": "8"}))
     assert kinds(found) == ["spot_above"]
-    assert found.refusals == ("1 of 1 of aws spot are not below on demand",)
+    assert "1 of 1 of aws spot are not below on demand" in found.refusals
     # What was so before, and nobody answered, is no matter of this update.
     assert review([price_row("8"), price_row("9", "spot")]).concerns == ()
