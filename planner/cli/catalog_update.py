@@ -158,13 +158,15 @@ def _base_catalog(path: str | None) -> BaseCatalog:
 
     # Refuses a catalog that nobody could plan with.
     catalog = open_catalog(path, None)
-    folder = open_catalogs()
-    choice = folder.choice()
-    texts, _, _ = verify_manifest(
-        Path(path)
-        if path
-        else folder.manifest_path(choice.name if choice else EMBEDDED)
-    )
+    if path:
+        manifest_path = Path(path)
+    else:
+        folder = open_catalogs()
+        choice = folder.choice()
+        manifest_path = folder.manifest_path(
+            choice.name if choice else EMBEDDED
+        )
+    texts, _, _ = verify_manifest(manifest_path)
     return BaseCatalog(
         texts,
         read_price_rows(texts["prices.csv"]),

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
@@ -77,6 +77,7 @@ def test_where_nobody_answers_nothing_changes() -> None:
     assert updated_rows(EMBEDDED, todays, TODAY) == EMBEDDED
 
 
+@settings(deadline=None, max_examples=25)
 @given(st.sets(st.sampled_from(range(len(EVERYTHING))), max_size=12))
 def test_the_same_prices_change_only_where_they_are_from(
     numbers: set[int],
