@@ -124,6 +124,7 @@ def _plain_environment(
         if name.startswith(("TONNAGE_", "FORCE_COLOR", "NO_COLOR")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("TONNAGE_CACHE", str(kept_folder))
+    monkeypatch.setenv("TONNAGE_CATALOGS", str(kept_folder / "catalogs"))
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(TODAY_EPOCH_S))
 
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from planner.cli.compose import (
     PlanningOptions,
-    open_catalog,
     read_spec,
     solve_settings,
 )
@@ -19,6 +18,7 @@ from planner.render import markdown
 from planner.render.buying import buying_page as ways_page
 from planner.spec.model import Batch, Inference
 from planner.workload.buying import buy_in_every_way
+from providers.catalog.load import load_catalog
 
 OWN_MACHINES: Final = "on-premises/h100.yaml"
 INTRO: Final = (
@@ -38,7 +38,8 @@ INTRO: Final = (
 
 def buying_page(blueprints: Path = Path("blueprints")) -> str:
     """Return the page: of each workload, what each way to buy it costs, and what it risks."""
-    catalog = open_catalog(None, None)
+    # Pages are of the embedded catalog, whichever one their author uses.
+    catalog = load_catalog()
     options = PlanningOptions(alternatives=0)
     sections = ["# Ways to buy", "", INTRO, ""]
     for path in sorted(blueprints.glob("*.yaml")):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import asdict, replace
 
 from planner import figures
-from planner.cli.compose import PlanningOptions, SpecFile, open_catalog
+from planner.cli.compose import PlanningOptions, SpecFile
 from planner.cli.planning import make_plan
 from planner.facts.cloud import clouds
 from planner.facts.rule import PHASES, rules_of
 from planner.render.rule import when_text
 from planner.spec.load import load_spec
+from providers.catalog.load import load_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,7 +79,8 @@ accelerator: {memory: 20GiB}
 
 def cloud_page(cloud: str) -> str:
     """Return the page of a cloud."""
-    catalog = open_catalog(None, None)
+    # Pages are of the embedded catalog, whichever one their author uses.
+    catalog = load_catalog()
     plans = {kind: _plan_of(kind, cloud, catalog) for kind in SPECS}
     families = ("family", "accelerator", "GPUs", "fabric", "bought", "refused")
     sections = (

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from planner.solve.settings import Memory, SolveSettings
     from planner.spec.model import Spec
     from providers.base import PriceSource
+    from providers.catalog.folder import CatalogFolder
     from providers.simulated.world import World
     from stacks.engine.protocol import StackEngine
     from stacks.operate.bucket import Bucket
@@ -157,20 +158,37 @@ def spec_folder_reader(
 
 
 def open_catalog(path: str | None, world: World | None) -> Catalog:
-    """Return the catalog of a manifest, or the embedded one.
+    """Return the catalog of a manifest, or the one that plans use.
 
-    With a simulated world the prices are those of the world.
+    Raises CatalogError when that one is damaged or has vanished: another one is never used in its
+    place. With a simulated world the prices are those of the world.
     """
-    from providers.catalog.load import SnapshotPrices
+    source: PriceSource
+    if path:
+        from providers.catalog.load import SnapshotPrices
 
-    source: PriceSource = SnapshotPrices(
-        Path(path) if path else None, cache_folder()
-    )
+        source = SnapshotPrices(Path(path), cache_folder())
+    else:
+        source = open_catalogs().price_source(cache_folder())
     if world is not None:
         from providers.simulated.world import WorldPrices
 
         source = WorldPrices(world, source)
     return source.catalog()
+
+
+def open_catalogs() -> CatalogFolder:
+    """Return the folder of catalogs: TONNAGE_CATALOGS, or one in the user's data folder."""
+    from providers.catalog.folder import CatalogFolder
+
+    named_folder = os.environ.get("TONNAGE_CATALOGS")
+    if named_folder:
+        return CatalogFolder(Path(named_folder))
+    from platformdirs import user_data_path
+
+    return CatalogFolder(
+        user_data_path("tonnage", appauthor=False) / "catalogs"
+    )
 
 
 def own_catalog(catalog: Catalog, prices_path: str | None) -> Catalog:

@@ -189,6 +189,29 @@ def waiting(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def counting(total: int) -> Iterator[Callable[[str], None]]:
+    """Yield a function that says what is done: of `total` things, one in each call.
+
+    On a terminal they stand in one line, else in a line each.
+    """
+    done_texts: list[str] = []
+
+    def counted(text: str) -> str:
+        done_texts.append(text)
+        return clean(f"{len(done_texts)} of {total}  {text}")
+
+    if not sys.stderr.isatty():
+        yield lambda text: click.echo(counted(text), err=True)
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.status import Status
+
+    with Status(f"0 of {total}", console=Console(stderr=True)) as status_line:
+        yield lambda text: status_line.update(escape(counted(text)))
+
+
+@contextmanager
 def transferring(verb: str, total_bytes: int) -> Iterator[TransferListener]:
     """Show how far a transfer is: a bar on a terminal, else a line for each file."""
     from stacks.operate.upload import TransferListener

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 COMMANDS_INTRO: Final = (
     "Made from the program by `make docs`. Every flag has a variable: `--format` of `plan` is "
     "`TONNAGE_PLAN_FORMAT`. `TONNAGE_CACHE` is the folder of what one start keeps for the next, "
-    "the user's own by default; when it is empty, nothing is kept."
+    "the user's own by default; when it is empty, nothing is kept. `TONNAGE_CATALOGS` is that of "
+    "[catalogs with prices of today](catalog.md)."
 )
 CONVERTED_UNITS: Final = ("seconds", "bytes", "share", "USD a month")
 SPEC_INTRO: Final = (

@@ -11,8 +11,12 @@ from planner.market.offer import ORDERABLE_PURCHASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from decimal import Decimal
 
     from planner.market.offer import Catalog, Offer
+    from planner.market.offer_key import OfferKey
+    from planner.market.price_diff import PriceDifference
+    from planner.market.price_review import PriceConcern
 
 ListingRows: TypeAlias = "list[dict[str, str]]"
 
@@ -141,6 +145,44 @@ def unpriced_rows(catalog: Catalog) -> ListingRows:
             key=lambda instance: (instance.provider, instance.instance_type),
         )
     ]
+
+
+def difference_rows(differences: Iterable[PriceDifference]) -> ListingRows:
+    """Return differences of two catalogs as table rows; prices in USD an hour."""
+    return [
+        {
+            "change": difference.kind,
+            **_key_cells(difference.key),
+            "old_usd_hour": _usd_text(difference.old_usd_hour),
+            "usd_hour": _usd_text(difference.usd_hour),
+            "percent": ""
+            if difference.percent is None
+            else f"{difference.percent:+.1f}",
+        }
+        for difference in differences
+    ]
+
+
+def concern_rows(concerns: Iterable[PriceConcern]) -> ListingRows:
+    """Return what is odd about the prices of an update as table rows; prices in USD an hour."""
+    return [
+        {
+            "concern": concern.kind,
+            **_key_cells(concern.key),
+            "old_usd_hour": _usd_text(concern.old_usd_hour),
+            "usd_hour": _usd_text(concern.usd_hour),
+            "detail": concern.detail,
+        }
+        for concern in concerns
+    ]
+
+
+def _key_cells(key: OfferKey) -> dict[str, str]:
+    return dict(zip(("cloud", "region", "type", "purchase"), key, strict=True))
+
+
+def _usd_text(usd_hour: Decimal | None) -> str:
+    return "" if usd_hour is None else f"{usd_hour:f}"
 
 
 def _matches_any(candidate: str, patterns: tuple[str, ...]) -> bool:

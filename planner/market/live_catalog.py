@@ -118,6 +118,14 @@ def _quota_nodes(
             )
 
 
+def zone_mean(
+    by_zone: Mapping[str, Decimal], zones: tuple[str, ...]
+) -> Decimal | None:
+    """Return the mean of the prices in some zones, or that of the region; None without one."""
+    prices = [usd for zone, usd in by_zone.items() if zone in (NO_ZONE, *zones)]
+    return sum(prices, Decimal(0)) / len(prices) if prices else None
+
+
 def _at_live_price(offer: Offer, place: PlaceFacts) -> Offer:
     """Return an offer at the price of today, where its cloud says one.
 
@@ -130,12 +138,7 @@ def _at_live_price(offer: Offer, place: PlaceFacts) -> Offer:
     elif offer.purchase == "spot":
         answer_time = place.spot_usd.as_of
         by_zone = (place.spot_usd.value or {}).get(machine_type, {})
-        prices = [
-            usd
-            for zone, usd in by_zone.items()
-            if zone in (NO_ZONE, *offer.zones)
-        ]
-        price = sum(prices, Decimal(0)) / len(prices) if prices else None
+        price = zone_mean(by_zone, offer.zones)
     else:
         return offer
     if price is None:

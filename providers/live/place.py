@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,7 +28,7 @@ from planner.market.live import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from decimal import Decimal
 
     from planner.market.live import AnswerState, QuotaFact, ReservationFact
@@ -73,16 +74,13 @@ def ask_places(
     nobody is signed in to. What was answered a short while ago is taken from `kept`.
     """
     end_s = time.monotonic() + deadline_s
-    callers: dict[str, Any] = dict(known.callers)
-    first_places = {
-        place.cloud: place for place in places if place.cloud not in callers
+    callers = {
+        **known.callers,
+        **ask_callers(
+            [place for place in places if place.cloud not in known.callers],
+            end_s,
+        ),
     }
-    logins = [
-        LiveQuestion(place, CALLER, CallerAnswer, partial(_signed_in, place))
-        for place in first_places.values()
-    ]
-    for question, answer in zip(logins, _answers(logins, end_s), strict=True):
-        callers[question.place.cloud] = answer
     facts = _kept_facts(places, callers, kept)
     new_places = [place for place in places if place not in facts]
     facts |= _asked_facts(new_places, callers, end_s)
@@ -122,11 +120,10 @@ def _asked_facts(
     asked = [
         question
         for question in questions
-        if callers[question.place.cloud].state == "value"
-        or question.request in _public_questions(question.place.cloud)
+        if may_ask(question, callers[question.place.cloud])
     ]
     found = {
-        (question.place, question.request): _unasked(
+        (question.place, question.request): unasked(
             question, callers[question.place.cloud]
         )
         for question in questions
@@ -173,7 +170,7 @@ def ask_chances(
 
 
 def _chance(place: LivePlace, machines: int) -> float:
-    scores = _market(place.cloud).spot_scores(
+    scores = market_of(place.cloud).spot_scores(
         place.region, place.machine_types, machines
     )
     [machine_type] = place.machine_types
@@ -182,9 +179,28 @@ def _chance(place: LivePlace, machines: int) -> float:
     return scores[machine_type]
 
 
-def _unasked(
-    question: LiveQuestion, caller: LiveAnswer[str]
-) -> LiveAnswer[Any]:
+def ask_callers(
+    places: Iterable[LivePlace], end_s: float
+) -> dict[str, CallerAnswer]:
+    """Return who is signed in to each cloud of some places, asked until a monotonic time."""
+    places_by_cloud = {place.cloud: place for place in places}
+    logins = [
+        LiveQuestion(place, CALLER, CallerAnswer, partial(_signed_in, place))
+        for place in places_by_cloud.values()
+    ]
+    answers = _answers(logins, end_s)
+    return dict(zip(places_by_cloud, answers, strict=True))
+
+
+def may_ask(question: LiveQuestion, caller: LiveAnswer[str]) -> bool:
+    """Return whether somebody is signed in, or a cloud answers the question to everybody."""
+    cloud = question.place.cloud
+    return caller.state == "value" or question.request in _public_questions(
+        cloud
+    )
+
+
+def unasked(question: LiveQuestion, caller: LiveAnswer[str]) -> LiveAnswer[Any]:
     """Return why nobody knows the answer where nobody is signed in."""
     return question.kind(
         state="unknown",
@@ -203,7 +219,8 @@ def _account(cloud: str) -> AccountModule:
     return module
 
 
-def _market(cloud: str) -> MarketModule:
+def market_of(cloud: str) -> MarketModule:
+    """Return the module that asks a cloud what it sells."""
     module: MarketModule = import_module(f"providers.{cloud}.market")
     return module
 
@@ -211,7 +228,7 @@ def _market(cloud: str) -> MarketModule:
 def _public_questions(cloud: str) -> tuple[str, ...]:
     """Return what a cloud tells everybody."""
     try:
-        return _market(cloud).PUBLIC_QUESTIONS
+        return market_of(cloud).PUBLIC_QUESTIONS
     except ModuleNotFoundError:
         return ()
 
@@ -258,17 +275,17 @@ def _zones(place: LivePlace) -> dict[str, tuple[str, ...]]:
 
 
 def _on_demand(place: LivePlace) -> dict[str, Decimal]:
-    return _market(place.cloud).on_demand_prices(
+    return market_of(place.cloud).on_demand_prices(
         place.region, place.machine_types
     )
 
 
 def _spot(place: LivePlace) -> dict[str, dict[str, Decimal]]:
-    return _market(place.cloud).spot_prices(place.region, place.machine_types)
+    return market_of(place.cloud).spot_prices(place.region, place.machine_types)
 
 
 def _reservations(place: LivePlace) -> tuple[ReservationFact, ...]:
-    return tuple(_market(place.cloud).reservations(place.region))
+    return tuple(market_of(place.cloud).reservations(place.region))
 
 
 def _place_facts(
@@ -295,32 +312,64 @@ def _answers(questions: Sequence[LiveQuestion], end_s: float) -> list[Any]:
     """Ask all questions at once; return what is answered until a monotonic time.
 
     Each answer is of the kind of its question.
-
-    The threads are daemons: a cloud that never answers keeps no command from ending.
     """
-    given: dict[int, LiveAnswer[Any]] = {}
+    given = dict(arriving_answers(questions, end_s, max(1, len(questions))))
+    return [given[number] for number in range(len(questions))]
 
-    def ask(number: int, question: LiveQuestion) -> None:
-        given[number] = _answer(question)
 
-    threads = [
-        Thread(target=ask, args=(number, question), daemon=True)
-        for number, question in enumerate(questions)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, end_s - time.monotonic()))
-    return [
-        given.get(number)
-        or question.kind(
-            state="unknown",
-            reason="no answer in time",
-            as_of=_now(),
-            request=question.request,
+def arriving_answers(
+    questions: Sequence[LiveQuestion], end_s: float, at_once: int
+) -> Iterator[tuple[int, LiveAnswer[Any]]]:
+    """Yield the number of each question with its answer, as answers arrive until a monotonic time.
+
+    Each cloud is asked `at_once` questions, so that one that is slow delays no other one. What is
+    not answered in time comes last, as unknown. The threads are daemons: a cloud that never
+    answers keeps no command from ending.
+    """
+    arrived: SimpleQueue[tuple[int, LiveAnswer[Any]]] = SimpleQueue()
+
+    def work(waiting: SimpleQueue[int]) -> None:
+        while time.monotonic() < end_s:
+            try:
+                number = waiting.get_nowait()
+            except Empty:
+                return
+            arrived.put((number, _answer(questions[number])))
+
+    for waiting in _numbers_by_cloud(questions):
+        for _ in range(min(at_once, waiting.qsize())):
+            Thread(target=work, args=(waiting,), daemon=True).start()
+    open_numbers = set(range(len(questions)))
+    while open_numbers:
+        try:
+            number, answer = arrived.get(
+                timeout=max(0.0, end_s - time.monotonic())
+            )
+        except Empty:
+            break
+        open_numbers.remove(number)
+        yield number, answer
+    for number in sorted(open_numbers):
+        question = questions[number]
+        yield (
+            number,
+            question.kind(
+                state="unknown",
+                reason="no answer in time",
+                as_of=_now(),
+                request=question.request,
+            ),
         )
-        for number, question in enumerate(questions)
-    ]
+
+
+def _numbers_by_cloud(
+    questions: Sequence[LiveQuestion],
+) -> list[SimpleQueue[int]]:
+    """Return the numbers of questions, those of each cloud in a queue of their own."""
+    queues: dict[str, SimpleQueue[int]] = {}
+    for number, question in enumerate(questions):
+        queues.setdefault(question.place.cloud, SimpleQueue()).put(number)
+    return list(queues.values())
 
 
 def _answer(question: LiveQuestion) -> LiveAnswer[Any]:

@@ -172,5 +172,7 @@ def catalog_symptom(as_of: str, age_days: int) -> Symptom:
         subject="catalog",
         state=state,
         text=f"of {as_of}, {age_days:,} days old",
-        remedy="" if state == "ok" else "prices of today: tonnage plan --live",
+        remedy=""
+        if state == "ok"
+        else "prices of today: tonnage catalog update",
     )

@@ -136,7 +136,7 @@ def test_each_purchase_has_its_quota(catalog: Catalog) -> None:
     st.sampled_from(["0.25", "0.5", "1"]),
 )
 def test_a_mix_is_as_large_as_both_quotas_let_it_be(
-    on_demand: int, spot: int, share: str
+    catalog: Catalog, on_demand: int, spot: int, share: str
 ) -> None:
     """Against all sizes, one after the other."""
     mix = PurchaseMix(
@@ -147,7 +147,7 @@ def test_a_mix_is_as_large_as_both_quotas_let_it_be(
             PurchaseTier(purchase="spot", usd_hour=Decimal(1)),
         )
     )
-    offer = mixed(mix, on_demand, spot)
+    offer = mixed(catalog, mix, on_demand, spot)
     sizes = [
         nodes
         for nodes in range(on_demand + spot + 1)
@@ -157,12 +157,12 @@ def test_a_mix_is_as_large_as_both_quotas_let_it_be(
     assert quota_limit(offer) == max(sizes)
 
 
-def mixed(mix: PurchaseMix, on_demand: int, spot: int) -> Offer:
+def mixed(
+    catalog: Catalog, mix: PurchaseMix, on_demand: int, spot: int
+) -> Offer:
     """An offer of a mix, of which only the quotas matter here."""
-    from providers.catalog.load import load_catalog
-
     return replace(
-        load_catalog().offers[0],
+        catalog.offers[0],
         purchase=MIXED_PURCHASE,
         mix=mix,
         quotas=(
