@@ -254,10 +254,12 @@ def _row_point(
             f"{rate_per_s:g} answers/s of {answer_tokens:g} tokens are not "
             f"{told_tokens_per_s:g} tokens/s"
         )
-    answer_s = ntpot_s * answer_tokens
-    tpot_s = stats.itl_milliseconds / MS_PER_S or _derived_tpot_s(
-        answer_s, ttft_s, answer_tokens
-    )
+    if stats.itl_milliseconds:
+        tpot_s = stats.itl_milliseconds / MS_PER_S
+        answer_s = ttft_s + (answer_tokens - 1) * tpot_s
+    else:
+        answer_s = ntpot_s * answer_tokens
+        tpot_s = _derived_tpot_s(answer_s, ttft_s, answer_tokens)
     for name, time_s in (("TTFT", ttft_s), ("TPOT", tpot_s)):
         if not time_s * MOST_OFF >= ROUNDING_S:
             raise RefusedError(
@@ -285,9 +287,12 @@ def _derived_tpot_s(
 ) -> float:
     """Return TPOT = (answer_s - TTFT) / (tokens - 1), s.
 
-    It is exact when all answers are as long as their mean. NTPOT is a mean of quotients, so
-    answers of many lengths make it too long, by up to TTFT / (answer_s - TTFT) times the
-    variation of lengths. Raises RefusedError where the first is more than MOST_OFF.
+    It is exact when all answers are of one length. NTPOT is a mean of quotients, so answers of
+    many lengths make TPOT too long, as a share by less than
+
+        TTFT / (answer_s - TTFT) * (mean of tokens * mean of 1 / tokens - 1)
+
+    Raises RefusedError where TTFT is more than MOST_OFF of the answer.
     """
     if not ttft_s <= MOST_OFF * answer_s:
         raise RefusedError(

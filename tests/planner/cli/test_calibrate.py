@@ -75,7 +75,7 @@ def test_without_a_login_nothing_is_asked(
     tonnage: Command, quickstart: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: object) -> None:
-        raise DefaultCredentialsError("no login")  # type: ignore[no-untyped-call]
+        raise DefaultCredentialsError("no login")
 
     monkeypatch.setattr(google.auth, "default", refuse)
     code, _, errors = tonnage(*ASK, "--record", "gke.json", "-o", "mine.json")

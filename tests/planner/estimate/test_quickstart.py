@@ -123,6 +123,11 @@ def test_a_time_between_tokens_that_is_told_is_used() -> None:
     profile = loads(1, 128, 256, itlMilliseconds=17)
     points = read_measured(json.dumps([profile]), "gke.json", {}).points
     assert {point.tpot_s for point in points} == {0.017}
+    for row, point in zip(profile["performanceStats"], points, strict=True):
+        answer_s = point.ttft_s + 255 * 0.017
+        assert point.user_count == pytest.approx(
+            max(1, row["queriesPerSecond"] * answer_s)
+        )
 
 
 def test_a_request_that_is_alone_is_one() -> None:

@@ -19,7 +19,7 @@ MODEL = "meta-llama/Meta-Llama-3-8B"
 
 
 def test_models_come_page_by_page(cloud: Cloud) -> None:
-    answers = {
+    answers: dict[str, dict[str, Any]] = {
         "": {"models": ["a/b"], "nextPageToken": "x/y"},
         "&pageToken=x%2Fy": {"models": ["c/d"]},
     }
