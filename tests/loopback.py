@@ -19,6 +19,7 @@ from providers.azure import client as azure_client
 from providers.azure import market as azure_market
 from providers.gcp import account as gcp_account
 from providers.gcp import market as gcp_market
+from providers.gcp import profile as gcp_profile
 from providers.live import rest
 from stacks.azure import logs as azure_logs
 from stacks.azure import size as azure_size
@@ -111,6 +112,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     ):
         monkeypatch.setattr(gcp_account, name, f"{url}{path}")
     monkeypatch.setattr(gcp_market, "COMPUTE_URL", f"{url}/compute/v1")
+    monkeypatch.setattr(gcp_profile, "RECOMMENDER_URL", f"{url}/gke/v1")
     monkeypatch.setattr(gcp_market, "CATALOG_URL", f"{url}/billing/v1/skus")
     monkeypatch.setattr(
         google.auth, "default", lambda **_: (AnonymousCredentials(), "proj")

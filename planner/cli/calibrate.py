@@ -1,4 +1,4 @@
-"""tonnage calibrate: correct predictions with one's own benchmark."""
+"""tonnage calibrate: correct predictions with a benchmark, one's own or one of a cloud."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from planner.cli import option
 from planner.cli.compose import (
@@ -16,15 +17,29 @@ from planner.cli.compose import (
     read_spec,
 )
 from planner.cli.planning import make_plan
+from planner.cli.profiled import CLOUD_BY_SOURCE, asked_profiles
 from planner.errors import InfeasibleError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.cli.option import OptionValues
     from planner.render.page import Page
 
 
 @click.command("calibrate")
 @click.argument("benches", nargs=-1, metavar="BENCH...")
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(tuple(CLOUD_BY_SOURCE)),
+    help="Use what Google measured of the model that stands in place of BENCH.",
+)
+@click.option(
+    "--record",
+    metavar="FILE",
+    help="With --from: write what was answered, as a BENCH file.",
+)
 @click.option(
     "--recipe",
     metavar="SPEC",
@@ -52,19 +67,25 @@ if TYPE_CHECKING:
 @option.output
 @option.color
 def command(
-    benches: tuple[str, ...], recipe: str | None, **option_values: Any
+    benches: tuple[str, ...],
+    source: str | None,
+    recipe: str | None,
+    **option_values: Any,
 ) -> int:
     """Learn from benchmark files of one deployment; write a calibration for `plan --calibration`.
 
     Reads vLLM bench serve, GuideLLM, genai-perf, AIPerf, InferenceX and llm-optimizer results, or
     a CSV. Shows each point before and after, predicted by the other points. A few points correct
-    the bias, a sweep over concurrency does more: --recipe SPEC writes one.
+    the bias, a sweep over concurrency does more: --recipe SPEC writes one. --from gke MODEL takes
+    the profiles of GKE Inference Quickstart instead of files.
 
     Example: tonnage calibrate results/*.json --gpu h100-sxm --tp 4 -o mine.json
     """
     # Exactly one of the two must be given.
     if bool(benches) == bool(recipe):
-        raise click.UsageError("give BENCH files, or --recipe SPEC")
+        raise click.UsageError(
+            "give BENCH files, --from gke MODEL, or --recipe SPEC"
+        )
     if recipe and option_values["output"]:
         raise click.UsageError(
             "-o keeps what was learned: a recipe is only shown"
@@ -72,7 +93,9 @@ def command(
     shown_page = (
         _sweep_page(recipe, option_values)
         if recipe
-        else _learning_page(benches, option_values)
+        else _learning_page(
+            _measured_files(benches, source, option_values), option_values
+        )
     )
     option.print_page(
         shown_page, option_values["format"], option_values["color"]
@@ -80,35 +103,57 @@ def command(
     return 0
 
 
+def _measured_files(
+    benches: tuple[str, ...], source: str | None, option_values: OptionValues
+) -> dict[str, bytes]:
+    """Return the files that were measured, by path; with --from what was answered is one."""
+    record_path = option_values["record"]
+    if not source:
+        if record_path:
+            raise click.UsageError("--record takes --from")
+        return {bench_path: read_file(bench_path) for bench_path in benches}
+    if len(benches) != 1 or option_values["model"]:
+        raise click.UsageError(
+            f"--from {source} takes one MODEL as its argument, without files or --model"
+        )
+    profiles = asked_profiles(source, benches[0])
+    if record_path:
+        option.write_output(profiles, record_path)
+    return {record_path or f"{source} {benches[0]}": profiles.encode()}
+
+
 def _learning_page(
-    benches: tuple[str, ...], option_values: OptionValues
+    files_by_path: Mapping[str, bytes], option_values: OptionValues
 ) -> Page:
-    from planner.estimate.benchmark import read_benchmark
+    """Return the page of what measurements teach, and keep it where -o says."""
     from planner.estimate.calibrate import calibrate
     from planner.estimate.calibration_file import dump_correction
+    from planner.estimate.quickstart import read_measured
     from planner.render.calibrate import calibration_page
 
-    files_by_path = {
-        bench_path: read_file(bench_path) for bench_path in benches
+    option_names = ("model", "gpu", "tp", "precision", "framework")
+    overrides = {
+        option_name: str(option_values[option_name])
+        for option_name in option_names
+        if option_values[option_name]
     }
-    bench_points = [
-        bench_point
-        for bench_path, file_bytes in files_by_path.items()
-        for bench_point in read_benchmark(
+    measured_sets = [
+        read_measured(
             # Spreadsheets start CSV files with a byte order mark.
             file_bytes.decode("utf-8-sig", "replace"),
             bench_path,
+            overrides,
         )
+        for bench_path, file_bytes in files_by_path.items()
     ]
-    option_names = ("model", "gpu", "tp", "precision", "framework")
     learning = calibrate(
-        bench_points,
-        {
-            option_name: str(option_values[option_name])
-            for option_name in option_names
-            if option_values[option_name]
-        },
+        [point for measured in measured_sets for point in measured.points],
+        overrides,
     )
+    left_out = [
+        sentence for measured in measured_sets for sentence in measured.left_out
+    ]
+    learning = replace(learning, warnings=(*left_out, *learning.warnings))
     if option_values["output"]:
         # The calibration file records which results it was made from.
         file_digests = {

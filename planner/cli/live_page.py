@@ -70,7 +70,7 @@ def live_page() -> str:
             "|---|---|---|",
             *_rows(asked),
             "",
-            "The least that `plan --live`, `doctor` and `quota list` take:",
+            "The least that all of it takes, except asking for more quota:",
             "",
             "```json",
             json.dumps(policy_of(cloud), indent=2),

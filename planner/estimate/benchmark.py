@@ -82,7 +82,7 @@ def read_benchmark(text: str, source_path: str) -> list[BenchmarkPoint]:
     Raises UsageError when no reader knows the format, or when a point has no load, no lengths
     or no latencies. Such a point would bias the correction.
     """
-    documents = _parse_documents(text, source_path)
+    documents = parse_documents(text, source_path)
     try:
         # The first document decides the format of the whole file.
         document_reader = next(
@@ -117,10 +117,10 @@ def read_benchmark(text: str, source_path: str) -> list[BenchmarkPoint]:
         raise _format_error(
             source_path, "has no load with a concurrency or a rate"
         )
-    return [_check_point(measured_point) for measured_point in bench_points]
+    return [check_point(measured_point) for measured_point in bench_points]
 
 
-def _parse_documents(text: str, source_path: str) -> list[Any]:
+def parse_documents(text: str, source_path: str) -> list[Any]:
     """Return the JSON documents of a text; a CSV file is one document, `csv`."""
     # JSON results are objects or lists; any other text is read as CSV.
     if text.lstrip()[:1] not in ("{", "["):
@@ -168,7 +168,7 @@ def _format_error(source_path: str, reason: str) -> UsageError:
     return UsageError(problem)
 
 
-def _check_point(point: BenchmarkPoint) -> BenchmarkPoint:
+def check_point(point: BenchmarkPoint) -> BenchmarkPoint:
     """Return the point; raises UsageError when one of its numbers is impossible."""
     value_by_name = {
         "input tokens": point.prompt_tokens,

@@ -144,6 +144,20 @@ def resolve_gpu(spelling: str) -> Accelerator:
     return slice_accelerator
 
 
+def resolve_gke_accelerator(spelling: str) -> str:
+    """Return our name for an accelerator type of GKE, by its exact spelling; or RefusedError."""
+    known_types = {
+        known_spelling: name
+        for (kind, known_spelling), name in _spelling_table().items()
+        if kind == "gke_accelerator"
+    }
+    if spelling not in known_types:
+        raise RefusedError(
+            f"no accelerator type of GKE that we know is '{spelling}'"
+        )
+    return known_types[spelling]
+
+
 def resolve_engine(spelling: str) -> str:
     """Return an engine by any of its spellings; raises RefusedError."""
     return _canonical_name("framework", spelling, engine_rows())

@@ -63,7 +63,8 @@ def calibration_page(
 def _point_row(comparison: PointComparison) -> tuple[str, ...]:
     bench_point = comparison.point
     load_text = (
-        f"{bench_point.user_count:g} users"
+        # Some tools tell a mean of the requests in flight.
+        f"{round(bench_point.user_count, 1):g} users"
         if bench_point.user_count
         else f"{bench_point.rate_per_s:g}/s"
     )

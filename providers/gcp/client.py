@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import google.auth
 from google.auth.exceptions import GoogleAuthError, RefreshError
 from google.auth.transport.requests import AuthorizedSession
+from msgspec import ValidationError, convert
 
 from providers.live.rest import send, with_retries
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from requests import Session
+
+FoundT = TypeVar("FoundT")
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -95,3 +98,14 @@ def zonal_things(
         if zone.rpartition("-")[0] == region:
             for thing in scoped.get(kind, ()):
                 yield zone, thing
+
+
+def understood(answer: dict[str, Any], kind: type[FoundT]) -> FoundT:
+    """Return an answer as a value; fields that are new are passed over.
+
+    Raises OSError for one that has another form. Numbers of 64 bits come as text.
+    """
+    try:
+        return convert(answer, kind, strict=False)
+    except ValidationError as error:
+        raise OSError(f"the answer is not understood: {error}") from error

@@ -6,21 +6,24 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 
 from planner.market.live import NO_ZONE, ReservationFact
 from providers.gcp.account import zonal_types
-from providers.gcp.client import open_account, pages, zonal_things
+from providers.gcp.client import (
+    open_account,
+    pages,
+    understood,
+    zonal_things,
+)
 from providers.gcp.sku import PartRates, SkuPage
 from providers.live.rest import send
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-FoundT = TypeVar("FoundT")
 
 # The list of SKUs is everybody's, but its service wants to know who asks.
 PUBLIC_QUESTIONS: Final[tuple[str, ...]] = ()
@@ -129,7 +132,7 @@ def _prices(
     """
     prices = {}
     for _, listed in zonal_types(region, machine_types):
-        machine = _understood(listed, _MachineType)
+        machine = understood(listed, _MachineType)
         price = _part_rates().machine_price(
             machine.name, machine.amounts, region, purchase
         )
@@ -152,7 +155,7 @@ def _read_rates() -> PartRates:
     query = urlencode({"currencyCode": "USD", "pageSize": SKUS_AT_ONCE})
     rates = PartRates()
     for page in pages(open_account().session, f"{CATALOG_URL}?{query}"):
-        rates.add(_understood(page, SkuPage).skus)
+        rates.add(understood(page, SkuPage).skus)
     return rates
 
 
@@ -167,7 +170,7 @@ def reservations(region: str) -> list[ReservationFact]:
     for zone, listed in zonal_things(
         account.session, url, "reservations", region
     ):
-        reservation = _understood(listed, _Reservation)
+        reservation = understood(listed, _Reservation)
         machines = reservation.specific_reservation
         machine_type = machines.instance_properties.machine_type
         if (
@@ -213,7 +216,7 @@ def spot_scores(
         advice = send(account.session, "POST", url, _question(name, machines))
         obtainability = [
             option.scores.obtainability
-            for option in _understood(advice, _CapacityAdvice).recommendations
+            for option in understood(advice, _CapacityAdvice).recommendations
             if option.scores.obtainability is not None
         ]
         if obtainability:
@@ -231,14 +234,3 @@ def _question(machine_type: str, machines: int) -> dict[str, Any]:
         },
         "instanceProperties": {"scheduling": {"provisioningModel": "SPOT"}},
     }
-
-
-def _understood(answer: dict[str, Any], kind: type[FoundT]) -> FoundT:
-    """Return an answer as a value; fields that are new are passed over.
-
-    Raises OSError for one that has another form. Numbers of 64 bits come as text.
-    """
-    try:
-        return convert(answer, kind, strict=False)
-    except ValidationError as error:
-        raise OSError(f"the answer is not understood: {error}") from error

@@ -44,7 +44,7 @@ def probes() -> tuple[Probe, ...]:
     """Return all questions to all clouds."""
     columns: table.Columns = {
         "cloud": table.one_of(*clouds()),
-        "module": table.one_of("account", "market"),
+        "module": table.one_of("account", "market", "profile"),
         "function": table.nonempty_text,
         "what": table.nonempty_text,
         "right": lambda cell: tuple(cell.split()),

@@ -9,6 +9,9 @@ from typing import TypeAlias
 import pytest
 
 from tests.conftest import BLUEPRINTS
+from tests.loopback import cloud
+
+__all__ = ("Command", "cloud")
 
 # Runs a command; returns exit code, standard output, standard error.
 Command: TypeAlias = Callable[..., tuple[int, str, str]]
