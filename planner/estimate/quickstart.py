@@ -221,7 +221,7 @@ def _profiled_deployment(profile: QuickstartProfile) -> _ProfiledDeployment:
         language_model.model,
         language_model.precision,
         names.resolve_gke_accelerator(profile.accelerator_type),
-        # The manifests of the service split a model over all that it uses.
+        # Taken as one replica over all that it uses: docs/unproved.md.
         count,
     )
 
