@@ -17,8 +17,9 @@ from planner.cli.compose import (
     read_spec,
 )
 from planner.cli.planning import make_plan
-from planner.cli.profiled import CLOUD_BY_SOURCE, asked_profiles
+from planner.cli.profiled import asked_profiles
 from planner.errors import InfeasibleError, Problem
+from providers.live.profile import profile_clouds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--from",
     "source",
-    type=click.Choice(tuple(CLOUD_BY_SOURCE)),
+    type=click.Choice(tuple(profile_clouds())),
     help="Use what Google measured of the model that stands in place of BENCH.",
 )
 @click.option(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from planner.cli.progress import waiting
 from planner.errors import MissingError, Problem
 
 if TYPE_CHECKING:
     from providers.live.profile import ProfileModule
-
-# The cloud behind each word of --from.
-CLOUD_BY_SOURCE: Final = {"gke": "gcp"}
 
 
 def asked_profiles(source: str, model: str) -> str:
@@ -23,8 +20,9 @@ def asked_profiles(source: str, model: str) -> str:
     """
     from planner.estimate.quickstart import asked_name
     from providers.live.access import cloud_errors
+    from providers.live.profile import profile_clouds
 
-    cloud = CLOUD_BY_SOURCE[source]
+    cloud = profile_clouds()[source]
     with (
         cloud_errors(cloud, f"the profiles of {model} are not known"),
         waiting(f"asking {cloud}"),

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Protocol
+
+from planner.facts import table
+from planner.facts.cloud import clouds
 
 
 class ProfileModule(Protocol):
@@ -19,3 +23,17 @@ class ProfileModule(Protocol):
 
         `planner.estimate.quickstart` reads it. A model without profiles has an empty list.
         """
+
+
+@cache
+def profile_clouds() -> dict[str, str]:
+    """Return the clouds that have measured models, by the word of `calibrate --from`."""
+    columns: table.Columns = {
+        "word": table.nonempty_text,
+        "cloud": table.one_of(*clouds()),
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        row["word"]: row["cloud"]
+        for row in table.load_rows("providers", "profiles.csv", columns)
+    }
