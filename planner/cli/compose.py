@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
+    from planner.plan.change import LiveInputs
     from planner.plan.status import StackStatus
     from planner.solve.settings import Memory, SolveSettings
     from planner.spec.model import Spec
@@ -203,6 +204,17 @@ def own_catalog(catalog: Catalog, prices_path: str | None) -> Catalog:
         begin="see its keys: tonnage schema prices",
     )
     return read_own_prices(file_bytes, prices_path).applied(catalog)
+
+
+def own_live_catalog(
+    catalog: Catalog, options: PlanningOptions, live: LiveInputs | None
+) -> Catalog:
+    """Return a catalog as an account has it, where it was asked, at prices of one's own."""
+    if live is not None:
+        from planner.market.live_catalog import with_live
+
+        catalog = with_live(catalog, live.facts, live.standing_counts)
+    return own_catalog(catalog, options.prices)
 
 
 def cache_folder() -> Path | None:

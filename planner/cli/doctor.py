@@ -16,7 +16,12 @@ from planner.cli.compose import (
 )
 from planner.cli.planning import make_plan
 from planner.cli.progress import waiting
-from planner.errors import CapacityError, CredentialError, ResourceError
+from planner.errors import (
+    CapacityError,
+    CredentialError,
+    ResourceError,
+    TonnageError,
+)
 from planner.facts.cloud import clouds
 from providers.files import MAX_DOCUMENT_BYTES
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
     from planner.cli.compose import PlanningOptions
     from planner.market.offer import Catalog, Instance
+    from planner.plan.pool import Pool
     from planner.plan.symptom import Symptom
     from planner.plan.types import Plan
 
@@ -97,7 +103,10 @@ def _symptoms(
         provider = plan.graph.provider if plan is not None else ""
         for cloud in sorted(clouds(), key=lambda name: name != provider):
             yield from cloud_symptoms(
-                cloud, plan, (), _instances(catalog, cloud)
+                cloud,
+                plan,
+                _standing_pools(plan, options) if cloud == provider else (),
+                _instances(catalog, cloud),
             )
             if provider in ("", cloud):
                 yield network_symptom(cloud)
@@ -108,6 +117,23 @@ def _symptoms(
     yield catalog_symptom(
         catalog.as_of, age_days(catalog.as_of, option.today()) or 0
     )
+
+
+def _standing_pools(
+    plan: Plan | None, options: PlanningOptions
+) -> tuple[Pool, ...]:
+    """Return the pools that stand: they are used of a quota already. None where nobody knows."""
+    if plan is None:
+        return ()
+    try:
+        status = open_engine(options).stack_status(plan.stack.name)
+    except TonnageError:
+        # The line of the engine says why.
+        return ()
+    facts = status.facts if status is not None else None
+    if facts is None or facts.provider != plan.graph.provider:
+        return ()
+    return facts.pools
 
 
 def _instances(catalog: Catalog, cloud: str) -> dict[str, Instance]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from planner.cli.compose import (
     cache_folder,
-    own_catalog,
+    own_live_catalog,
     read_file,
     solve_settings,
 )
@@ -19,11 +19,8 @@ from planner.facts.cloud import clouds
 from planner.market.live import LiveFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.market.offer import Catalog
-    from planner.market.offer_key import OfferKey
     from planner.plan.change import LiveInputs, StandingMachines
     from planner.plan.status import StackStatus
     from planner.solve.solution import Solution
@@ -66,15 +63,15 @@ def asked_facts(
     spec_file: SpecFile,
     catalog: Catalog,
     options: PlanningOptions,
-    standing: Mapping[OfferKey, int],
+    inputs: LiveInputs,
 ) -> LiveFacts:
     """Return what the clouds answer about the regions that the plan of a spec depends on.
 
     A region that nobody has asked about is taken as the catalog has it, which allows at least what
     an account may have. So a plan whose regions are all asked is the cheapest that the account may
-    have: those that were cheaper before have been asked, and refused.
+    have: those that were cheaper before have been asked, and refused. `inputs` has what is known
+    before, and the machines of the stack that stand.
     """
-    from planner.market.live_catalog import with_live
     from planner.workload.solver import find
     from providers.live.kept import KeptAnswers
     from providers.live.place import ask_chances, ask_places
@@ -82,11 +79,11 @@ def asked_facts(
     end_s = time.monotonic() + DEADLINE_S
     folder = cache_folder()
     kept = KeptAnswers(folder / "live") if folder is not None else None
-    facts = LiveFacts()
+    facts = inputs.facts
     while True:
         settings = solve_settings(
             spec_file,
-            own_catalog(with_live(catalog, facts, standing), options.prices),
+            own_live_catalog(catalog, options, replace(inputs, facts=facts)),
             options,
         )
         solution = find(spec_file.spec, settings)
@@ -191,7 +188,7 @@ def live_inputs(
         return inputs
     return replace(
         inputs,
-        facts=asked_facts(spec_file, catalog, options, inputs.standing_counts),
+        facts=asked_facts(spec_file, catalog, options, inputs),
     )
 
 

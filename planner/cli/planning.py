@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from planner.cli.compose import (
     open_engine,
-    own_catalog,
+    own_live_catalog,
     read_file,
     readable_stacks,
     solve_settings,
@@ -153,7 +153,7 @@ def derive_plan(
     digests: dict[str, str] = {}
     settings = solve_settings(
         spec_file,
-        _own_live_catalog(catalog, options, live),
+        own_live_catalog(catalog, options, live),
         options,
         memory,
         digests,
@@ -193,17 +193,6 @@ def derive_plan(
     return FoundPlan(plan, solution)
 
 
-def _own_live_catalog(
-    catalog: Catalog, options: PlanningOptions, live: LiveInputs | None
-) -> Catalog:
-    """Return a catalog as an account has it, where it was asked, at prices of one's own."""
-    if live is not None:
-        from planner.market.live_catalog import with_live
-
-        catalog = with_live(catalog, live.facts, live.standing_counts)
-    return own_catalog(catalog, options.prices)
-
-
 def _shortfalls(
     spec_file: SpecFile,
     catalog: Catalog,
@@ -218,7 +207,7 @@ def _shortfalls(
 
     free = replace(live, facts=without_quotas(live.facts))
     settings = solve_settings(
-        spec_file, _own_live_catalog(catalog, options, free), options
+        spec_file, own_live_catalog(catalog, options, free), options
     )
     return quota_shortfalls(
         find(spec_file.spec, settings), live.facts, live.standing_counts

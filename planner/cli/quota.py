@@ -44,9 +44,24 @@ def command(what: str, cloud: str, region: str, **option_values: Any) -> int:
         raise click.UsageError(
             "name the quota and the limit: tonnage quota request CLOUD REGION QUOTA LIMIT"
         )
-    return _request(
-        cloud, region, quota_id, wanted, is_confirmed=option_values["yes"]
-    )
+    quota = _named(_quotas(cloud, region, option_values["catalog"]), quota_id)
+    if quota is not None and _is_there(quota, wanted):
+        option.write_output(
+            f"nothing to ask for: {quota.name} has {_amount(quota.limit)}, and "
+            f"{_amount(quota.requested or 0)} are asked for already\n"
+        )
+        return 0
+    name = quota.name if quota is not None else f"{quota_id} in {region}"
+    if not option_values["yes"]:
+        limit = (
+            _amount(quota.limit) if quota is not None else "an unknown limit"
+        )
+        option.write_output(
+            f"{name} has {limit}; this asks {cloud} for {wanted}: "
+            f"tonnage quota request {cloud} {region} {quota_id} {wanted} --yes\n"
+        )
+        return 0
+    return _send(cloud, region, quota_id, wanted, name)
 
 
 def _account(cloud: str) -> AccountModule:
@@ -96,34 +111,12 @@ def _show(cloud: str, region: str, option_values: dict[str, Any]) -> int:
     return 0
 
 
-def _request(
-    cloud: str,
-    region: str,
-    quota_id: str,
-    wanted: int,
-    *,
-    is_confirmed: bool,
+def _send(
+    cloud: str, region: str, quota_id: str, wanted: int, name: str
 ) -> int:
-    """Send a request for a higher limit, or show it; none is sent that was sent already."""
+    """Ask for a higher limit, and say what has become of that so far."""
     from providers.live.access import cloud_errors
 
-    quota = _named(_quotas(cloud, region, None), quota_id)
-    if quota is not None and _is_there(quota, wanted):
-        option.write_output(
-            f"nothing to ask for: {quota.name} has {_amount(quota.limit)}, and "
-            f"{_amount(quota.requested or 0)} are asked for already\n"
-        )
-        return 0
-    name = quota.name if quota is not None else f"{quota_id} in {region}"
-    if not is_confirmed:
-        limit = (
-            _amount(quota.limit) if quota is not None else "an unknown limit"
-        )
-        option.write_output(
-            f"{name} has {limit}; this asks {cloud} for {wanted}: "
-            f"tonnage quota request {cloud} {region} {quota_id} {wanted} --yes\n"
-        )
-        return 0
     with (
         cloud_errors(cloud, f"{name} could not be asked for"),
         waiting(f"asking {cloud}"),

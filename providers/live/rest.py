@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from requests import RequestException
 from requests.adapters import HTTPAdapter
@@ -79,7 +80,7 @@ def send(
     try:
         answer = _whole_answer(session, method, url, document)
     except RequestException as error:
-        raise OSError(str(error)) from error
+        raise OSError(_connection_text(url, error)) from error
     if answer.status_code >= FIRST_ERROR:
         message = f"{answer.status_code}: {_told_text(answer)}"
         # One who asks too often is no stranger.
@@ -111,6 +112,12 @@ def _whole_answer(
                 method, url, json=document, timeout=TIMEOUT_S
             )
     return session.request(method, url, json=document, timeout=TIMEOUT_S)
+
+
+def _connection_text(url: str, error: RequestException) -> str:
+    """Return what happened to a connection. The reason within is short; around it is the URL."""
+    inner = error.args[0] if error.args else error
+    return f"{urlsplit(url).netloc}: {getattr(inner, 'reason', inner)}"
 
 
 def _told_text(answer: Response) -> str:

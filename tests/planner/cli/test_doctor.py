@@ -122,3 +122,26 @@ def test_a_lock_is_told_with_its_holder(
         code, found = findings(tonnage, "--simulate")
     assert code == 4
     assert "tonnage apply chat" in fixes(found)["conflict"]
+
+
+@pytest.mark.parametrize("stands", [False, True])
+def test_machines_that_stand_are_not_asked_for_again(
+    tonnage: Command,
+    here: Path,
+    asked,
+    monkeypatch: pytest.MonkeyPatch,
+    stands: bool,
+) -> None:
+    """They are used of the quota already."""
+    from planner.cli import doctor
+    from planner.cli.compose import PlanningOptions, open_engine
+
+    (here / "s.yaml").write_text(TEXT)
+    if stands:
+        assert tonnage("apply", "s.yaml", "--simulate", "--yes")[0] == 0
+    engine = open_engine(PlanningOptions(simulate="default"))
+    monkeypatch.setattr(doctor, "open_engine", lambda _: engine)
+    asked(quotas=1.0)
+    code, found = findings(tonnage)
+    assert ("quota" in fixes(found)) == (not stands)
+    assert code == (0 if stands else 14)

@@ -60,7 +60,8 @@ def test_every_question_has_a_row(cloud: str, module: str) -> None:
 
 def test_every_row_is_of_a_module() -> None:
     for probe in probes():
-        import_module(f"providers.{probe.cloud}.{probe.module}")
+        module = import_module(f"providers.{probe.cloud}.{probe.module}")
+        assert callable(getattr(module, probe.function))
 
 
 def test_one_question_changes_an_account_and_no_policy_allows_it() -> None:

@@ -388,3 +388,14 @@ def test_azure_is_asked_for_more_of_a_family(cloud: Cloud) -> None:
     assert asked.method == "PUT"
     assert f"/Microsoft.Quota/quotas/{family}?" in asked.path
     assert asked.document()["properties"]["limit"]["value"] == 96
+
+
+def test_who_is_not_reached_is_told_without_the_whole_address(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = account("gcp")
+    url = "http://127.0.0.1:9/compute/v1"
+    monkeypatch.setattr(asking, "COMPUTE_URL", url)
+    with pytest.raises(OSError, match=r"^127\.0\.0\.1:9: .*refused") as told:
+        asking.signed_in("us-east4")
+    assert "/compute/v1" not in str(told.value)
