@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts.cloud import clouds
-from providers.live.probe import probes, reading_rights
+from providers.live.probe import probes, reading_rights, rights_by_resource
 from providers.live.reach import login_text, rights_form
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ INTRO: Final = """\
 
 A plan stands on a dated catalog. `tonnage plan SPEC --live` asks the account that you are signed
 in to what it may have today, and plans within that: quotas, zones, prices on demand and on spot,
-reservations. It asks about the regions of the cheapest plan first; where an account may not have
-that plan, about those of the next one. So few regions are asked, and no more quota would be found
-by asking all. Elsewhere prices are those of the catalog. All questions together take 20 seconds
-at most. What is not answered by then, or not at all, changes nothing, and the page says so.
+reservations, commitments. It asks about the regions of the cheapest plan first; where an account
+may not have that plan, about those of the next one. So few regions are asked, and no more quota
+would be found by asking all. Elsewhere prices are those of the catalog. All questions together
+take 20 seconds at most. What is not answered by then, or not at all, changes nothing, and the page
+says so.
 
 ```console
 $ tonnage init --blueprint chat-8b
@@ -34,6 +35,25 @@ asked for quota, zones, prices and reservations, from 2026-11-27 06:00 UTC on: g
   to raise it: tonnage quota request gcp us-east4 NVIDIA_L4_GPUS 9
 ...
 ```
+
+Where the account has committed to machines, a service takes those first that nothing else uses:
+they cost nothing more, as with [`buy.owned`](bills.md). What it does not use of them is on the
+page. A file in `buy.owned` counts instead of them, since it may name the same. Regions that have
+commitments of their own are asked as well, wherever they are. A savings plan that pays in all
+regions opens none.
+
+| what | on | its use | its price |
+|---|---|---|---|
+| reserved instances of a region | AWS | machines of the type that run | of the contract |
+| savings plans | AWS | the mean of seven days, of Cost Explorer | of the contract |
+| committed use of accelerators | Google Cloud | accelerators that run | such a term today |
+| reservations | Azure | the mean of the time that Azure tells | such a term today |
+| savings plans | Azure | the mean of the time that Azure tells | of the contract |
+
+A commitment whose use nobody tells is told and not counted on. So is one of a single zone.
+Committed use of Google Cloud pays for accelerators, vCPUs and memory: local SSD is billed beside
+it. Reservations and savings plans of Azure belong to a tenant, so a role on a subscription does
+not read them: ask for Reservations Reader and Savings plan Reader.
 
 What was answered is kept for five minutes, for the next plan of the same account, in the cache
 folder of the user (`TONNAGE_CACHE`).
@@ -52,7 +72,8 @@ Logins are those of the tools of each cloud. The packages are extras, such as `p
 'tonnage[aws]'`. Without a login a cloud is not asked, the page names it, and the plan takes it as
 the catalog has it; prices that are public are asked all the same.
 
-No question costs money. The tables are made by `make docs` from `providers/data/probes.csv`.
+One question costs money: Cost Explorer of AWS takes a cent for the use of savings plans, and is
+asked only where there is one. The tables are made by `make docs` from `providers/data/probes.csv`.
 """
 
 
@@ -96,11 +117,14 @@ def policy_of(cloud: str) -> dict[str, Any]:
             "Version": "2012-10-17",
             "Statement": [
                 {
-                    "Sid": "TonnageAsks",
+                    "Sid": f"TonnageAsks{number or ''}",
                     "Effect": "Allow",
-                    "Action": rights,
-                    "Resource": "*",
+                    "Action": actions,
+                    "Resource": resource,
                 }
+                for number, (resource, actions) in enumerate(
+                    rights_by_resource(rights).items()
+                )
             ],
         },
         "role": {

@@ -128,6 +128,55 @@ class ReservationAnswer(
     """What an account pays for already."""
 
 
+CommitmentUnit: TypeAlias = Literal["machines", "accelerators", "usd_hour"]
+
+
+class CommitmentFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an account has bought for a term and pays for in every hour, used or not."""
+
+    id: Annotated[str, Meta(description="as its cloud names it")]
+    name: Annotated[str, Meta(description="what its cloud calls such a thing")]
+    unit: Annotated[
+        CommitmentUnit, Meta(description="of the amount: what it pays for")
+    ]
+    amount: Annotated[Decimal, Meta(description="in every hour, in the unit")]
+    takes: Annotated[
+        dict[str, Decimal],
+        Meta(
+            description="what a machine takes of it, of each type of the question that it pays for"
+        ),
+    ]
+    usd_hour: Annotated[
+        Decimal | None,
+        Meta(
+            description="all of it, USD an hour; none where its cloud does not say"
+        ),
+    ]
+    term: Annotated[
+        str, Meta(description="the way to buy; empty where none is as long")
+    ] = ""
+    zone: Annotated[
+        str, Meta(description="the only one it counts in; else empty")
+    ] = ""
+    ends: Annotated[
+        str, Meta(description="when it ends, in UTC; empty without an end")
+    ] = ""
+
+
+class CommitmentAnswer(
+    LiveAnswer[tuple[CommitmentFact, ...]], frozen=True, kw_only=True
+):
+    """What an account has committed to that pays for the machine types of the question."""
+
+
+class RegionAnswer(LiveAnswer[tuple[str, ...]], frozen=True, kw_only=True):
+    """Regions in which an account has commitments that pay there alone."""
+
+
+class UsedAnswer(LiveAnswer[dict[str, Decimal]], frozen=True, kw_only=True):
+    """What is used of commitments in an hour, each by its id in its unit."""
+
+
 class PlaceFacts(Struct, frozen=True, kw_only=True):
     """What a cloud answers about a region, for the machine types that were asked about."""
 
@@ -157,10 +206,24 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
         ReservationAnswer,
         Meta(description="what the account pays for already"),
     ]
+    commitments: Annotated[
+        CommitmentAnswer | None,
+        Meta(
+            description="what it pays for by the hour; none where nobody asked"
+        ),
+    ] = None
+    commitment_use: Annotated[
+        UsedAnswer | None,
+        Meta(description="what of that is used; none where nobody asked"),
+    ] = None
 
     @property
     def answers(self) -> dict[str, LiveAnswer[object]]:
-        """All answers by the name of what was asked."""
+        """All answers by the name of what was asked; what an old record has not is left out."""
+        newer: dict[str, LiveAnswer[object] | None] = {
+            "commitments": self.commitments,
+            "what is used of commitments": self.commitment_use,
+        }
         return {
             **{
                 f"quota {purchase}": answer
@@ -170,6 +233,7 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
             "prices on demand": self.on_demand_usd,
             "prices on spot": self.spot_usd,
             "reservations": self.reservations,
+            **{name: answer for name, answer in newer.items() if answer},
         }
 
 
@@ -203,6 +267,12 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
         tuple[SpotChance, ...],
         Meta(description="of the machines on spot of the plan"),
     ] = ()
+    commitment_regions: Annotated[
+        dict[str, RegionAnswer],
+        Meta(
+            description="of each cloud, where the account has committed to something"
+        ),
+    ] = field(default_factory=dict)
 
     def place(self, cloud: str, region: str) -> PlaceFacts | None:
         """Return what is known of a region; None where nobody has asked."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from planner.market.capacity import LIMITED_PURCHASES, quota_purchase
+from planner.market.commitment import free_machines
 from planner.market.live import NO_ZONE
 from planner.market.offer import QuotaNodes
 
@@ -45,6 +46,11 @@ def with_live(
         catalog,
         offers=tuple(_live_offers(catalog.offers, facts, used)),
         unlisted=tuple(_live_offers(catalog.unlisted, facts, used)),
+        owned=tuple(
+            machines
+            for place in facts.places
+            for machines in free_machines(place, catalog, standing)
+        ),
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from planner.cost.service_price import PriceBook
+    from planner.market.owned import OwnedMachines
     from planner.spec.block import CapacityBlock
     from planner.spec.reservation import Reservation
 
@@ -340,6 +341,7 @@ class Catalog(Struct, frozen=True, dict=True):
     `unlisted`  offers whose price is quoted at purchase or unclear
     `unpriced`  machine types without any price
     `sha256`, `as_of`  digest of the manifest, and the date of the catalog
+    `owned`  what an account was found to pay for already
     """
 
     offers: tuple[Offer, ...]
@@ -348,6 +350,7 @@ class Catalog(Struct, frozen=True, dict=True):
     price_book: PriceBook
     sha256: str
     as_of: str
+    owned: tuple[OwnedMachines, ...] = ()
 
     def using(self, usage: Mapping[str, Decimal]) -> Catalog:
         """Return it with what a spec states of its use instead of what is assumed."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
+from planner.market.commitment import used_amount
 from planner.render import period
 from planner.render.page import LINE_WIDTH, Block, Paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.market.live import LiveFacts
+    from planner.market.live import CommitmentFact, LiveFacts, PlaceFacts
     from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.types import Plan
 
@@ -32,6 +34,7 @@ def live_blocks(plan: Plan, *, full: bool) -> list[Block]:
         ),
         *_chance_blocks(plan.inputs.live.facts),
         *_reserved_blocks(plan),
+        *_commitment_blocks(plan.inputs.live.facts),
     ]
 
 
@@ -63,6 +66,10 @@ def _asked_blocks(facts: LiveFacts, *, full: bool) -> Iterator[Block]:
             f"{regions}",
             width=LINE_WIDTH,
         )
+    for cloud, regions_answer in facts.commitment_regions.items():
+        if regions_answer.state != "value":
+            why = (cloud, f"{regions_answer.state}: {regions_answer.reason}")
+            unanswered.setdefault(why, []).append("regions with commitments")
     for (cloud, reason), names in unanswered.items():
         yield Paragraph(
             f"! {cloud} did not answer for {', '.join(names)}: {reason}",
@@ -131,3 +138,48 @@ def _reserved_blocks(plan: Plan) -> Iterator[Block]:
                     "warn",
                     LINE_WIDTH,
                 )
+
+
+def _commitment_blocks(facts: LiveFacts) -> Iterator[Block]:
+    """Yield what the account has committed to in the regions that were asked, and its use."""
+    for place in facts.places:
+        answer = place.commitments
+        for found in (answer.value if answer else None) or ():
+            yield Paragraph(
+                f"{place.cloud} {place.region}: {found.name} {found.id} pays for "
+                f"{_amount_text(found)}{_until_text(found)}, {_use_text(place, found)}",
+                width=LINE_WIDTH,
+            )
+
+
+def _amount_text(found: CommitmentFact) -> str:
+    """Say what a commitment pays for in every hour."""
+    if found.unit == "usd_hour":
+        return f"{figures.dollars(found.amount, cents=True)} an hour"
+    if found.unit == "accelerators":
+        return f"{found.amount:f} accelerators"
+    [machine_type] = found.takes
+    return f"{found.amount:f} x {machine_type}"
+
+
+def _until_text(found: CommitmentFact) -> str:
+    return f" until {found.ends[:10]}" if found.ends else ""
+
+
+def _use_text(place: PlaceFacts, found: CommitmentFact) -> str:
+    """Say how much of a commitment is used, and what follows where a plan cannot count on it."""
+    used = used_amount(place, found)
+    if used is None:
+        return "and nobody says how much of it is used: buy.owned counts on it"
+    free = max(Decimal(0), found.amount - used)
+    amount = (
+        figures.dollars(free, cents=True)
+        if found.unit == "usd_hour"
+        else f"{free:f}"
+    )
+    if found.zone:
+        return (
+            f"of which {amount} are not used, in zone {found.zone} alone: "
+            "buy.owned counts on it"
+        )
+    return f"of which {amount} are not used"

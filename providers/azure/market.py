@@ -69,21 +69,21 @@ def _prices(
     """
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     newest: dict[str, tuple[str, Decimal]] = {}
-    for row in _retail_rows(region, machine_types):
-        name, price = str(row.get("armSkuName")), _usd(row)
+    for row in retail_rows(region, machine_types):
+        name, price = str(row.get("armSkuName")), row_usd(row)
         # Texts such as 2026-11-27T06:00:00Z are in the order of time.
         start = row.get("effectiveStartDate") or ""
         if (
             name in machine_types
             and price is not None
             and start <= now
-            and _purchase_of(row) == purchase
+            and purchase_of(row) == purchase
         ):
             newest[name] = max((start, price), newest.get(name, ("", price)))
     return {name: price for name, (_, price) in newest.items()}
 
 
-def _retail_rows(
+def retail_rows(
     region: str, machine_types: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the prices of a region that are of an hour, in USD, and ask for no agreement.
@@ -124,7 +124,7 @@ def _shared_start(names: Sequence[str]) -> str:
     return "".join(letters[0] for letters in columns)
 
 
-def _usd(row: dict[str, Any]) -> Decimal | None:
+def row_usd(row: dict[str, Any]) -> Decimal | None:
     """Return the price of a row in USD. Some rows have a zero for what is not sold."""
     try:
         return table.usd_price(str(row.get("retailPrice")))
@@ -132,7 +132,7 @@ def _usd(row: dict[str, Any]) -> Decimal | None:
         return None
 
 
-def _purchase_of(row: dict[str, Any]) -> str:
+def purchase_of(row: dict[str, Any]) -> str:
     """Return how what a row prices is bought: the first rule that fits decides.
 
     A row that lacks a field of the rules does not say, and is bought in no way.
@@ -163,7 +163,7 @@ def reservations(region: str) -> list[ReservationFact]:
     return [
         fact
         for group in groups
-        if _is_in(region, group.get("location"))
+        if is_in(region, group.get("location"))
         for reserved in _reserved(session, group["id"])
         for fact in _reservation_facts(group["id"], reserved)
     ]
@@ -243,13 +243,13 @@ def spot_scores(
             if (
                 name in names
                 and score in shares
-                and _is_in(region, placed.get("region"))
+                and is_in(region, placed.get("region"))
             ):
                 scores[name] = shares[score]
     return scores
 
 
-def _is_in(region: str, location: str | None) -> bool:
+def is_in(region: str, location: str | None) -> bool:
     """Whether a location is a region: services write it as westus, and as West US."""
     return (location or "").replace(" ", "").lower() == region
 

@@ -16,14 +16,17 @@ from planner.market.capacity import LIMITED_PURCHASES
 from planner.market.live import (
     CallerAnswer,
     ChanceAnswer,
+    CommitmentAnswer,
     LiveAnswer,
     LiveFacts,
     PlaceFacts,
     PriceAnswer,
     QuotaAnswer,
+    RegionAnswer,
     ReservationAnswer,
     SpotChance,
     SpotPriceAnswer,
+    UsedAnswer,
     ZoneAnswer,
 )
 
@@ -31,7 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from decimal import Decimal
 
-    from planner.market.live import AnswerState, QuotaFact, ReservationFact
+    from planner.market.live import (
+        AnswerState,
+        CommitmentFact,
+        QuotaFact,
+        ReservationFact,
+    )
+    from providers.live.commitment import CommitmentModule
     from providers.live.kept import KeptAnswers
     from providers.live.market import MarketModule
     from providers.live.question import AccountModule
@@ -89,7 +98,8 @@ def ask_places(
             caller = callers[place.cloud]
             if caller.value is not None:
                 kept.write(caller.value, place, facts[place])
-    return LiveFacts(
+    return replace(
+        known,
         callers=callers,
         places=(*known.places, *(facts[place] for place in places)),
     )
@@ -167,6 +177,44 @@ def ask_chances(
             for (machines, question), answer in zip(asked, answers, strict=True)
         ),
     )
+
+
+def ask_commitment_regions(
+    regions: Mapping[str, Sequence[str]], known: LiveFacts, deadline_s: float
+) -> LiveFacts:
+    """Return what is known, and which regions of each cloud have commitments of their own."""
+    end_s = time.monotonic() + deadline_s
+    places = [
+        LivePlace(cloud, names[0], ()) for cloud, names in regions.items()
+    ]
+    callers = {**known.callers, **ask_callers(places, end_s)}
+    questions = [
+        LiveQuestion(
+            place,
+            "commitment_regions",
+            RegionAnswer,
+            partial(_commitment_regions, place.cloud, regions[place.cloud]),
+        )
+        for place in places
+    ]
+    asked = [
+        question
+        for question in questions
+        if may_ask(question, callers[question.place.cloud])
+    ]
+    answers = _answers(asked, end_s)
+    return replace(
+        known,
+        callers=callers,
+        commitment_regions={
+            question.place.cloud: answer
+            for question, answer in zip(asked, answers, strict=True)
+        },
+    )
+
+
+def _commitment_regions(cloud: str, regions: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_commitment_module(cloud).commitment_regions(regions))
 
 
 def _chance(place: LivePlace, machines: int) -> float:
@@ -256,6 +304,15 @@ def _questions(place: LivePlace) -> list[LiveQuestion]:
             ReservationAnswer,
             partial(_reservations, place),
         ),
+        LiveQuestion(
+            place,
+            "commitments",
+            CommitmentAnswer,
+            partial(_commitments, place),
+        ),
+        LiveQuestion(
+            place, "commitment_use", UsedAnswer, partial(_commitment_use, place)
+        ),
     ]
 
 
@@ -288,6 +345,25 @@ def _reservations(place: LivePlace) -> tuple[ReservationFact, ...]:
     return tuple(market_of(place.cloud).reservations(place.region))
 
 
+def _commitments(place: LivePlace) -> tuple[CommitmentFact, ...]:
+    return tuple(
+        _commitment_module(place.cloud).commitments(
+            place.region, place.machine_types
+        )
+    )
+
+
+def _commitment_use(place: LivePlace) -> dict[str, Decimal]:
+    return _commitment_module(place.cloud).commitment_use(
+        place.region, place.machine_types
+    )
+
+
+def _commitment_module(cloud: str) -> CommitmentModule:
+    module: CommitmentModule = import_module(f"providers.{cloud}.commitment")
+    return module
+
+
 def _place_facts(
     place: LivePlace, found: Mapping[tuple[LivePlace, str], LiveAnswer[Any]]
 ) -> PlaceFacts:
@@ -305,6 +381,8 @@ def _place_facts(
         on_demand_usd=answer("on_demand_usd"),
         spot_usd=answer("spot_usd"),
         reservations=answer("reservations"),
+        commitments=answer("commitments"),
+        commitment_use=answer("commitment_use"),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from planner.market.owned import owned_machines
+from planner.market.owned import paid_machines
 from planner.solve.cause import because
 from planner.solve.serving.alternative import alternatives
 from planner.solve.serving.commitment import commitment_options, owned_uses
@@ -149,7 +149,7 @@ def _found_solution(
             owned_uses(
                 requirement,
                 selection,
-                owned_machines(spec, settings.read_file),
+                paid_machines(spec, settings.catalog, settings.read_file),
             )
         ),
         find_reasons=partial(

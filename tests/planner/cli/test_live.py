@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -16,15 +16,19 @@ from planner.errors import UsageError
 from planner.market.live import (
     CallerAnswer,
     ChanceAnswer,
+    CommitmentAnswer,
+    CommitmentFact,
     LiveFacts,
     PlaceFacts,
     PriceAnswer,
     QuotaAnswer,
     QuotaFact,
+    RegionAnswer,
     ReservationAnswer,
     ReservationFact,
     SpotChance,
     SpotPriceAnswer,
+    UsedAnswer,
     ZoneAnswer,
 )
 from planner.market.live_catalog import with_live
@@ -137,13 +141,17 @@ def clouds_that(
             caller = CallerAnswer(
                 state="value", value="ada", as_of=NOW, request="caller"
             )
-            return LiveFacts(
+            return replace(
+                known,
                 callers={**known.callers, **{p.cloud: caller for p in places}},
                 places=(*known.places, *map(answer, places)),
             )
 
         monkeypatch.setattr(live_place, "ask_places", ask)
         monkeypatch.setattr(live_place, "ask_chances", score)
+        monkeypatch.setattr(
+            live_place, "ask_commitment_regions", lambda _, known, __: known
+        )
         return asked
 
     return set_up
@@ -243,6 +251,87 @@ def test_the_chance_of_machines_on_spot_is_told(
     code, out, _ = tonnage("plan", "s.yaml", "--live")
     assert code == 0
     assert "0.70 of 1 to be had now" in " ".join(out.split())
+
+
+def committed(place: LivePlace) -> PlaceFacts:
+    """A region in which two machines of each type are paid for, of which one is used."""
+    facts = facts_of(place, dict.fromkeys(place.machine_types, True))
+    commitments = {f"ri-{name}": name for name in place.machine_types}
+    return replace(
+        facts,
+        commitments=CommitmentAnswer(
+            state="value",
+            as_of=NOW,
+            request="commitments",
+            value=tuple(
+                CommitmentFact(
+                    id=commitment,
+                    name="reserved instances",
+                    unit="machines",
+                    amount=Decimal(2),
+                    takes={name: Decimal(1)},
+                    usd_hour=Decimal(3),
+                    ends="2027-01-01T00:00:00Z",
+                )
+                for commitment, name in commitments.items()
+            ),
+        ),
+        commitment_use=UsedAnswer(
+            state="value",
+            as_of=NOW,
+            request="use",
+            value=dict.fromkeys(commitments, Decimal(1)),
+        ),
+    )
+
+
+def test_a_region_with_commitments_is_asked_wherever_it_is(
+    tonnage: Command,
+    here: Path,
+    clouds_that,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is paid for there serves first; a replay asks nobody and gives the same bytes."""
+    (here / "s.yaml").write_text(TEXT)
+    [cheapest] = planned(tonnage)["solution"]["pools"]
+    dear = "europe-west2"
+    clouds_that(
+        lambda place: (
+            committed(place)
+            if place.region == dear
+            else facts_of(place, dict.fromkeys(place.machine_types, True))
+        )
+    )
+
+    def regions(
+        allowed: Mapping[str, Sequence[str]], known: LiveFacts, _: float
+    ) -> LiveFacts:
+        answer = RegionAnswer(
+            state="value", value=(dear,), as_of=NOW, request="regions"
+        )
+        assert dear in allowed["gcp"]
+        silent = RegionAnswer(
+            state="denied", reason="no right", as_of=NOW, request="regions"
+        )
+        return replace(known, commitment_regions={"gcp": answer, "aws": silent})
+
+    monkeypatch.setattr(live_place, "ask_commitment_regions", regions)
+    plan = planned(tonnage, "--live", "--record", "r.json")
+    [pool] = plan["solution"]["pools"]
+    assert (cheapest["region"], pool["region"]) != (dear, dear)
+    assert pool["region"] == dear
+    assert pool["purchases"][0]["purchase"] == "owned"
+    [used] = [owned for owned in plan["cost"]["owned"] if owned["used_share"]]
+    assert used["source"] == f"reserved instances ri-{pool['instance_type']}"
+    assert Decimal(used["usd_month"]) == Decimal(1095)
+    assert planned(tonnage, "--replay", "r.json") == plan
+    code, out, _ = tonnage("plan", "s.yaml", "--replay", "r.json")
+    told = " ".join(out.split())
+    assert code == 0
+    assert f"pays for 2 x {pool['instance_type']} until 2027-01-01" in told
+    assert "of which 1 are not used" in told
+    assert "$1,095 a month anyway by reserved instances" in told
+    assert "aws did not answer for regions with commitments: denied" in told
 
 
 @pytest.mark.parametrize(

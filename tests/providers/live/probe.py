@@ -27,7 +27,17 @@ LEAVES_OUT: Final = (
     "spot_prices",
     "reservations",
     "spot_scores",
+    "commitments",
+    "commitment_use",
+    "commitment_regions",
 )
+# The rooms of functions that are in no account.
+ROOMS: Final = {
+    **dict.fromkeys(LEAVES_OUT, "market"),
+    "commitments": "commitment",
+    "commitment_use": "commitment",
+    "commitment_regions": "commitment",
+}
 
 
 class Probe(NamedTuple):
@@ -50,9 +60,12 @@ class Probe(NamedTuple):
     def ask(self) -> Any:
         """Ask the cloud, as a process does that has not asked before."""
         gcp_market._read_rates.cache_clear()
-        room = "market" if self.leaves_out else "account"
+        room = ROOMS.get(self.function, "account")
         module = import_module(f"providers.{self.cloud}.{room}")
-        return getattr(module, self.function)(REGIONS[self.cloud], *self.rest)
+        ask = getattr(module, self.function)
+        if self.function == "commitment_regions":
+            return ask([REGIONS[self.cloud]])
+        return ask(REGIONS[self.cloud], *self.rest)
 
     def result(self) -> Any:
         """Return the answer, or the error of one of the kinds that callers expect."""
@@ -102,6 +115,30 @@ PROBES: Final = [
         ("spot_prices", (AWS_TYPES,), ("DescribeSpotPriceHistory",)),
         ("reservations", (), ("DescribeCapacityReservations",)),
         ("spot_scores", (AWS_TYPES, 2), ("GetSpotPlacementScores",)),
+        (
+            "commitment_regions",
+            (),
+            ("DescribeReservedInstances", "DescribeSavingsPlans"),
+        ),
+        (
+            "commitments",
+            (AWS_TYPES,),
+            (
+                "DescribeReservedInstances",
+                "DescribeSavingsPlans",
+                "DescribeSavingsPlanRates",
+            ),
+        ),
+        (
+            "commitment_use",
+            (AWS_TYPES,),
+            (
+                "DescribeReservedInstances",
+                "DescribeInstances",
+                "DescribeSavingsPlans",
+                "GetSavingsPlansUtilizationDetails",
+            ),
+        ),
     ),
     *_probes(
         "gcp",
@@ -123,6 +160,9 @@ PROBES: Final = [
         ("spot_prices", (GCP_TYPES,), ("machine_types", "skus")),
         ("reservations", (), ("reservations",)),
         ("spot_scores", (("g2-standard-4",), 2), ("advice",)),
+        ("commitment_regions", (), ("commitments_everywhere",)),
+        ("commitments", (GCP_TYPES,), ("commitments", "machine_types")),
+        ("commitment_use", (GCP_TYPES,), ("commitments", "instances")),
     ),
     *_probes(
         "azure",
@@ -144,6 +184,17 @@ PROBES: Final = [
             ("groups", "reservations", "reservation"),
         ),
         ("spot_scores", (AZURE_TYPES, 2), ("spot_scores",)),
+        ("commitment_regions", (), ("price_reservations",)),
+        (
+            "commitments",
+            (AZURE_TYPES,),
+            ("price_reservations", "savings_plans", "retail"),
+        ),
+        (
+            "commitment_use",
+            (AZURE_TYPES,),
+            ("price_reservations", "savings_plans"),
+        ),
     ),
 ]
 

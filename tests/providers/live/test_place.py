@@ -39,6 +39,11 @@ class Modules:
                     cloud, "zones", {name: {"b", "a"} for name in names}
                 ),
             )
+        if room == "commitment":
+            return SimpleNamespace(
+                commitments=lambda *_: self.answer(cloud, "commitments", []),
+                commitment_use=lambda *_: self.answer(cloud, "used", {}),
+            )
         return SimpleNamespace(
             PUBLIC_QUESTIONS=("spot_usd",) if cloud == "azure" else (),
             on_demand_prices=lambda *_: self.answer(cloud, "on_demand", {}),
