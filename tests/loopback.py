@@ -18,10 +18,12 @@ from providers.azure import account as azure_account
 from providers.azure import client as azure_client
 from providers.azure import commitment as azure_commitment
 from providers.azure import market as azure_market
+from providers.azure import running as azure_running
 from providers.gcp import account as gcp_account
 from providers.gcp import commitment as gcp_commitment
 from providers.gcp import market as gcp_market
 from providers.gcp import profile as gcp_profile
+from providers.gcp import running as gcp_running
 from providers.live import rest
 from stacks.azure import logs as azure_logs
 from stacks.azure import size as azure_size
@@ -106,6 +108,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     monkeypatch.setattr(azure_account, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_market, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_commitment, "MANAGEMENT_URL", url)
+    monkeypatch.setattr(azure_running, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_market, "RETAIL_URL", f"{url}/retail/prices")
     for name, path in (
         ("COMPUTE_URL", "/compute/v1"),
@@ -116,6 +119,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         monkeypatch.setattr(gcp_account, name, f"{url}{path}")
     monkeypatch.setattr(gcp_market, "COMPUTE_URL", f"{url}/compute/v1")
     monkeypatch.setattr(gcp_commitment, "COMPUTE_URL", f"{url}/compute/v1")
+    monkeypatch.setattr(gcp_running, "COMPUTE_URL", f"{url}/compute/v1")
     monkeypatch.setattr(gcp_profile, "RECOMMENDER_URL", f"{url}/gke/v1")
     monkeypatch.setattr(gcp_market, "CATALOG_URL", f"{url}/billing/v1/skus")
     monkeypatch.setattr(

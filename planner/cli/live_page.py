@@ -62,6 +62,12 @@ folder of the user (`TONNAGE_CACHE`).
 bytes, on another machine, without a login. The answers are in the plan too, so an apply derives
 the same plan from them. No answer has a secret.
 
+`tonnage status STACK --live` says what runs by the word of the cloud, beside what was applied;
+what the stack has cost this month, beside the plan; and what of commitments is used. It takes the
+file of a plan too, whose stack somebody else applied. All of it takes 20 seconds at most, and what
+a cloud does not answer is said. AWS tells costs a day late, and only of tags that are activated
+for cost allocation; Google Cloud tells them by its export alone, which `tonnage usage` reads.
+
 `tonnage doctor PLAN` asks what else would stop an apply. `tonnage quota list CLOUD REGION` shows
 quotas, and `tonnage quota request CLOUD REGION QUOTA LIMIT --yes` asks for more: that alone
 changes an account.
@@ -72,8 +78,8 @@ Logins are those of the tools of each cloud. The packages are extras, such as `p
 'tonnage[aws]'`. Without a login a cloud is not asked, the page names it, and the plan takes it as
 the catalog has it; prices that are public are asked all the same.
 
-One question costs money: Cost Explorer of AWS takes a cent for the use of savings plans, and is
-asked only where there is one. The tables are made by `make docs` from `providers/data/probes.csv`.
+One service takes money: Cost Explorer of AWS a cent, for the use of savings plans where there is
+one, and for the cost of a stack. The tables are made by `make docs` from `providers/data/probes.csv`.
 """
 
 

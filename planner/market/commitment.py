@@ -12,7 +12,7 @@ from planner.market.owned import OwnedMachines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from planner.market.live import CommitmentFact, PlaceFacts
+    from planner.market.live import CommitmentFact, PlaceFacts, UsedAnswer
     from planner.market.offer import Catalog
     from planner.market.offer_key import OfferKey
 
@@ -32,7 +32,7 @@ def free_machines(
     """
     own = _own_machines(place, standing)
     for fact in reversed(_facts(place)):
-        used = used_amount(place, fact)
+        used = used_amount(place.commitment_use, fact)
         if used is None or fact.zone:
             continue
         own_part = {
@@ -56,9 +56,8 @@ def free_machines(
                 )
 
 
-def used_amount(place: PlaceFacts, fact: CommitmentFact) -> Decimal | None:
+def used_amount(use: UsedAnswer | None, fact: CommitmentFact) -> Decimal | None:
     """Return how much of a commitment is used in an hour; None where nobody says."""
-    use = place.commitment_use
     values = use.value if use is not None else None
     return (values or {}).get(fact.id)
 

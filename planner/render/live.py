@@ -13,7 +13,7 @@ from planner.render.page import LINE_WIDTH, Block, Paragraph
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.market.live import CommitmentFact, LiveFacts, PlaceFacts
+    from planner.market.live import CommitmentFact, LiveFacts
     from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.types import Plan
 
@@ -62,7 +62,7 @@ def _asked_blocks(facts: LiveFacts, *, full: bool) -> Iterator[Block]:
             for answer in place.answers.values()
         )
         yield Paragraph(
-            f"asked for quota, zones, prices and reservations, from {_clock(earliest)} on: "
+            f"asked for quota, zones, prices and reservations, from {clock_text(earliest)} on: "
             f"{regions}",
             width=LINE_WIDTH,
         )
@@ -78,7 +78,7 @@ def _asked_blocks(facts: LiveFacts, *, full: bool) -> Iterator[Block]:
         )
 
 
-def _clock(as_of: str) -> str:
+def clock_text(as_of: str) -> str:
     """Return a time in UTC as people write it: 2026-11-27 06:00 UTC."""
     return f"{as_of[:10]} {as_of[11:16]} UTC"
 
@@ -145,11 +145,22 @@ def _commitment_blocks(facts: LiveFacts) -> Iterator[Block]:
     for place in facts.places:
         answer = place.commitments
         for found in (answer.value if answer else None) or ():
-            yield Paragraph(
-                f"{place.cloud} {place.region}: {found.name} {found.id} pays for "
-                f"{_amount_text(found)}{_until_text(found)}, {_use_text(place, found)}",
-                width=LINE_WIDTH,
+            yield commitment_line(
+                f"{place.cloud} {place.region}",
+                found,
+                used_amount(place.commitment_use, found),
             )
+
+
+def commitment_line(
+    where: str, found: CommitmentFact, used: Decimal | None
+) -> Paragraph:
+    """Say what a commitment in a region pays for, and how much of it is used."""
+    return Paragraph(
+        f"{where}: {found.name} {found.id} pays for {_amount_text(found)}"
+        f"{_until_text(found)}, {_use_text(found, used)}",
+        width=LINE_WIDTH,
+    )
 
 
 def _amount_text(found: CommitmentFact) -> str:
@@ -166,9 +177,8 @@ def _until_text(found: CommitmentFact) -> str:
     return f" until {found.ends[:10]}" if found.ends else ""
 
 
-def _use_text(place: PlaceFacts, found: CommitmentFact) -> str:
+def _use_text(found: CommitmentFact, used: Decimal | None) -> str:
     """Say how much of a commitment is used, and what follows where a plan cannot count on it."""
-    used = used_amount(place, found)
     if used is None:
         return "and nobody says how much of it is used: buy.owned counts on it"
     free = max(Decimal(0), found.amount - used)

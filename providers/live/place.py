@@ -139,7 +139,7 @@ def _asked_facts(
         for question in questions
     } | {
         (question.place, question.request): answer
-        for question, answer in zip(asked, _answers(asked, end_s), strict=True)
+        for question, answer in zip(asked, ask_all(asked, end_s), strict=True)
     }
     return {place: _place_facts(place, found) for place in places}
 
@@ -161,7 +161,7 @@ def ask_chances(
         for place, machines in wanted
         if known.callers[place.cloud].state == "value"
     ]
-    answers = _answers(
+    answers = ask_all(
         [question for _, question in asked], time.monotonic() + deadline_s
     )
     return replace(
@@ -202,7 +202,7 @@ def ask_commitment_regions(
         for question in questions
         if may_ask(question, callers[question.place.cloud])
     ]
-    answers = _answers(asked, end_s)
+    answers = ask_all(asked, end_s)
     return replace(
         known,
         callers=callers,
@@ -236,7 +236,7 @@ def ask_callers(
         LiveQuestion(place, CALLER, CallerAnswer, partial(_signed_in, place))
         for place in places_by_cloud.values()
     ]
-    answers = _answers(logins, end_s)
+    answers = ask_all(logins, end_s)
     return dict(zip(places_by_cloud, answers, strict=True))
 
 
@@ -308,10 +308,10 @@ def _questions(place: LivePlace) -> list[LiveQuestion]:
             place,
             "commitments",
             CommitmentAnswer,
-            partial(_commitments, place),
+            partial(find_commitments, place),
         ),
         LiveQuestion(
-            place, "commitment_use", UsedAnswer, partial(_commitment_use, place)
+            place, "commitment_use", UsedAnswer, partial(find_use, place)
         ),
     ]
 
@@ -345,7 +345,8 @@ def _reservations(place: LivePlace) -> tuple[ReservationFact, ...]:
     return tuple(market_of(place.cloud).reservations(place.region))
 
 
-def _commitments(place: LivePlace) -> tuple[CommitmentFact, ...]:
+def find_commitments(place: LivePlace) -> tuple[CommitmentFact, ...]:
+    """Return what an account has committed to in a region."""
     return tuple(
         _commitment_module(place.cloud).commitments(
             place.region, place.machine_types
@@ -353,7 +354,8 @@ def _commitments(place: LivePlace) -> tuple[CommitmentFact, ...]:
     )
 
 
-def _commitment_use(place: LivePlace) -> dict[str, Decimal]:
+def find_use(place: LivePlace) -> dict[str, Decimal]:
+    """Return what is used of the commitments of an account in a region."""
     return _commitment_module(place.cloud).commitment_use(
         place.region, place.machine_types
     )
@@ -386,7 +388,7 @@ def _place_facts(
     )
 
 
-def _answers(questions: Sequence[LiveQuestion], end_s: float) -> list[Any]:
+def ask_all(questions: Sequence[LiveQuestion], end_s: float) -> list[Any]:
     """Ask all questions at once; return what is answered until a monotonic time.
 
     Each answer is of the kind of its question.

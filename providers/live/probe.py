@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The one that changes an account: it is called when somebody has confirmed it.
 CHANGING_FUNCTION = "request_quota"
 ANY = "*"
-MODULES = ("account", "market", "commitment", "profile")
+MODULES = ("account", "market", "commitment", "running", "profile")
 
 
 class Probe(Struct, frozen=True, kw_only=True):

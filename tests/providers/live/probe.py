@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from planner.market.live import LiveFacts
+from planner.plan.actual.charge import StackTags
 from providers.gcp import market as gcp_market
 from providers.live.place import MISSHAPEN, LivePlace, ask_places
 from tests.providers.live.recorded import GCP_TYPES
@@ -15,6 +17,8 @@ PLACES: Final = {
     "gcp": LivePlace("gcp", "us-central1", GCP_TYPES),
     "azure": LivePlace("azure", "eastus", ("Standard_ND96isr_H100_v5",)),
 }
+TAGS: Final = StackTags("tonnage-stack", "chat", "tonnage-pool")
+TODAY: Final = date(2026, 11, 27)
 AWS_TYPES: Final = ("g6.xlarge", "p5.48xlarge", "p4d.24xlarge")
 REGIONS: Final = {cloud: place.region for cloud, place in PLACES.items()}
 AZURE_RIGHTS: Final = (
@@ -37,6 +41,8 @@ ROOMS: Final = {
     "commitments": "commitment",
     "commitment_use": "commitment",
     "commitment_regions": "commitment",
+    "running_machines": "running",
+    "month_cost": "running",
 }
 
 
@@ -115,6 +121,8 @@ PROBES: Final = [
         ("spot_prices", (AWS_TYPES,), ("DescribeSpotPriceHistory",)),
         ("reservations", (), ("DescribeCapacityReservations",)),
         ("spot_scores", (AWS_TYPES, 2), ("GetSpotPlacementScores",)),
+        ("running_machines", (TAGS,), ("DescribeInstances",)),
+        ("month_cost", (TAGS, TODAY), ("GetCostAndUsage",)),
         (
             "commitment_regions",
             (),
@@ -160,6 +168,7 @@ PROBES: Final = [
         ("spot_prices", (GCP_TYPES,), ("machine_types", "skus")),
         ("reservations", (), ("reservations",)),
         ("spot_scores", (("g2-standard-4",), 2), ("advice",)),
+        ("running_machines", (TAGS,), ("instances",)),
         ("commitment_regions", (), ("commitments_everywhere",)),
         ("commitments", (GCP_TYPES,), ("commitments", "machine_types")),
         ("commitment_use", (GCP_TYPES,), ("commitments", "instances")),
@@ -184,6 +193,8 @@ PROBES: Final = [
             ("groups", "reservations", "reservation"),
         ),
         ("spot_scores", (AZURE_TYPES, 2), ("spot_scores",)),
+        ("running_machines", (TAGS,), ("scale_sets", "set_machines")),
+        ("month_cost", (TAGS, TODAY), ("cost",)),
         ("commitment_regions", (), ("price_reservations",)),
         (
             "commitments",

@@ -36,6 +36,9 @@ PATHS: Final = {
     "aws_DescribeSavingsPlanRates": r"/DescribeSavingsPlanRates$",
     "azure_price_reservations": r"/Microsoft.Capacity/reservations$",
     "azure_savings_plans": r"/Microsoft.BillingBenefits/savingsPlans$",
+    "azure_scale_sets": r"/subscriptions/sub/providers/.*/virtualMachineScaleSets$",
+    "azure_set_machines": r"/virtualMachineScaleSets/[\w-]+/virtualMachines$",
+    "azure_cost": r"/Microsoft.CostManagement/query$",
     "azure_subscription": r"/subscriptions/sub$",
     "azure_providers": r"/subscriptions/sub/providers$",
     "azure_usages": r"/usages$",
@@ -58,6 +61,7 @@ JSON_CALLS: Final = (
     "aws_DescribeSavingsPlans",
     "aws_DescribeSavingsPlanRates",
     "aws_GetSavingsPlansUtilizationDetails",
+    "aws_GetCostAndUsage",
 )
 
 

@@ -16,6 +16,7 @@ from providers.live.probe import probes, reading_rights
 from providers.live.profile import ProfileModule
 from providers.live.question import AccountModule
 from providers.live.reach import rights_form
+from providers.live.running import RunningModule
 from tests.stacks.aws.test_identity import findings
 
 CHANGING = ("Create", "Delete", "Put", "Update", "Run", "Purchase", "Request")
@@ -26,6 +27,7 @@ PROTOCOLS = {
     "account": AccountModule,
     "market": MarketModule,
     "commitment": CommitmentModule,
+    "running": RunningModule,
     "profile": ProfileModule,
 }
 
