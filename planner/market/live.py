@@ -169,6 +169,19 @@ class CommitmentAnswer(
     """What an account has committed to that pays for the machine types of the question."""
 
 
+class ReclaimFact(Struct, frozen=True, kw_only=True):
+    """Machines of an account on spot, and how many of them its cloud took back."""
+
+    reclaims: Annotated[float, Meta(description="machines taken back")]
+    machine_hours: Annotated[float, Meta(description="in which some ran")]
+
+
+class ReclaimAnswer(
+    LiveAnswer[dict[str, ReclaimFact]], frozen=True, kw_only=True
+):
+    """What happened to an account's own machines on spot, by their type."""
+
+
 class RegionAnswer(LiveAnswer[tuple[str, ...]], frozen=True, kw_only=True):
     """Regions in which an account has commitments that pay there alone."""
 
@@ -216,6 +229,12 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
         UsedAnswer | None,
         Meta(description="what of that is used; none where nobody asked"),
     ] = None
+    reclaims: Annotated[
+        ReclaimAnswer | None,
+        Meta(
+            description="of the account's own machines on spot; none where nobody asked"
+        ),
+    ] = None
 
     @property
     def answers(self) -> dict[str, LiveAnswer[object]]:
@@ -223,6 +242,7 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
         newer: dict[str, LiveAnswer[object] | None] = {
             "commitments": self.commitments,
             "what is used of commitments": self.commitment_use,
+            "reclaims": self.reclaims,
         }
         return {
             **{

@@ -13,12 +13,13 @@ from planner.market.capacity import LIMITED_PURCHASES, quota_purchase
 from planner.market.commitment import free_machines
 from planner.market.live import NO_ZONE
 from planner.market.offer import QuotaNodes
+from planner.market.own_reclaims import own_band
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from planner.market.live import LiveFacts, PlaceFacts
-    from planner.market.offer import Catalog, Offer
+    from planner.market.offer import Catalog, Offer, ReclaimBand
     from planner.market.offer_key import OfferKey
 
 PRICE_STEP: Final = Decimal("0.000001")
@@ -72,9 +73,20 @@ def _live_offers(
                     offer,
                     zones=zones,
                     quotas=tuple(_quota_nodes(offer, place, standing)),
+                    reclaim_band=_reclaim_band(offer, place),
                 ),
                 place,
             )
+
+
+def _reclaim_band(offer: Offer, place: PlaceFacts) -> ReclaimBand | None:
+    """Return how often machines on spot are taken back: the account's own, where enough ran."""
+    answer = place.reclaims
+    facts = answer.value if answer is not None else None
+    fact = (facts or {}).get(offer.instance.instance_type)
+    if answer is None or fact is None or offer.purchase != "spot":
+        return offer.reclaim_band
+    return own_band(fact, answer.as_of) or offer.reclaim_band
 
 
 def _offered_zones(offer: Offer, place: PlaceFacts) -> tuple[str, ...] | None:

@@ -6,7 +6,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
-from planner.market.commitment import used_amount
+from planner.market.commitment import SPOT, used_amount
+from planner.market.own_reclaims import own_band
 from planner.render import period
 from planner.render.page import LINE_WIDTH, Block, Paragraph
 
@@ -35,6 +36,7 @@ def live_blocks(plan: Plan, *, full: bool) -> list[Block]:
         *_chance_blocks(plan.inputs.live.facts),
         *_reserved_blocks(plan),
         *_commitment_blocks(plan.inputs.live.facts),
+        *_reclaim_blocks(plan),
     ]
 
 
@@ -193,3 +195,28 @@ def _use_text(found: CommitmentFact, used: Decimal | None) -> str:
             "buy.owned counts on it"
         )
     return f"of which {amount} are not used"
+
+
+def _reclaim_blocks(plan: Plan) -> Iterator[Block]:
+    """Yield how often the account's own machines of the types of the plan were taken back."""
+    live = plan.inputs.live
+    for pool in plan.solution.pools:
+        place = live.facts.place(pool.provider, pool.region) if live else None
+        answer = place.reclaims if place else None
+        fact = (answer.value if answer else None) or {}
+        found = fact.get(pool.instance_type)
+        is_on_spot = any(part.purchase == SPOT for part in pool.purchases)
+        if answer is None or found is None or not is_on_spot:
+            continue
+        band = own_band(found, answer.as_of)
+        counted = (
+            f"{pool.instance_type} in {pool.region}: {found.reclaims:g} of your own machines on "
+            f"spot were taken back in {found.machine_hours:,.0f} hours: "
+        )
+        yield Paragraph(
+            f"{counted}that is too few to count on"
+            if band is None
+            else f"{counted}{band.low_share:.0%} to {band.high_share:.0%} in a month, in place of "
+            "what its cloud publishes",
+            width=LINE_WIDTH,
+        )

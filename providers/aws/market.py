@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.market.live import ReservationFact
+from planner.market.live import ReclaimFact, ReservationFact
+from planner.units import SECONDS_PER_DAY
 from providers.aws.client import service
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ SPOT_PRODUCTS: Final = ["Linux/UNIX"]
 # A cloud scores groups of types that stand in for each other; a smaller group always scores low.
 SCORED_TYPES: Final = 3
 FULL_SCORE: Final = 10
+COUNTS_MACHINES: Final = "enabled"
+RECLAIMS_METRIC: Final = "spot-total-interruptions-inst"
+HOURS_METRIC: Final = "spot-total-usage-hrs-inst"
+RECLAIM_WINDOW: Final = timedelta(days=28)
 
 
 def on_demand_prices(
@@ -165,6 +171,51 @@ def spot_scores(
             for found in page["SpotPlacementScores"]
         ]
     return dict.fromkeys(machine_types, max(scores)) if scores else {}
+
+
+def own_reclaims(
+    region: str, machine_types: Sequence[str]
+) -> dict[str, ReclaimFact]:
+    """Return what EC2 Capacity Manager has counted in four weeks.
+
+    Raises LookupError where nobody has enabled it in the region.
+    """
+    end = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    sums: dict[str, Counter[str]] = {}
+    with service("ec2", region) as client:
+        state = client.get_capacity_manager_attributes()
+        if state["CapacityManagerStatus"] != COUNTS_MACHINES:
+            raise LookupError(
+                f"EC2 Capacity Manager is not enabled in {region}"
+            )
+        pages = client.get_paginator(
+            "get_capacity_manager_metric_data"
+        ).paginate(
+            MetricNames=[RECLAIMS_METRIC, HOURS_METRIC],
+            StartTime=end - RECLAIM_WINDOW,
+            EndTime=end,
+            Period=SECONDS_PER_DAY,
+            GroupBy=["resource-region", "instance-type"],
+        )
+        for page in pages:
+            for row in page["MetricDataResults"]:
+                dimension = row["Dimension"]
+                if dimension["ResourceRegion"] != region:
+                    continue
+                found = sums.setdefault(dimension["InstanceType"], Counter())
+                for measured in row["MetricValues"]:
+                    found[measured["Metric"]] += measured["Value"]
+    return {
+        name: ReclaimFact(
+            reclaims=float(found[RECLAIMS_METRIC]),
+            machine_hours=float(found[HOURS_METRIC]),
+        )
+        for name, found in sorted(sums.items())
+        # Both are told together; without hours no machine has run on spot.
+        if name in machine_types
+        and {RECLAIMS_METRIC, HOURS_METRIC} <= found.keys()
+        and found[HOURS_METRIC] > 0
+    }
 
 
 def _usd(text: str) -> Decimal | None:

@@ -20,6 +20,8 @@ from providers.live.rest import list_pages, send, with_retries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from planner.market.live import ReclaimFact
+
 PUBLIC_QUESTIONS: Final[tuple[str, ...]] = ("on_demand_usd", "spot_usd")
 RETAIL_URL: Final = "https://prices.azure.com/api/retail/prices"
 MANAGEMENT_URL: Final = "https://management.azure.com"
@@ -247,6 +249,13 @@ def spot_scores(
             ):
                 scores[name] = shares[score]
     return scores
+
+
+def own_reclaims(
+    _region: str, _machine_types: Sequence[str]
+) -> dict[str, ReclaimFact]:
+    """Return nothing: Azure counts for nobody how many of its machines it takes back."""
+    return {}
 
 
 def is_in(region: str, location: str | None) -> bool:

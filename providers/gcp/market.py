@@ -25,6 +25,8 @@ from providers.live.rest import send
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.market.live import ReclaimFact
+
 # The list of SKUs is everybody's, but its service wants to know who asks.
 PUBLIC_QUESTIONS: Final[tuple[str, ...]] = ()
 COMPUTE_URL: Final = "https://compute.googleapis.com/compute/v1"
@@ -222,6 +224,13 @@ def spot_scores(
         if obtainability:
             scores[name] = max(obtainability)
     return scores
+
+
+def own_reclaims(
+    _region: str, _machine_types: Sequence[str]
+) -> dict[str, ReclaimFact]:
+    """Return nothing: Google Cloud counts for nobody how many of its machines it takes back."""
+    return {}
 
 
 def _question(machine_type: str, machines: int) -> dict[str, Any]:

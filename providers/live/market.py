@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
-    from planner.market.live import ReservationFact
+    from planner.market.live import ReclaimFact, ReservationFact
 
 
 class MarketModule(Protocol):
@@ -45,3 +45,12 @@ class MarketModule(Protocol):
         self, region: str, machine_types: Sequence[str], machines: int
     ) -> dict[str, float]:
         """Return how likely so many machines on spot are to be had, from 0 to 1, of each type."""
+
+    def own_reclaims(
+        self, region: str, machine_types: Sequence[str]
+    ) -> dict[str, ReclaimFact]:
+        """Return how often the account's own machines on spot were taken back, by type.
+
+        A type of which none ran is left out. Raises LookupError where the account does not count
+        them; a cloud that counts them for nobody tells nothing.
+        """

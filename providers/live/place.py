@@ -22,6 +22,7 @@ from planner.market.live import (
     PlaceFacts,
     PriceAnswer,
     QuotaAnswer,
+    ReclaimAnswer,
     RegionAnswer,
     ReservationAnswer,
     SpotChance,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         AnswerState,
         CommitmentFact,
         QuotaFact,
+        ReclaimFact,
         ReservationFact,
     )
     from providers.live.commitment import CommitmentModule
@@ -311,6 +313,9 @@ def _questions(place: LivePlace) -> list[LiveQuestion]:
             partial(find_commitments, place),
         ),
         LiveQuestion(
+            place, "reclaims", ReclaimAnswer, partial(_reclaims, place)
+        ),
+        LiveQuestion(
             place, "commitment_use", UsedAnswer, partial(find_use, place)
         ),
     ]
@@ -343,6 +348,12 @@ def _spot(place: LivePlace) -> dict[str, dict[str, Decimal]]:
 
 def _reservations(place: LivePlace) -> tuple[ReservationFact, ...]:
     return tuple(market_of(place.cloud).reservations(place.region))
+
+
+def _reclaims(place: LivePlace) -> dict[str, ReclaimFact]:
+    return market_of(place.cloud).own_reclaims(
+        place.region, place.machine_types
+    )
 
 
 def find_commitments(place: LivePlace) -> tuple[CommitmentFact, ...]:
@@ -385,6 +396,7 @@ def _place_facts(
         reservations=answer("reservations"),
         commitments=answer("commitments"),
         commitment_use=answer("commitment_use"),
+        reclaims=answer("reclaims"),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.stub import ANY
 
-from planner.market.live import ReservationFact
+from planner.market.live import ReclaimFact, ReservationFact
 from providers.aws import market
 from tests.providers.aws.conftest import Stubbed
 
@@ -214,3 +214,70 @@ def test_spot_is_scored_for_three_types_together(stubbed: Stubbed) -> None:
     assert market.spot_scores("us-east-1", three, 2) == dict.fromkeys(
         three, 0.9
     )
+
+
+def measured(name: str, reclaims: float | None, hours: float) -> dict[str, Any]:
+    values = [{"Metric": market.HOURS_METRIC, "Value": hours}]
+    if reclaims is not None:
+        values.append({"Metric": market.RECLAIMS_METRIC, "Value": reclaims})
+    return {
+        "Dimension": {"ResourceRegion": "us-east-1", "InstanceType": name},
+        "MetricValues": values,
+    }
+
+
+def test_own_reclaims_are_summed_over_four_weeks(stubbed: Stubbed) -> None:
+    """Of other regions, of other types, and where none ran: nothing."""
+    elsewhere = measured("g6.xlarge", 9.0, 9.0)
+    elsewhere["Dimension"]["ResourceRegion"] = "eu-west-1"
+    rows = [
+        measured("g6.xlarge", 1.0, 20.0),
+        measured("g6.xlarge", 2.0, 24.5),
+        measured("m5.large", 5.0, 24.0),
+        measured("p5.48xlarge", 0.0, 0.0),
+        elsewhere,
+    ]
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "get_capacity_manager_attributes",
+                    {},
+                    {"CapacityManagerStatus": "enabled"},
+                ),
+                (
+                    "get_capacity_manager_metric_data",
+                    {
+                        "MetricNames": [
+                            market.RECLAIMS_METRIC,
+                            market.HOURS_METRIC,
+                        ],
+                        "StartTime": ANY,
+                        "EndTime": ANY,
+                        "Period": 86_400,
+                        "GroupBy": ["resource-region", "instance-type"],
+                    },
+                    {"MetricDataResults": rows},
+                ),
+            ]
+        }
+    )
+    assert market.own_reclaims("us-east-1", TYPES) == {
+        "g6.xlarge": ReclaimFact(reclaims=3.0, machine_hours=44.5)
+    }
+
+
+def test_who_does_not_count_reclaims_has_none(stubbed: Stubbed) -> None:
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "get_capacity_manager_attributes",
+                    {},
+                    {"CapacityManagerStatus": "disabled"},
+                )
+            ]
+        }
+    )
+    with pytest.raises(LookupError, match="not enabled"):
+        market.own_reclaims("us-east-1", TYPES)

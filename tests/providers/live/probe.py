@@ -31,6 +31,7 @@ LEAVES_OUT: Final = (
     "spot_prices",
     "reservations",
     "spot_scores",
+    "own_reclaims",
     "commitments",
     "commitment_use",
     "commitment_regions",
@@ -121,6 +122,11 @@ PROBES: Final = [
         ("spot_prices", (AWS_TYPES,), ("DescribeSpotPriceHistory",)),
         ("reservations", (), ("DescribeCapacityReservations",)),
         ("spot_scores", (AWS_TYPES, 2), ("GetSpotPlacementScores",)),
+        (
+            "own_reclaims",
+            (AWS_TYPES,),
+            ("GetCapacityManagerAttributes", "GetCapacityManagerMetricData"),
+        ),
         ("running_machines", (TAGS,), ("DescribeInstances",)),
         ("month_cost", (TAGS, TODAY), ("GetCostAndUsage",)),
         (

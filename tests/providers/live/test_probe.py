@@ -6,6 +6,7 @@ import inspect
 import json
 from importlib import import_module
 
+import botocore.session
 import pytest
 
 from planner.cli.live_page import policy_of
@@ -81,10 +82,20 @@ def test_one_question_changes_an_account_and_no_policy_allows_it() -> None:
 
 
 def test_the_policy_of_aws_is_one() -> None:
-    """Its actions exist, and none of them changes anything."""
+    """Its actions exist, and none of them changes anything.
+
+    Each operation of EC2 is an action of its name. The linter does not know the newest.
+    """
     [cloud] = [name for name in clouds() if rights_form(name) == "policy"]
     policy = policy_of(cloud)
-    assert not findings(json.dumps(policy))
+    operations = (
+        botocore.session.get_session().get_service_model("ec2").operation_names
+    )
+    newest = {
+        f"UNKNOWN_ACTION: Unknown action ec2:{operation}"
+        for operation in operations
+    }
+    assert not set(findings(json.dumps(policy))) - newest
     actions = [
         action
         for statement in policy["Statement"]
