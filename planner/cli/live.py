@@ -17,7 +17,9 @@ from planner.cli.compose import (
 )
 from planner.errors import Place, Problem, UsageError
 from planner.facts.cloud import clouds
+from planner.market.block import may_buy_block
 from planner.market.live import LiveFacts
+from planner.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions, SpecFile
@@ -94,6 +96,7 @@ def asked_facts(
             facts = ask_chances(
                 _spot_machines(solution), facts, end_s - time.monotonic()
             )
+            facts = _with_blocks(spec_file, catalog, solution, facts, end_s)
             # As a record of it is read, so that a replay gives the same bytes.
             return msgspec.json.decode(
                 msgspec.json.encode(facts), type=LiveFacts
@@ -105,6 +108,48 @@ def asked_facts(
         facts = ask_places(
             places, facts, max(0.0, end_s - time.monotonic()), kept
         )
+
+
+def _with_blocks(
+    spec_file: SpecFile,
+    catalog: Catalog,
+    solution: Solution,
+    facts: LiveFacts,
+    end_s: float,
+) -> LiveFacts:
+    """Return the facts with the capacity blocks that the run of a plan would fit in.
+
+    They are asked about where the spec may buy one, and the catalog has had a price of one.
+    """
+    from planner.cost.capacity_block import BLOCK_PURCHASE, block_days
+    from providers.live.place import LivePlace, ask_blocks
+
+    run = solution.training_run
+    if run is None or not may_buy_block(spec_file.spec):
+        return facts
+    sold = {
+        offer.key[:2]
+        for offer in catalog.unlisted
+        if offer.purchase == BLOCK_PURCHASE
+    }
+    _, hours = run.hours_p50_p90
+    for pool in solution.pools:
+        cloud, machine_type = (
+            pool.instance.provider,
+            pool.instance.instance_type,
+        )
+        days = block_days(
+            BLOCK_PURCHASE, cloud, pool.nodes, hours * SECONDS_PER_HOUR
+        )
+        if days is not None and (cloud, machine_type) in sold:
+            facts = ask_blocks(
+                LivePlace(cloud, pool.region, (machine_type,)),
+                pool.nodes,
+                days * HOURS_PER_DAY,
+                facts,
+                max(0.0, end_s - time.monotonic()),
+            )
+    return facts
 
 
 def _with_commitments(

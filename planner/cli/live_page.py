@@ -60,6 +60,9 @@ is enabled in a region, how often your own machines on spot were taken back in f
 place of what AWS publishes, once they have run for a month together. Few reclaims say little: the
 range is that in which their mean is within 90 %.
 
+For a training that may buy a [capacity block](training.md), AWS is asked which blocks its run
+would fit in, in the region of the plan. The page has the cheapest, as `buy.block` takes it.
+
 What was answered is kept for five minutes, for the next plan of the same account, in the cache
 folder of the user (`TONNAGE_CACHE`).
 

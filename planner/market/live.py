@@ -273,6 +273,33 @@ class SpotChance(Struct, frozen=True, kw_only=True):
     ]
 
 
+class BlockFact(Struct, frozen=True, kw_only=True):
+    """A capacity block that a cloud offers now, as a spec names it in buy.block."""
+
+    id: Annotated[str, Meta(description="of the offering")]
+    machine_type: Annotated[str, Meta(description="machine type")]
+    zone: Annotated[str, Meta(description="that its machines are in")]
+    machines: Annotated[int, Meta(description="how many")]
+    starts: Annotated[str, Meta(description="as 2026-12-01T11:30Z")]
+    ends: Annotated[str, Meta(description="as its start")]
+    usd: Annotated[Decimal, Meta(description="what all of it costs")]
+
+
+class BlockAnswer(LiveAnswer[tuple[BlockFact, ...]], frozen=True, kw_only=True):
+    """Blocks for a run, the cheapest first."""
+
+
+class OfferedBlocks(Struct, frozen=True, kw_only=True):
+    """The blocks that a run would fit in."""
+
+    cloud: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    machine_type: Annotated[str, Meta(description="machine type")]
+    machines: Annotated[int, Meta(description="that the run needs")]
+    hours: Annotated[int, Meta(description="whole days that cover it")]
+    blocks: Annotated[BlockAnswer, Meta(description="what is offered")]
+
+
 class LiveFacts(Struct, frozen=True, kw_only=True):
     """What clouds answered while a plan was made. The same facts give the same plan."""
 
@@ -293,6 +320,10 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
             description="of each cloud, where the account has committed to something"
         ),
     ] = field(default_factory=dict)
+    offered_blocks: Annotated[
+        tuple[OfferedBlocks, ...],
+        Meta(description="capacity blocks for the run of the plan"),
+    ] = ()
 
     def place(self, cloud: str, region: str) -> PlaceFacts | None:
         """Return what is known of a region; None where nobody has asked."""

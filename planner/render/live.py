@@ -37,6 +37,7 @@ def live_blocks(plan: Plan, *, full: bool) -> list[Block]:
         *_reserved_blocks(plan),
         *_commitment_blocks(plan.inputs.live.facts),
         *_reclaim_blocks(plan),
+        *_offered_blocks(plan.inputs.live.facts),
     ]
 
 
@@ -218,5 +219,40 @@ def _reclaim_blocks(plan: Plan) -> Iterator[Block]:
             if band is None
             else f"{counted}{band.low_share:.0%} to {band.high_share:.0%} in a month, in place of "
             "what its cloud publishes",
+            width=LINE_WIDTH,
+        )
+
+
+def _offered_blocks(facts: LiveFacts) -> Iterator[Block]:
+    """Yield the cheapest capacity block for a run, and how a spec names it."""
+    for offered in facts.offered_blocks:
+        wanted = (
+            f"{offered.machines} x {offered.machine_type} for {offered.hours} h in "
+            f"{offered.region}"
+        )
+        answer = offered.blocks
+        if answer.value is None:
+            yield Paragraph(
+                f"! {wanted}: {offered.cloud} does not say which capacity blocks there are: "
+                f"{answer.state}: {answer.reason}",
+                "warn",
+                LINE_WIDTH,
+            )
+            continue
+        if not answer.value:
+            yield Paragraph(
+                f"{wanted}: {offered.cloud} offers no capacity block now",
+                width=LINE_WIDTH,
+            )
+            continue
+        best = answer.value[0]
+        usd_hour = best.usd / (best.machines * offered.hours)
+        yield Paragraph(
+            f"{wanted}: the cheapest of {len(answer.value)} capacity blocks costs "
+            f"{figures.dollars(best.usd)}, {figures.dollars(usd_hour, cents=True)} an hour of a "
+            f"machine, from {clock_text(best.starts)} to {clock_text(best.ends)}; to take it: "
+            f"buy: {{block: {{id: {best.id}, zone: {best.zone}, machines: {best.machines}, "
+            f"type: {best.machine_type}, starts: '{best.starts}', ends: '{best.ends}', "
+            f"usd: {best.usd:f}}}}}",
             width=LINE_WIDTH,
         )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.market.live import ReclaimFact, ReservationFact
+from planner.market.live import BlockFact, ReclaimFact, ReservationFact
 from planner.units import SECONDS_PER_DAY
 from providers.aws.client import service
 
@@ -34,6 +34,8 @@ SPOT_PRODUCTS: Final = ["Linux/UNIX"]
 # A cloud scores groups of types that stand in for each other; a smaller group always scores low.
 SCORED_TYPES: Final = 3
 FULL_SCORE: Final = 10
+# Of more nobody reads on, and a record of them grows.
+BLOCKS_KEPT: Final = 10
 COUNTS_MACHINES: Final = "enabled"
 RECLAIMS_METRIC: Final = "spot-total-interruptions-inst"
 HOURS_METRIC: Final = "spot-total-usage-hrs-inst"
@@ -216,6 +218,45 @@ def own_reclaims(
         and {RECLAIMS_METRIC, HOURS_METRIC} <= found.keys()
         and found[HOURS_METRIC] > 0
     }
+
+
+def block_offers(
+    region: str, machine_type: str, machines: int, hours: int
+) -> list[BlockFact]:
+    """Return the blocks of a region that are offered in USD, the cheapest and earliest first."""
+    with service("ec2", region) as client:
+        pages = client.get_paginator(
+            "describe_capacity_block_offerings"
+        ).paginate(
+            InstanceType=machine_type,
+            InstanceCount=machines,
+            CapacityDurationHours=hours,
+        )
+        listed = [
+            found for page in pages for found in page["CapacityBlockOfferings"]
+        ]
+    blocks = [
+        BlockFact(
+            id=found["CapacityBlockOfferingId"],
+            machine_type=found["InstanceType"],
+            zone=found["AvailabilityZone"],
+            machines=found["InstanceCount"],
+            starts=_block_moment(found["StartDate"]),
+            ends=_block_moment(found["EndDate"]),
+            usd=price,
+        )
+        for found in listed
+        if found["CurrencyCode"] == "USD"
+        and (price := _usd(found["UpfrontFee"])) is not None
+    ]
+    return sorted(
+        blocks, key=lambda block: (block.usd, block.starts, block.id)
+    )[:BLOCKS_KEPT]
+
+
+def _block_moment(moment: datetime) -> str:
+    """Return a time as a spec writes it."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
 
 
 def _usd(text: str) -> Decimal | None:

@@ -20,7 +20,7 @@ from providers.live.rest import list_pages, send, with_retries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.market.live import ReclaimFact
+    from planner.market.live import BlockFact, ReclaimFact
 
 PUBLIC_QUESTIONS: Final[tuple[str, ...]] = ("on_demand_usd", "spot_usd")
 RETAIL_URL: Final = "https://prices.azure.com/api/retail/prices"
@@ -249,6 +249,13 @@ def spot_scores(
             ):
                 scores[name] = shares[score]
     return scores
+
+
+def block_offers(
+    _region: str, _machine_type: str, _machines: int, _hours: int
+) -> list[BlockFact]:
+    """Return nothing: Azure sells none."""
+    return []
 
 
 def own_reclaims(

@@ -25,7 +25,7 @@ from providers.live.rest import send
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.market.live import ReclaimFact
+    from planner.market.live import BlockFact, ReclaimFact
 
 # The list of SKUs is everybody's, but its service wants to know who asks.
 PUBLIC_QUESTIONS: Final[tuple[str, ...]] = ()
@@ -224,6 +224,13 @@ def spot_scores(
         if obtainability:
             scores[name] = max(obtainability)
     return scores
+
+
+def block_offers(
+    _region: str, _machine_type: str, _machines: int, _hours: int
+) -> list[BlockFact]:
+    """Return nothing: Google Cloud sells them by requests for a reservation."""
+    return []
 
 
 def own_reclaims(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
-    from planner.market.live import ReclaimFact, ReservationFact
+    from planner.market.live import BlockFact, ReclaimFact, ReservationFact
 
 
 class MarketModule(Protocol):
@@ -54,3 +54,8 @@ class MarketModule(Protocol):
         A type of which none ran is left out. Raises LookupError where the account does not count
         them; a cloud that counts them for nobody tells nothing.
         """
+
+    def block_offers(
+        self, region: str, machine_type: str, machines: int, hours: int
+    ) -> list[BlockFact]:
+        """Return the capacity blocks that are offered for so many machines, the cheapest first."""

@@ -14,11 +14,13 @@ from msgspec.structs import replace
 
 from planner.market.capacity import LIMITED_PURCHASES
 from planner.market.live import (
+    BlockAnswer,
     CallerAnswer,
     ChanceAnswer,
     CommitmentAnswer,
     LiveAnswer,
     LiveFacts,
+    OfferedBlocks,
     PlaceFacts,
     PriceAnswer,
     QuotaAnswer,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from planner.market.live import (
         AnswerState,
+        BlockFact,
         CommitmentFact,
         QuotaFact,
         ReclaimFact,
@@ -178,6 +181,49 @@ def ask_chances(
             )
             for (machines, question), answer in zip(asked, answers, strict=True)
         ),
+    )
+
+
+def ask_blocks(
+    place: LivePlace,
+    machines: int,
+    hours: int,
+    known: LiveFacts,
+    deadline_s: float,
+) -> LiveFacts:
+    """Return what is known, and the capacity blocks for so many machines of the place's type.
+
+    A cloud that nobody is signed in to is not asked.
+    """
+    if known.callers[place.cloud].state != "value":
+        return known
+    [machine_type] = place.machine_types
+    question = LiveQuestion(
+        place,
+        "block_offers",
+        BlockAnswer,
+        partial(_blocks, place, machines, hours),
+    )
+    [answer] = ask_all([question], time.monotonic() + deadline_s)
+    offered = OfferedBlocks(
+        cloud=place.cloud,
+        region=place.region,
+        machine_type=machine_type,
+        machines=machines,
+        hours=hours,
+        blocks=answer,
+    )
+    return replace(known, offered_blocks=(*known.offered_blocks, offered))
+
+
+def _blocks(
+    place: LivePlace, machines: int, hours: int
+) -> tuple[BlockFact, ...]:
+    [machine_type] = place.machine_types
+    return tuple(
+        market_of(place.cloud).block_offers(
+            place.region, machine_type, machines, hours
+        )
     )
 
 

@@ -14,11 +14,14 @@ from msgspec.structs import replace
 from planner.cli.live import facts_text, read_facts
 from planner.errors import UsageError
 from planner.market.live import (
+    BlockAnswer,
+    BlockFact,
     CallerAnswer,
     ChanceAnswer,
     CommitmentAnswer,
     CommitmentFact,
     LiveFacts,
+    OfferedBlocks,
     PlaceFacts,
     PriceAnswer,
     QuotaAnswer,
@@ -251,6 +254,71 @@ def test_the_chance_of_machines_on_spot_is_told(
     code, out, _ = tonnage("plan", "s.yaml", "--live")
     assert code == 0
     assert "0.70 of 1 to be had now" in " ".join(out.split())
+
+
+TRAINING = """\
+apiVersion: tonnage/v1
+name: run
+kind: Training
+model: {name: llama-3.1-8b}
+data: {location: s3://sets/chat, tokens: 2B}
+train: {method: continued, deadline: 14d}
+where: {clouds: [aws], regions: [us-east-1], accelerators: {allow: [h100]}}
+"""
+
+
+@pytest.mark.parametrize("extra", ["", "buy: {spot: only}\n"])
+def test_blocks_are_told_where_a_spec_may_buy_one(
+    tonnage: Command,
+    here: Path,
+    clouds_that,
+    monkeypatch: pytest.MonkeyPatch,
+    extra: str,
+) -> None:
+    """In a form that the same spec takes, and the same plan derives from a record."""
+    (here / "s.yaml").write_text(TRAINING + extra)
+    clouds_that(
+        lambda place: facts_of(place, dict.fromkeys(place.machine_types, True))
+    )
+
+    def offer(
+        place: LivePlace, machines: int, hours: int, known: LiveFacts, _: float
+    ) -> LiveFacts:
+        [machine_type] = place.machine_types
+        block = BlockFact(
+            id="cb-0123456789abcdef0",
+            machine_type=machine_type,
+            zone=f"{place.region}a",
+            machines=machines,
+            starts="2026-12-01T11:30Z",
+            ends=f"2026-12-{1 + hours // 24:02}T11:30Z",
+            usd=Decimal(5000),
+        )
+        offered = OfferedBlocks(
+            cloud=place.cloud,
+            region=place.region,
+            machine_type=machine_type,
+            machines=machines,
+            hours=hours,
+            blocks=BlockAnswer(
+                state="value", value=(block,), as_of=NOW, request="blocks"
+            ),
+        )
+        return replace(known, offered_blocks=(offered,))
+
+    monkeypatch.setattr(live_place, "ask_blocks", offer)
+    code, page, err = tonnage("plan", "s.yaml", "--live", "--record", "r.json")
+    assert code == 0, err
+    told = " ".join(page.split())
+    assert ("to take it: buy:" in told) == (not extra)
+    if extra:
+        return
+    assert tonnage("plan", "s.yaml", "--replay", "r.json")[1] == page
+    _, _, rest = told.partition("to take it: ")
+    named = rest[: rest.index("}}") + 2]
+    (here / "s.yaml").write_text(f"{TRAINING}{named}\n")
+    code, _, err = tonnage("check", "s.yaml")
+    assert code == 0, err
 
 
 def committed(place: LivePlace) -> PlaceFacts:

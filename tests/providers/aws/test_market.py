@@ -281,3 +281,53 @@ def test_who_does_not_count_reclaims_has_none(stubbed: Stubbed) -> None:
     )
     with pytest.raises(LookupError, match="not enabled"):
         market.own_reclaims("us-east-1", TYPES)
+
+
+def test_blocks_are_told_as_a_spec_names_them(stubbed: Stubbed) -> None:
+    """The cheapest first, then the earliest; what has no price in USD is left out."""
+    block: dict[str, Any] = {
+        "CapacityBlockOfferingId": "cb-1",
+        "InstanceType": "p5.48xlarge",
+        "AvailabilityZone": "us-east-1b",
+        "InstanceCount": 2,
+        "StartDate": HOUR,
+        "EndDate": HOUR + timedelta(days=4),
+        "UpfrontFee": "5760.0",
+        "CurrencyCode": "USD",
+    }
+    others: list[dict[str, Any]] = [
+        {"CapacityBlockOfferingId": "cb-2", "UpfrontFee": "5000.5"},
+        {
+            "CapacityBlockOfferingId": "cb-3",
+            "StartDate": HOUR - timedelta(hours=1),
+        },
+        {"CapacityBlockOfferingId": "cb-4", "CurrencyCode": "CNY"},
+        {"CapacityBlockOfferingId": "cb-5", "UpfrontFee": "0"},
+    ]
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "describe_capacity_block_offerings",
+                    {
+                        "InstanceType": "p5.48xlarge",
+                        "InstanceCount": 2,
+                        "CapacityDurationHours": 96,
+                    },
+                    {
+                        "CapacityBlockOfferings": [
+                            block,
+                            *({**block, **other} for other in others),
+                        ]
+                    },
+                )
+            ]
+        }
+    )
+    found = market.block_offers("us-east-1", "p5.48xlarge", 2, 96)
+    assert [offer.id for offer in found] == ["cb-2", "cb-3", "cb-1"]
+    assert found[0].usd == Decimal("5000.5")
+    assert (found[2].starts, found[2].ends) == (
+        "2026-11-27T06:00Z",
+        "2026-12-01T06:00Z",
+    )
