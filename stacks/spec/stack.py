@@ -211,14 +211,15 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     def has_router(self) -> bool:
         """Whether a proxy of a machine takes the requests: to encrypt, to route or to sift them.
 
-        A balancer alone spreads them at random, and an engine answers more than the public is
-        to ask.
+        A balancer alone spreads them at random and evenly, and an engine answers more than the
+        public is to ask.
         """
         replicas = sum(
             group.most_nodes // fleet.nodes_per_replica
             for fleet, group in self.scaling_groups
         )
-        is_routed = self.routing != "random" and replicas > 1
+        is_weighted = any(fleet.weight for fleet in self.fleets)
+        is_routed = is_weighted or (self.routing != "random" and replicas > 1)
         return bool(self.machine_certificate) or self.is_public or is_routed
 
     @property

@@ -318,7 +318,7 @@ class ServingSearch:
         frontier: Frontier[_SearchEntry],
     ) -> None:
         """Let the layouts of an offer take its place."""
-        layout_options = self._layout_options(requirement, offer, group_sizes)
+        layout_options = self.layout_options(requirement, offer, group_sizes)
         for option, option_usd in zip(
             layout_options,
             layout_bounds_usd(requirement, offer, layout_options),
@@ -356,7 +356,7 @@ class ServingSearch:
         """Return the monthly bill of a fleet bought through an offer."""
         return serving_bill(requirement, sizing, offer, self.price_book)
 
-    def _layout_options(
+    def layout_options(
         self,
         requirement: ServingRequirement,
         offer: Offer,

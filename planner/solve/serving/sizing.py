@@ -429,7 +429,9 @@ def predict_service(
             else None
         )
     return replica.open_service(
-        requirement.load.rate_per_s / replica_count, replica_count
+        requirement.load.rate_per_s / replica_count,
+        # Arrivals vary as they do at one of so many equal shares of all of them.
+        replica_count / requirement.traffic_share,
     )
 
 

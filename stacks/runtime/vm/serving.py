@@ -43,7 +43,7 @@ def serving_work(
         # Requests of a batch come from the machine itself.
         **({"api_key": stack.api_key} if stack.api_key else {}),
         "port": _engine_port(stack),
-        **_router(stack),
+        **_router(stack, fleet),
         "pool": group.name,
         **_seats(fleet, group),
         **_weights(stack, rule, folder),
@@ -92,7 +92,7 @@ def _engine_port(stack: StackSpec) -> int:
     return ROUTED_PORT if stack.has_router else SERVING_PORT
 
 
-def _router(stack: StackSpec) -> dict[str, Any]:
+def _router(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
     """Return what a machine knows of the router, where the stack has one."""
     if not stack.has_router:
         return {}
@@ -105,6 +105,7 @@ def _router(stack: StackSpec) -> dict[str, Any]:
             "tls_port": HTTPS_PORT if stack.machine_certificate else 0,
             "certificate": stack.machine_certificate,
             "is_public": stack.is_public,
+            **({"weight": fleet.weight} if fleet.weight else {}),
         }
     }
 
