@@ -135,7 +135,7 @@ def mixed_solution(
             offer_filter,
             candidates[0][1],
             settings.run_all,
-            candidates[0][0].requirement,
+            carried=candidates[0][0].requirement,
         ),
     )
 

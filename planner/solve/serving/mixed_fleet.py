@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.solve.serving.verify import FleetJudge
 
 # The weight of the stronger group: those of others are whole numbers below it.
-HIGHEST_WEIGHT: Final = 1000
+HIGHEST_WEIGHT: Final = 10_000
 POOL_NAMES: Final = ("serve", "serve-2")
 
 
@@ -59,7 +59,7 @@ class MixedFleet(Struct, frozen=True, kw_only=True):
 def router_weights(counts: tuple[PoolCount, ...]) -> tuple[int, ...]:
     """Return whole weights of a group of each pool, in proportion to what it carries.
 
-    weight = round(1000 * requests/s of the group / those of the strongest), at least 1
+    weight = round(10,000 * requests/s of the group / those of the strongest), at least 1
     """
     strongest_rps = max(count.group_rps for count in counts)
     return tuple(

@@ -88,7 +88,9 @@ class MixedSearch:
                 self._push_fewest(frontier, kinds, groups[0])
                 if groups[1] == 1:
                     # Where one was thought to be enough, more of the first were not tried.
-                    self._push_fewest(frontier, kinds, groups[0] + 1)
+                    self._push_chain(
+                        frontier, kinds, groups[0] + 1, ceiling_usd
+                    )
                 continue
             open_kind = self._open_kind(kinds, groups)
             if open_kind is not None:
@@ -153,14 +155,25 @@ class MixedSearch:
         ):
             if not _answers_alike(first, second):
                 continue
-            for first_groups in itertools.count(1):
-                first_usd = self._bound_usd(first, first_groups)
-                if first_usd + self._bound_usd(second, 1) >= ceiling_usd:
-                    break
-                # With one of the second kind more of the first serve nothing.
-                kinds = (first, second)
-                if self._push_fewest(frontier, kinds, first_groups) <= 1:
-                    break
+            self._push_chain(frontier, (first, second), 1, ceiling_usd)
+
+    def _push_chain(
+        self,
+        frontier: Frontier[_Entry],
+        kinds: tuple[PoolKind, PoolKind],
+        least_groups: int,
+        ceiling_usd: float,
+    ) -> None:
+        """Add the fleets with so many groups of the first kind and more, below a ceiling."""
+        first, second = kinds
+        one_usd = self._bound_usd(second, 1)
+        for first_groups in itertools.count(least_groups):
+            if self._bound_usd(first, first_groups) + one_usd >= ceiling_usd:
+                return
+            second_groups = self._push_fewest(frontier, kinds, first_groups)
+            # Beside one of the second kind more of the first serve nothing.
+            if second_groups <= 1 or second_groups == math.inf:
+                return
 
     def _push_fewest(
         self,

@@ -34,6 +34,7 @@ def find_reasons(
     offer_filter: OfferFilter,
     selection: ServingCandidate,
     run_all: TaskRunner,
+    *,
     carried: ServingRequirement | None = None,
 ) -> Reasons:
     """Return the wishes that cost money, the most expensive first.
