@@ -13,6 +13,12 @@ from msgspec.structs import replace
 
 from planner.cost.service_price import PriceBook
 from planner.solve.serving import replica_capacity
+from planner.solve.serving.mixed_fleet import (
+    HIGHEST_WEIGHT,
+    PoolCount,
+    router_weights,
+    traffic_shares,
+)
 from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
