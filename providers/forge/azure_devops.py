@@ -1,7 +1,8 @@
 """Threads of pull requests on Azure DevOps Services and Azure DevOps Server.
 
-Facts: Azure DevOps REST API 7.1 reference (pull request threads and their comments). A thread is
-closed from the start: an active one may block the merge. A comment cannot be hidden: it is folded.
+Facts: Azure DevOps REST API 6.0 reference (pull request threads and their comments), which Azure
+DevOps Server 2020 has too. A thread is closed from the start: an active one may block the merge. A
+comment cannot be hidden: it is folded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from providers.forge.transport import Transport
 
-VERSION: Final = "api-version=7.1"
+VERSION: Final = "api-version=6.0"
 TEXT_COMMENT: Final = "text"
 CLOSED_THREAD: Final = "closed"
 FIRST_COMMENT: Final = 1

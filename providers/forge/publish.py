@@ -1,8 +1,10 @@
 """One comment of a report in a request, whoever else writes at the same time.
 
 Two runs may post at once, and neither sees what the other is about to write. So each looks again
-after it has written: the comment of the newest run stays, and every run decides alike. A host that
-breaks off an answer leaves open whether a comment was written; the key in it tells.
+after it has written: the comment of the newest run stays, and every run decides alike. No look
+tells whether an update overwrote that of a newer run, which came between our look and our update.
+Hosts with versions refuse it; elsewhere that is the time of one request. A host that breaks off
+an answer leaves open whether a comment was written; the key in it tells.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ BEHAVIORS: Final[tuple[Behavior, ...]] = (
     "delete-and-new",
 )
 ROUNDS: Final = 5
+FIRST_REDIRECT: Final = 300
 # A host that refuses a size without saying which one it takes is offered half.
 CUTS: Final = 4
 SHORTEST: Final = 1000
@@ -175,6 +178,8 @@ class Publisher:
             return []
         if self._account is None:
             self._account = self._forge.account()
+            # What is written rests on a list that is as new as it can be.
+            return self._own_comments()
         own = [
             one
             for one in own
@@ -205,6 +210,9 @@ class Publisher:
 
     def _learn(self, error: ForgeRefusal, target: _OwnComment | None) -> None:
         """Take from a refusal what helps the next attempt. Raises what nothing helps."""
+        if error.meaning == OTHER and 0 < error.status < FIRST_REDIRECT:
+            # It was done, and what was told of it is no JSON.
+            return
         if error.meaning == TOO_LONG:
             self._shorten(error)
         elif target is None or error.meaning not in (
@@ -292,5 +300,6 @@ def expected_shapes() -> Iterator[None]:
         TypeError,
         ValueError,
     ) as error:
-        told = f"the answer has another shape: {type(error).__name__} {error}"
+        # What is in the answer is not shown: it may be anything.
+        told = f"the answer has another shape than documented: {type(error).__name__}"
         raise ForgeRefusal(OTHER, 0, told) from error

@@ -11,12 +11,13 @@ import random
 import ssl
 import time
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from socket import gaierror
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.error import HTTPError, URLError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import (
+    BaseHandler,
     HTTPRedirectHandler,
     HTTPSHandler,
     Request,
@@ -97,7 +98,8 @@ class ForgeAnswer(NamedTuple):
         try:
             return json.loads(self.text)
         except ValueError as error:
-            told = f"the answer is no JSON: {self.text[:40]!r}"
+            # Its text may be anything, and is not shown.
+            told = "the answer is no JSON"
             raise Refusal(OTHER, self.status, told) from error
 
 
@@ -136,13 +138,11 @@ class Transport:
         self._login = login
         self._clock = clock
         self._end_s = clock.now_s() + timeout_s
-        context = ssl.create_default_context()
-        if authority_file:
-            # Of an instance with a certificate that only its owner knows.
-            context.load_verify_locations(authority_file)
-        self._opener = build_opener(
-            _NoRedirects(), HTTPSHandler(context=context)
-        )
+        handlers: list[BaseHandler] = [_NoRedirects()]
+        if api.startswith("https:"):
+            context = _certificates(authority_file)
+            handlers.append(HTTPSHandler(context=context))
+        self._opener = build_opener(*handlers)
 
     def masked(self, text: str) -> str:
         """Return a text without the token."""
@@ -168,7 +168,8 @@ class Transport:
     def query(self, url: str, document: Mapping[str, Any]) -> ForgeAnswer:
         """Send a GraphQL query or mutation that may do its work twice.
 
-        Raises ForgeRefusal for errors too, which have the status of an answer.
+        Raises ForgeRefusal for errors too, which have the status of an answer, when there is
+        nothing else in it.
         """
         return self._persist(ForgeRequest(POST, url, document, is_graphql=True))
 
@@ -210,7 +211,7 @@ class Transport:
                 break
             request = request._replace(url=target)
         is_page = answer.status == NOT_AUTHORITATIVE
-        has_errors = request.is_graphql and "errors" in answer.document()
+        has_errors = request.is_graphql and not _has_data(answer.document())
         if answer.status >= FIRST_REDIRECT or is_page or has_errors:
             error = self.refused(answer)
             if error.meaning == BUSY and not request.is_repeatable:
@@ -237,6 +238,9 @@ class Transport:
             opened = error
         with opened:
             body = opened.read(MOST_ANSWER_BYTES)
+            if getattr(opened, "length", 0):
+                # It ends before its own length: a read of so many bytes at most says nothing.
+                raise IncompleteRead(body)
             text = body.decode("utf-8", "replace")
             return ForgeAnswer(opened.status, opened.headers, text)
 
@@ -296,6 +300,20 @@ class Transport:
                 )
             raise error
         self._clock.wait(pause_s)
+
+
+def _certificates(authority_file: str) -> ssl.SSLContext:
+    """Return whom to believe; `authority_file` is of an instance that only its owner knows."""
+    context = ssl.create_default_context()
+    if authority_file:
+        context.load_verify_locations(authority_file)
+    return context
+
+
+def _has_data(document: Any) -> bool:
+    """Return whether GraphQL answers something; beside errors a part of it may be there."""
+    fields = document.get("data") or {}
+    return any(field is not None for field in fields.values())
 
 
 def _origin(url: str) -> tuple[str, str]:
