@@ -7,6 +7,7 @@ thread that it begins can be resolved, which folds it.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from providers.forge.fault import LOGIN, MISSING, PERMISSION, ForgeRefusal
 from providers.forge.protocol import ForgeComment, RequestHead
@@ -29,7 +30,8 @@ class BitbucketCloudRequest:
         self, transport: Transport, repository: str, request: int
     ) -> None:
         self._transport = transport
-        self._path = f"/repositories/{repository}/pullrequests/{request}"
+        name = quote(repository)
+        self._path = f"/repositories/{name}/pullrequests/{request}"
 
     def account(self) -> str:
         """Return the account of the token; the token of a repository may belong to none."""

@@ -8,6 +8,7 @@ every answer; the token of a repository has none.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from providers.forge.protocol import ForgeComment, RequestHead
 
@@ -30,7 +31,7 @@ class DataCenterRequest:
         self, transport: Transport, repository: str, request: int
     ) -> None:
         self._transport = transport
-        project, _, name = repository.partition("/")
+        project, _, name = quote(repository).partition("/")
         self._path = f"/projects/{project}/repos/{name}/pull-requests/{request}"
         self._resolved: set[int] = set()
 

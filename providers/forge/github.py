@@ -7,6 +7,7 @@ Facts: GitHub REST API reference (issue comments, pulls) and GraphQL API referen
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from providers.forge.protocol import ForgeComment, RequestHead
 
@@ -37,9 +38,10 @@ class GitHubRequest:
         self, transport: Transport, repository: str, request: int
     ) -> None:
         self._transport = transport
-        self._path = f"/repos/{repository}/issues"
+        name = quote(repository)
+        self._path = f"/repos/{name}/issues"
         self._request = request
-        self._pull_path = f"/repos/{repository}/pulls/{request}"
+        self._pull_path = f"/repos/{name}/pulls/{request}"
 
     def account(self) -> str:
         """Return the login of the token; a job's own is a bot, which REST does not name."""
