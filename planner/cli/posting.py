@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 HELD_DOCS: Final = "docs/comment.md"
 KEY_BYTES: Final = 8
+TOLD_PAUSE_S: Final = 5
 # A letter of UTF-16 takes at most so many bytes in UTF-8.
 BYTES_PER_UNIT: Final = 3
 DONE: Final = {
@@ -73,9 +74,21 @@ class PostingOptions(Struct, frozen=True, kw_only=True):
     format: str
 
 
+class TellingClock(SystemClock):
+    """The clock of this machine, which says when it waits for long."""
+
+    def wait(self, pause_s: float) -> None:
+        """Return after a pause."""
+        if pause_s >= TOLD_PAUSE_S:
+            click.echo(
+                f"the code host is busy: waiting {pause_s:.0f} s", err=True
+            )
+        super().wait(pause_s)
+
+
 def new_clock() -> WaitingClock:
     """Return the clock that requests wait on."""
-    return SystemClock()
+    return TellingClock()
 
 
 def post_body(

@@ -60,7 +60,7 @@ class BitbucketCloudRequest:
             yield from (
                 _comment(row)
                 for row in page["values"]
-                if not row["deleted"] and "inline" not in row
+                if not row.get("deleted") and not row.get("inline")
             )
             url = page.get("next", "")
             if not url:

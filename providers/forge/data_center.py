@@ -67,7 +67,7 @@ class DataCenterRequest:
 
     def _of_activity(self, row: Any) -> ForgeComment | None:
         """Return the comment of an activity; none for other ones, and for comments on lines."""
-        if row["action"] != COMMENTED or "commentAnchor" in row:
+        if row["action"] != COMMENTED or row.get("commentAnchor"):
             return None
         if row.get("commentAction") == DELETED:
             return None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from planner.cli import posting
 from planner.render.comment import read_marker
+from tests.conftest import ROOT
 from tests.planner.cli.conftest import Command
 from tests.providers.forge.conftest import QuickClock
 from tests.providers.forge.hosts import (
@@ -404,6 +407,33 @@ def test_a_token_on_an_open_way_is_warned_of(
     assert code == 4
     assert err.startswith("warning: ")
     assert "error[comment]" in err
+
+
+def test_a_long_pause_is_told_and_a_short_one_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    told_clock = posting.TellingClock()
+    told_clock.wait(1.2)
+    told_clock.wait(61.4)
+    assert waited == [1.2, 61.4]
+    assert capsys.readouterr().err == "the code host is busy: waiting 61 s\n"
+
+
+def test_the_job_that_posts_for_forks_never_has_their_code() -> None:
+    """The pipelines of the page: only the first one checks out, and only the second one posts."""
+    page = (ROOT / "docs" / "comment.md").read_text()
+    pipelines = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    first, second = map(yaml.safe_load, pipelines)
+    # YAML 1.1 takes the key on for a truth value.
+    assert first[True] == "pull_request"
+    assert "workflow_run" in second[True]
+    (job,) = second["jobs"].values()
+    used = [step.get("uses", "") for step in job["steps"]]
+    assert not any("checkout" in name for name in used)
+    for pipeline in (first, second):
+        assert pipeline["permissions"]["pull-requests"] == "write"
 
 
 def test_earlier_comments_are_counted(
