@@ -117,6 +117,7 @@ class Publisher:
         self._foreign: set[int] = set()
         self._cuts = 0
         self._written: ForgeComment | None = None
+        self._told = "others write to the comment at the same time"
 
     def publish(self) -> CommentOutcome:
         """Post the draft. Raises ForgeRefusal for what the host refuses."""
@@ -138,8 +139,7 @@ class Publisher:
             written = self._write(newest)
         if self._written is not None:
             return _outcome(written, self._written)
-        told = "others write to the comment at the same time"
-        raise ForgeRefusal(BUSY, 0, told)
+        raise ForgeRefusal(BUSY, 0, self._told)
 
     def _is_ours(self, own: _OwnComment) -> bool:
         return own.marker.key == self._draft.marker.key
@@ -202,8 +202,8 @@ class Publisher:
                 self._written = newest.comment
             else:
                 self._written = self._forge.create(text)
-        except UnsureOutcome:
-            pass
+        except UnsureOutcome as error:
+            self._told = str(error)
         except ForgeRefusal as error:
             self._learn(error, newest if is_update else None)
         return "updated" if is_update else "created"

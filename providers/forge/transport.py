@@ -177,6 +177,10 @@ class Transport:
         for attempt in range(ATTEMPTS):
             try:
                 return self._answer(request)
+            except UnsureOutcome:
+                # What may be under way has time to be seen.
+                self._clock.wait(FIRST_PAUSE_S + self._clock.share())
+                raise
             except Refusal as error:
                 pause_s = self._pause_s(error, attempt)
                 self._wait(pause_s, error, attempt)

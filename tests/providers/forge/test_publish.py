@@ -265,6 +265,19 @@ def test_an_answer_that_breaks_off_leaves_one_comment(
     assert reports(host) == ["one"]
 
 
+def test_a_host_that_never_says_whether_it_wrote_is_given_up(
+    host: FakeHost, clock: QuickClock
+) -> None:
+    """With pauses between the attempts, and what it said as the cause."""
+    path = POST_PATHS[host.service]
+    broken = Reply(502, {"message": "upstream"})
+    host.faults = [Fault("POST", broken, path=path) for _ in range(99)]
+    with pytest.raises(ForgeRefusal, match="upstream"):
+        publisher(host, clock).publish()
+    assert host.comments == {}
+    assert len(clock.pauses) == host.writes().count("POST") == 5
+
+
 def test_a_body_beyond_the_limit_of_an_instance_is_cut_to_what_it_takes(
     host: FakeHost, clock: QuickClock
 ) -> None:
