@@ -73,12 +73,8 @@ def comment_blocks(text: str) -> list[CommentBlock]:
         is_open = bool(fence) or depth > 0
         if not is_open and (not line.strip() or HEADING.match(line)):
             end_block()
-        was_code = bool(fence)
-        fence = open_fence(line, fence)
+        fence, depth = _after_line(line, fence, depth)
         lines.append(line)
-        if not was_code and not fence:
-            opened = line.count(FOLD_BEGIN) - line.count(FOLD_END)
-            depth = max(0, depth + opened)
         if not is_open and HEADING.match(line):
             end_block()
     end_block()
@@ -102,7 +98,8 @@ def cut_comment(text: str, room: int, limit: int, report_url: str) -> str:
     """
     if utf16_size(text) <= room:
         return text
-    blocks = comment_blocks(text)
+    # Else the note would be in code, or in a fold.
+    blocks = comment_blocks(text + _closing(*_open_ends(text)))
     note_size = utf16_size(_note(MOST_LEFT_OUT, limit, report_url))
     block_room = room - note_size
     size = sum(block.size for block in blocks)
@@ -150,29 +147,44 @@ def _drop_order(blocks: list[CommentBlock]) -> Iterator[int]:
     yield from range(end - 1, 0, -1)
 
 
+def _open_ends(text: str) -> tuple[str, int]:
+    """Return the fence and the number of folds that are open after a text."""
+    fence = ""
+    depth = 0
+    for line in text.split("\n"):
+        fence, depth = _after_line(line, fence, depth)
+    return fence, depth
+
+
+def _after_line(line: str, fence: str, depth: int) -> tuple[str, int]:
+    """Return the fence and the folds that are open after a line; in code no fold begins."""
+    next_fence = open_fence(line, fence)
+    if fence or next_fence:
+        return next_fence, depth
+    opened = line.count(FOLD_BEGIN) - line.count(FOLD_END)
+    return next_fence, max(0, depth + opened)
+
+
+def _closing(fence: str, depth: int) -> str:
+    """Return what closes a fence and folds."""
+    fence_end = f"\n{fence}" if fence else ""
+    return fence_end + f"\n\n{FOLD_END}" * depth
+
+
 def _first_lines(text: str, room: int) -> str:
     """Return the first lines of a block that fit, with what closes its code and its folds."""
     lines: list[str] = []
-    fence = ""
-    depth = 0
-    closing = ""
+    fence, depth = "", 0
     size = 0
     for line in text.split("\n"):
-        next_fence = open_fence(line, fence)
-        next_depth = depth + line.count(FOLD_BEGIN) - line.count(FOLD_END)
-        next_closing = f"\n{next_fence}" * bool(next_fence)
-        next_closing += f"\n\n{FOLD_END}" * max(0, next_depth)
+        ends = _after_line(line, fence, depth)
         next_size = size + utf16_size(line) + 1
-        if next_size + len(next_closing) > room:
+        if next_size + len(_closing(*ends)) > room:
             break
         lines.append(line)
-        fence, depth, size, closing = (
-            next_fence,
-            next_depth,
-            next_size,
-            next_closing,
-        )
+        fence, depth = ends
+        size = next_size
     if not lines:
         # Of a single line that is too long its start is better than nothing.
         return text[: max(0, room // 2)]
-    return "\n".join(lines) + closing
+    return "\n".join(lines) + _closing(fence, depth)

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from planner.render.comment import (
     TAG,
@@ -27,6 +28,7 @@ from planner.render.comment_cut import (
     utf16_size,
 )
 
+COMMONMARK = MarkdownIt("commonmark", {"html": True}).enable("table")
 MARKER = CommentMarker(tag="cost", run=(12, 1), commit="91c77aa", key="a1")
 markers = st.builds(
     CommentMarker,
@@ -70,6 +72,29 @@ def test_only_the_first_line_marks_a_comment(body: str, has_html: bool) -> None:
     assert read_marker(body) is None
     assert read_marker(f"quoted:\n\n{line}\n\n{body}") is None
     assert read_marker(f"> {line}") is None
+
+
+@given(markers)
+def test_a_reader_does_not_see_a_marker(marker: CommentMarker) -> None:
+    """As a parser of CommonMark shows it that we did not write."""
+    shown = COMMONMARK.render(f"{marker_line(marker, has_html=False)}\n\ntext")
+    assert shown == "<p>text</p>\n"
+    line = marker_line(marker, has_html=True)
+    assert COMMONMARK.render(f"{line}\n\ntext") == f"{line}\n<p>text</p>\n"
+
+
+@given(bodies)
+def test_blocks_are_those_of_commonmark(body: str) -> None:
+    """None is cut in its middle: shown one by one, they are what is shown of the whole."""
+    shown = [
+        COMMONMARK.render(f"{block.text}\n") for block in comment_blocks(body)
+    ]
+    assert "".join(shown) == COMMONMARK.render(f"{body}\n")
+
+
+def test_an_escaped_command_looks_as_it_was_written() -> None:
+    text = comment_text("/merge now", MARKER, has_html=True, limit=1000)
+    assert COMMONMARK.render(text).endswith("<p>/merge now</p>\n")
 
 
 @pytest.mark.parametrize(
@@ -122,14 +147,14 @@ def test_what_is_cut_is_whole(body: str, room: int) -> None:
     """Code stays closed, folds too, and every block is there as a whole or not at all."""
     cut = cut_comment(body, room, room, "")
     blocks = [block.text for block in comment_blocks(body)]
-    rest = cut
     if cut != body and blocks[0] in cut:
         *kept, note = comment_blocks(cut)
         assert note.text.startswith("*Left out: ")
-        assert {block.text for block in kept} <= set(blocks)
-    if "never closed" not in body:
+        closed = {block.text for block in kept} - set(blocks)
+        assert closed <= {"~~~\nnever closed\n~~~"}
+    if cut != body:
         fence = ""
-        for line in rest.split("\n"):
+        for line in cut.split("\n"):
             fence = open_fence(line, fence)
         assert fence == ""
 
