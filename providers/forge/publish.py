@@ -27,6 +27,7 @@ from planner.render.comment import (
 from providers.forge.fault import (
     BUSY,
     CONFLICT,
+    LOGIN,
     MISSING,
     OTHER,
     PERMISSION,
@@ -215,16 +216,17 @@ class Publisher:
             return
         if error.meaning == TOO_LONG:
             self._shorten(error)
-        elif target is None or error.meaning not in (
-            MISSING,
-            CONFLICT,
-            PERMISSION,
-        ):
-            raise error
-        elif error.meaning == PERMISSION:
-            if self._account:
-                raise error
+        elif target is not None and self._is_foreign(error):
             self._foreign.add(target.comment.number)
+        elif target is None or error.meaning not in (MISSING, CONFLICT):
+            raise error
+
+    def _is_foreign(self, error: ForgeRefusal) -> bool:
+        """Whether a comment is somebody else's, where nobody can say whose a token is.
+
+        Data Center says with 401 too that somebody may not change a comment.
+        """
+        return not self._account and error.meaning in (PERMISSION, LOGIN)
 
     def _shorten(self, error: ForgeRefusal) -> None:
         said = SAID_LIMIT.search(error.told_text)
@@ -279,8 +281,8 @@ class Publisher:
         try:
             yield
         except ForgeRefusal as error:
-            is_foreign = error.meaning == PERMISSION and not self._account
-            if error.meaning not in (MISSING, CONFLICT) and not is_foreign:
+            is_gone = error.meaning in (MISSING, CONFLICT)
+            if not is_gone and not self._is_foreign(error):
                 raise
 
 

@@ -500,7 +500,7 @@ class FakeDataCenter(FakeHost):
     def checked(self, asked: Asked) -> dict[str, Any] | Reply:
         comment = self.comment_in(asked)
         if comment["author"] != US:
-            return self.refused(403, "You are not permitted")
+            return self.refused(401, "You are not permitted")
         version = int((asked.document or asked.query)["version"])
         if version != comment["version"]:
             told = "The comment has been updated by someone else"

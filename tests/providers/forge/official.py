@@ -1,14 +1,11 @@
 """What the documentation of each code host says of the requests that are sent to it.
 
-Written down by hand from these, as far as comments of requests are concerned:
-- GitHub: OpenAPI description github/rest-api-description, api.github.com, operations
-  issues/list-comments, create-comment, update-comment, delete-comment and pulls/get; public schema
-  of GraphQL (viewer, nodes, minimizeComment, ReportedContentClassifiers)
-- GitLab: doc/api/notes.md, doc/api/merge_requests.md and doc/api/rest/_index.md (pagination)
-- Bitbucket Cloud: api.bitbucket.org/swagger.json, pullrequest_comment and
-  paginated_pullrequest_comments
-- Bitbucket Data Center: REST API 9, RestComment and pull request activities
-- Azure DevOps: MicrosoftDocs/vsts-rest-api-specs, specification/git/git.json,
+Written down by hand, as far as comments of requests are concerned, and compared in 2026-11 with:
+- GitHub: REST reference of issue comments and rate limits, GraphQL reference of minimizeComment
+- GitLab: doc/api/notes.md (notes of merge requests)
+- Bitbucket Cloud: OpenAPI description of api.bitbucket.org/2.0, pullrequest_comment
+- Bitbucket Data Center: OpenAPI description of /rest/api/latest, RestComment
+- Azure DevOps: MicrosoftDocs/vsts-rest-api-specs, specification/git/6.0/git.json,
   GitPullRequestCommentThread, Comment, CommentThreadStatus and CommentType
 """
 
@@ -74,7 +71,7 @@ OPERATIONS: Final[dict[str, tuple[Operation, ...]]] = {
         Operation(
             "POST",
             r"/projects/[^/]+/merge_requests/\d+/notes",
-            body=_closed(("body",), body=TEXT, internal={"type": "boolean"}),
+            body=_closed(("body",), body=TEXT),
         ),
         Operation(
             "PUT",
