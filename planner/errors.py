@@ -8,6 +8,7 @@ TonnageError
 ├── PolicyError       5   what would be done is not allowed
 ├── MissingError      6   no such stack, plan, model or blueprint
 ├── CancelledError    8   a signal ended the run; the state is saved
+├── TimedOutError     9   a service asks to wait longer than the caller does
 ├── InfeasibleError  10   proved: nothing meets every constraint
 ├── StaleError       11   the plan no longer matches the spec, the catalog or the state
 ├── LockedError      12   somebody else works on the stack
@@ -115,6 +116,12 @@ class CancelledError(TonnageError):
     """A signal ended the run; what it did is saved."""
 
     exit_code = 8
+
+
+class TimedOutError(TonnageError):
+    """A service asks to wait longer than the caller is willing to."""
+
+    exit_code = 9
 
 
 class InfeasibleError(TonnageError):

@@ -224,7 +224,7 @@ def floors(graph: dict[str, set[str]]) -> int:
         ("planner", 20, 14),
         ("planner/perf", 9, 6),
         ("planner/solve", 10, 7),
-        ("providers", 11, 6),
+        ("providers", 12, 6),
         ("stacks", 12, 10),
     ],
 )
@@ -284,6 +284,7 @@ def test_exit_codes_are_those_of_the_contract() -> None:
         "PolicyError": 5,
         "MissingError": 6,
         "CancelledError": 8,
+        "TimedOutError": 9,
         "InfeasibleError": 10,
         "StaleError": 11,
         "LockedError": 12,

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "calibrate": "learn from your own benchmark, or say which one to run",
     "estimate": "what an exactly given fleet, or a table of them, would do",
     "diff": "cost difference of two specs or two plans",
+    "comment": "post a report to a pull request",
     "doctor": "what stands between a plan and its apply",
     "apply": "create or change what a plan says",
     "approve": "sign a reviewed plan",
