@@ -213,7 +213,9 @@ def own_live_catalog(
     if live is not None:
         from planner.market.live_catalog import with_live
 
-        catalog = with_live(catalog, live.facts, live.standing_counts)
+        catalog = with_live(
+            catalog, live.facts, live.standing_counts, live.caps
+        )
     return own_catalog(catalog, options.prices)
 
 

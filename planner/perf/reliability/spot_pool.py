@@ -91,7 +91,7 @@ def billed_share(provider: str, family: str, startup_s: float = 0.0) -> float:
     """
     row = reclaim_row(provider, family)
     rate = reclaim_rate(row["monthly"])
-    wait_s = row["wait_h"] * SECONDS_PER_HOUR
+    wait_s: float = row["wait_h"] * SECONDS_PER_HOUR
     if not wait_s:
         return 1.0
     absence_s = wait_s + startup_s

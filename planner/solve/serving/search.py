@@ -31,6 +31,7 @@ from planner.solve.serving.cost_bound import (
     offer_bound_usd,
 )
 from planner.solve.serving.group_search import GroupSearch
+from planner.solve.serving.quota import beyond_quota
 from planner.solve.serving.rejection import offer_rejections
 from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
@@ -212,7 +213,9 @@ class ServingSearch:
                 ),
             )
             if isinstance(verified, FleetSizing):
-                return [self._candidate(requirement, estimate.offer, verified)]
+                found = self._candidate(requirement, estimate.offer, verified)
+                if not beyond_quota(requirement, found.sizing, found.bought):
+                    return [found]
         return []
 
     def _best_first(
@@ -264,6 +267,14 @@ class ServingSearch:
                 )
                 continue
             candidate = self._candidate(requirement, offer, outcome)
+            excess = beyond_quota(
+                requirement, candidate.sizing, candidate.bought
+            )
+            if excess is not None:
+                rejected_layouts.append(
+                    (bound_usd, offer, excess, bound_nodes(layout_option))
+                )
+                continue
             if float(candidate.bill.total) <= ceiling_usd:
                 _keep_cheaper(best_candidates, candidate)
                 cutoff_usd = _cutoff_usd(
