@@ -315,6 +315,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     backend       URL of Pulumi's state
     is_live       whether the account is asked what it may have
     replay        file with what clouds answered, instead of asking them
+    tells_shortfalls  whether a plan says which quotas keep it from a cheaper fleet
     """
 
     catalog: str | None = None
@@ -329,6 +330,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     backend: str | None = None
     is_live: bool = False
     replay: str | None = None
+    tells_shortfalls: bool = True
 
     @property
     def flags(self) -> str:

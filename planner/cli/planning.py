@@ -192,7 +192,9 @@ def derive_plan(
             live=live,
         ),
         staying=staying,
-        quota_shortfalls=_shortfalls(spec_file, catalog, options, live),
+        quota_shortfalls=_shortfalls(
+            spec_file, catalog, options, live, settings.memory
+        ),
     )
     plan = with_planned_fallbacks(plan, placed_spec, settings, solution)
     return FoundPlan(plan, solution)
@@ -203,17 +205,17 @@ def _shortfalls(
     catalog: Catalog,
     options: PlanningOptions,
     live: LiveInputs | None,
+    memory: Memory,
 ) -> tuple[QuotaShortfall, ...]:
     """Return the quotas that keep an account from a cheaper fleet, which is planned without."""
-    # Of stacks that share quotas it is told what all of them lack.
-    if live is None or live.caps:
+    if live is None or not options.tells_shortfalls:
         return ()
     from planner.plan.quota_shortfall import quota_shortfalls, without_quotas
     from planner.workload.solver import find
 
     free = replace(live, facts=without_quotas(live.facts))
     settings = solve_settings(
-        spec_file, own_live_catalog(catalog, options, free), options
+        spec_file, own_live_catalog(catalog, options, free), options, memory
     )
     return quota_shortfalls(
         find(spec_file.spec, settings), live.facts, live.standing_counts

@@ -21,6 +21,7 @@ from planner.cli.shared_quota import (
     shared_plan,
 )
 from planner.render.portfolio import portfolio_page, quota_blocks
+from planner.solve.settings import Memory
 from planner.units import SECONDS_PER_MINUTE
 from planner.workload.portfolio import own_path, share
 
@@ -57,7 +58,14 @@ def shared_plans(
             )
         )
         quota_sharing = QuotaSharing(
-            found, partial(_plan_again, spec_files, catalog, options)
+            found,
+            partial(
+                _plan_again,
+                spec_files=spec_files,
+                catalog=catalog,
+                options=options,
+                memory=Memory(),
+            ),
         )
         found, chosen = quota_sharing.together(ahead)
     portfolio = share(
@@ -76,11 +84,13 @@ def shared_plans(
 
 
 def _plan_again(
+    number: int,
+    known: LiveInputs,
+    *,
     spec_files: Sequence[SpecFile],
     catalog: Catalog,
     options: PlanningOptions,
-    number: int,
-    known: LiveInputs,
+    memory: Memory,
 ) -> SharedPlan:
     """Plan a spec again within what others leave of the quotas of an account."""
     from planner.cli.planning import find_plan
@@ -89,7 +99,7 @@ def _plan_again(
     return shared_plan(
         spec_file,
         _folder(spec_file),
-        partial(find_plan, spec_file, catalog, options, known=known),
+        partial(find_plan, spec_file, catalog, options, memory, known=known),
     )
 
 

@@ -117,9 +117,10 @@ def quota_blocks(
     if chosen is None or not chosen.needs or chosen.usd is None:
         return
     more_usd = chosen.usd - chosen.usd_alone
+    price = f"{figures.dollars(more_usd)} more" if more_usd else "no more"
     yield Paragraph(
-        f"! together they fit into the quotas of the account for {figures.dollars(more_usd)} more "
-        "than their cheapest fleets, with other machines for some of them",
+        f"! the quotas of the account do not allow all of the cheapest fleets together: those "
+        f"above cost {price}",
         "warn",
         LINE_WIDTH,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from planner.market.live import LiveFacts, PlaceFacts, QuotaAnswer, QuotaFact
 from planner.market.live_catalog import with_live
-from planner.market.offer import Catalog
+from planner.market.offer import Catalog, Offer
 from planner.workload.quota_share import (
     FleetChoice,
     QuotaQuestion,
@@ -120,13 +121,7 @@ def every_fleet(small: Catalog) -> list[list[Fleet]]:
         zone = "Asia/Tokyo" if "Tokyo" in text else "UTC"
         own = []
         for region, name in itertools.product(REGIONS, TYPES):
-            here = only(
-                small,
-                lambda offer, region=region, name=name: (
-                    offer.region == region
-                    and offer.instance.instance_type == name
-                ),
-            )
+            here = only(small, partial(is_of, region=region, name=name))
             solution = find(here, text, keep=0)
             if solution.bill is None:
                 continue
@@ -148,8 +143,12 @@ def every_fleet(small: Catalog) -> list[list[Fleet]]:
     return fleets
 
 
+def is_of(offer: Offer, region: str, name: str) -> bool:
+    return (offer.region, offer.instance.instance_type) == (region, name)
+
+
 def brute(
-    every_fleet: list[list[Fleet]], limits: dict[str, float]
+    every_fleet: list[list[Fleet]], limits: dict[str, int]
 ) -> Decimal | None:
     costs = [
         sum((fleet.usd for fleet in choice), Decimal(0))
