@@ -213,7 +213,9 @@ def own_live_catalog(
     if live is not None:
         from planner.market.live_catalog import with_live
 
-        catalog = with_live(catalog, live.facts, live.standing_counts)
+        catalog = with_live(
+            catalog, live.facts, live.standing_counts, live.caps
+        )
     return own_catalog(catalog, options.prices)
 
 
@@ -313,6 +315,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     backend       URL of Pulumi's state
     is_live       whether the account is asked what it may have
     replay        file with what clouds answered, instead of asking them
+    tells_shortfalls  whether a plan says which quotas keep it from a cheaper fleet
     """
 
     catalog: str | None = None
@@ -327,6 +330,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     backend: str | None = None
     is_live: bool = False
     replay: str | None = None
+    tells_shortfalls: bool = True
 
     @property
     def flags(self) -> str:

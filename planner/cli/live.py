@@ -173,17 +173,20 @@ def live_inputs(
     catalog: Catalog,
     options: PlanningOptions,
     status: StackStatus | None,
+    known: LiveInputs | None = None,
 ) -> LiveInputs | None:
-    """Return what the account may have, asked or read from a file; None where nobody asks."""
+    """Return what the account may have, asked or read from a file; None where nobody asks.
+
+    `known` is what was answered before, and what other stacks leave of it.
+    """
     from planner.plan.change import LiveInputs
 
-    if options.replay:
-        facts = read_facts(options.replay)
-    elif options.is_live:
-        facts = LiveFacts()
-    else:
+    if not options.replay and not options.is_live:
         return None
-    inputs = LiveInputs(facts=facts, standing=_standing_machines(status))
+    if known is None:
+        facts = read_facts(options.replay) if options.replay else LiveFacts()
+        known = LiveInputs(facts=facts)
+    inputs = replace(known, standing=_standing_machines(status))
     if options.replay:
         return inputs
     return replace(

@@ -42,6 +42,13 @@ folder of the user (`TONNAGE_CACHE`).
 bytes, on another machine, without a login. The answers are in the plan too, so an apply derives
 the same plan from them. No answer has a secret.
 
+`tonnage plan A.yaml B.yaml --share --live` holds a quota against all of the specs together, minute
+by minute: services by their load, in their time zones, and everything else at its peak. Where
+their cheapest fleets do not fit, it finds those that do and cost the least together, and says what
+is short and which request raises it. Where none fit, it exits with 10 and names the same request.
+`--replay FILE` goes with it too. Without `--share` each spec is planned as if it were alone
+([how](decisions/0059-quotas-are-shared.md)).
+
 `tonnage doctor PLAN` asks what else would stop an apply. `tonnage quota list CLOUD REGION` shows
 quotas, and `tonnage quota request CLOUD REGION QUOTA LIMIT --yes` asks for more: that alone
 changes an account.

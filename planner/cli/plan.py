@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from planner.cli import budget, option, progress
 from planner.cli.compose import open_catalog, open_world, read_spec
@@ -86,6 +87,9 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     # are divided among has a memory of its own.
     memory = Memory()
     spec_files = [read_spec(spec_path) for spec_path in specs]
+    if option_values["share"]:
+        # Of stacks that share quotas the page says what all of them lack.
+        options = replace(options, tells_shortfalls=False)
     if option_values["share"] or option_values["budgets"]:
         _refuse_one_stack_twice(spec_files)
     searches = [

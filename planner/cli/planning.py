@@ -58,8 +58,13 @@ def find_plan(
     catalog: Catalog,
     options: PlanningOptions,
     memory: Memory | None = None,
+    *,
+    known: LiveInputs | None = None,
 ) -> FoundPlan:
-    """Return the plan of a spec, with what it does to the stack that stands."""
+    """Return the plan of a spec, with what it does to the stack that stands.
+
+    `known` is what the account may have as far as it was asked before.
+    """
     from planner.cli.live import live_inputs
     from planner.plan.status import standing_offers
     from planner.spec.network import chosen_range
@@ -82,7 +87,7 @@ def find_plan(
         state_sha256=stack_status.state_sha256 if stack_status else None,
         standing=standing_offers(stack_status),
         own_range=own_range,
-        live=live_inputs(spec_file, catalog, options, stack_status),
+        live=live_inputs(spec_file, catalog, options, stack_status, known),
     )
     if stack_status is None or not found_plan.solution.is_built:
         return found_plan
@@ -187,7 +192,9 @@ def derive_plan(
             live=live,
         ),
         staying=staying,
-        quota_shortfalls=_shortfalls(spec_file, catalog, options, live),
+        quota_shortfalls=_shortfalls(
+            spec_file, catalog, options, live, settings.memory
+        ),
     )
     plan = with_planned_fallbacks(plan, placed_spec, settings, solution)
     return FoundPlan(plan, solution)
@@ -198,16 +205,17 @@ def _shortfalls(
     catalog: Catalog,
     options: PlanningOptions,
     live: LiveInputs | None,
+    memory: Memory,
 ) -> tuple[QuotaShortfall, ...]:
     """Return the quotas that keep an account from a cheaper fleet, which is planned without."""
-    if live is None:
+    if live is None or not options.tells_shortfalls:
         return ()
     from planner.plan.quota_shortfall import quota_shortfalls, without_quotas
     from planner.workload.solver import find
 
     free = replace(live, facts=without_quotas(live.facts))
     settings = solve_settings(
-        spec_file, own_live_catalog(catalog, options, free), options
+        spec_file, own_live_catalog(catalog, options, free), options, memory
     )
     return quota_shortfalls(
         find(spec_file.spec, settings), live.facts, live.standing_counts

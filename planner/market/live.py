@@ -75,6 +75,29 @@ class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(0.0, self.limit - (self.used or 0.0))
 
 
+class QuotaKey(Struct, frozen=True, order=True):
+    """A quota of an account, as its cloud names it."""
+
+    cloud: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    purchase: Annotated[str, Meta(description="on_demand or spot")]
+    quota: Annotated[str, Meta(description="id of the quota")]
+
+
+class QuotaCap(Struct, frozen=True):
+    """What a stack may add to a quota: the rest is for others that are planned with it."""
+
+    key: Annotated[QuotaKey, Meta(description="which quota")]
+    load: Annotated[
+        float,
+        Meta(
+            description="load of the hours that it is for, over that of the peak: 1 is for the "
+            "peak, -1 for hours outside of the schedule"
+        ),
+    ]
+    units: Annotated[float, Meta(description="how much it may add")]
+
+
 def raise_text(cloud: str, region: str, quota: QuotaFact, wanted: float) -> str:
     """Say how a quota is raised to so much, or that somebody has asked for that already."""
     command = f"tonnage quota request {cloud} {region} {quota.id} {wanted:g}"

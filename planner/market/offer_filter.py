@@ -440,6 +440,10 @@ class OfferFilter:
                 and self.order.placed(offer) is not None
             )
             cheapest_offer = next(allowed_offers, None)
+            # Where a quota may leave too few machines, the next region counts too.
+            while cheapest_offer is not None and cheapest_offer.quotas:
+                yield self.order.placed(cheapest_offer) or cheapest_offer
+                cheapest_offer = next(allowed_offers, None)
             if cheapest_offer is None:
                 continue
             if (

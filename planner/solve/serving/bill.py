@@ -33,6 +33,7 @@ from planner.market.purchase import (
     tier_offer,
 )
 from planner.perf.common import memory
+from planner.perf.reliability.spot_pool import billed_share
 from planner.solve.serving.sizing import expected_service, startup_time_s
 from planner.solve.serving.spot_promise import SpotPromise, has_promise
 from planner.units import (
@@ -98,27 +99,17 @@ def paid_node_hours(
     batch:       nodes * billed hours of the run: boot, work, and the tail until the release
     daily batch: the same for each day of a month, or of the time to live
     serving:     node-hours that follow the weekly load, spare groups included
+    spot:        those of serving, without the hours until a cloud brings back what it took
     mix:         those of each of its tiers
     """
-    life = fleet_lifetime(requirement, sizing)
-    if offer.purchase in COMMITTED_PURCHASES:
-        return committed_hours(life) * sizing.nodes
-    if requirement.mode == "batch":
+    is_committed = offer.purchase in COMMITTED_PURCHASES
+    if requirement.mode == "batch" and not is_committed:
+        # What a batch on spot loses is done later: the hours of its work are the same.
+        life = fleet_lifetime(requirement, sizing)
         return _batch_hours(requirement, sizing, life) * sizing.nodes
-    if offer.mix is not None:
-        return sum(
-            (
-                part.node_hours
-                for part in bought_parts(requirement, sizing, offer.mix)
-            ),
-            Decimal(0),
-        )
-    if life is None:
-        return requirement.week.node_hours(
-            sizing.peak_groups, sizing.nodes_per_group, sizing.spares
-        )
-    return standing_hours(
-        _hourly_nodes(requirement, sizing), requirement.shutdown
+    return sum(
+        (part.node_hours for part in bought_parts(requirement, sizing, offer)),
+        Decimal(0),
     )
 
 
@@ -149,9 +140,13 @@ class BoughtPart(Struct, frozen=True):
 
 
 def bought_parts(
-    requirement: ServingRequirement, sizing: FleetSizing, mix: PurchaseMix
+    requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
 ) -> Iterator[BoughtPart]:
-    """Yield the parts of a fleet by the tiers of its mix: what is committed to runs always."""
+    """Yield the parts of a fleet by how they are bought: what is committed to runs always.
+
+    Machines on spot are billed for the hours in which they are there, in the mean of a long time.
+    """
+    mix = mix_of(offer)
     for tier, (start, end) in zip(
         mix.tiers,
         mix.spans(sizing.nodes, sizing.nodes_per_group),
@@ -164,7 +159,20 @@ def bought_parts(
             node_hours = committed_hours(life) * (end - start)
         else:
             node_hours = span_hours(requirement, sizing, (start, end))
+        if tier.purchase == "spot":
+            node_hours *= _spot_share(sizing, offer)
         yield BoughtPart(tier, end - start, node_hours)
+
+
+def _spot_share(sizing: FleetSizing, offer: Offer) -> Decimal:
+    """Return for which share of the hours in which it should run a spot machine is billed."""
+    return Decimal(
+        billed_share(
+            offer.provider,
+            offer.instance.family,
+            startup_time_s(sizing.replica),
+        )
+    )
 
 
 def span_hours(
@@ -216,7 +224,7 @@ def settled_fleet(
         machines_usd = sum(
             (
                 part.node_hours * part.tier.usd_hour
-                for part in bought_parts(requirement, fleet, mix_of(bought))
+                for part in bought_parts(requirement, fleet, bought)
             ),
             Decimal(0),
         )
@@ -286,7 +294,7 @@ def machine_lines(pool: BilledPool) -> list[BillLine]:
             part.node_hours,
             pool=pool.name,
         )
-        for part in bought_parts(requirement, sizing, offer.mix)
+        for part in bought_parts(requirement, sizing, offer)
     ]
 
 

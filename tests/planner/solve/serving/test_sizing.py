@@ -409,7 +409,13 @@ def billed(mode: str, **words: object) -> Any:
 
 
 def paid_hours(mode: str, purchase: str) -> Decimal:
-    offer: Any = SimpleNamespace(purchase=purchase, mix=None)
+    offer: Any = SimpleNamespace(
+        purchase=purchase,
+        mix=None,
+        usd_hour=Decimal(1),
+        source="",
+        as_of="",
+    )
     return paid_node_hours(billed(mode), fleet(), offer)
 
 
