@@ -55,6 +55,7 @@ def confident_requirement(
     return replace(
         serving_requirement(spec, settings.read_file),
         confidence=settings.confidence,
+        layout=settings.layout,
     )
 
 
