@@ -22,6 +22,7 @@ from stacks.spec.stack import derive_stack
 from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
+    from planner.estimate.benchmark_sweep import BenchmarkSweep
     from planner.plan.types import Launch, Plan
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import Solution
@@ -41,12 +42,20 @@ class StackBuild(NamedTuple):
     job_launch: Launch | None
 
 
-def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
+def build_stack(
+    spec: Spec,
+    solution: Solution,
+    stack_name: str,
+    benchmark: BenchmarkSweep | None = None,
+) -> StackBuild:
     """Build what is created for a solution under the name of a stack.
 
-    Raises SpecError when it cannot be built as asked.
+    With a `benchmark` its machines measure that, and end. Raises SpecError when it cannot be built
+    as asked.
     """
-    stack = derive_stack(spec, solution, stack_name)
+    stack = replace(
+        derive_stack(spec, solution, stack_name), benchmark=benchmark
+    )
     runtime = registry.runtime(spec.runtime)
     graph = _graph_of(stack, runtime)
     if isinstance(spec, Inference) and spec.update == BLUE_GREEN:
@@ -106,10 +115,13 @@ def _generation(stack: StackSpec, graph: Graph) -> str:
 
 
 def planned_stack(
-    spec: Spec, solution: Solution, stack: PlannedStack
+    spec: Spec,
+    solution: Solution,
+    stack: PlannedStack,
+    benchmark: BenchmarkSweep | None = None,
 ) -> PlannedStack:
     """Add to a stack what is created for a solution; raises SpecError as `build_stack` does."""
-    stack_build = build_stack(spec, solution, stack.name)
+    stack_build = build_stack(spec, solution, stack.name, benchmark)
     return replace(
         stack,
         graph=stack_build.graph.to_document(),
@@ -119,7 +131,11 @@ def planned_stack(
 
 
 def with_planned_fallbacks(
-    plan: Plan, spec: Spec, settings: SolveSettings, solution: Solution
+    plan: Plan,
+    spec: Spec,
+    settings: SolveSettings,
+    solution: Solution,
+    benchmark: BenchmarkSweep | None = None,
 ) -> Plan:
     """Return a plan with the other zones of a fleet in one, and what its spec lets be bought.
 
@@ -134,7 +150,7 @@ def with_planned_fallbacks(
     for fleet in find_fallbacks(spec, settings, solution):
         stack = PlannedStack(name=plan.stack.name)
         try:
-            stack = planned_stack(spec, fleet.solution, stack)
+            stack = planned_stack(spec, fleet.solution, stack, benchmark)
         except SpecError:
             continue
         zones = _used_zones(spec, fleet.solution, plan.stack.name)
