@@ -71,7 +71,7 @@ def find_plan(
         stack_name = options.stack or spec_file.spec.name
         engine = open_engine(options)
         stack_status = engine.stack_status(stack_name)
-        own_range = _own_range(
+        own_range = standing_range(
             engine, stack_name, spec_file.spec.network, stack_status
         )
     found_plan = derive_plan(
@@ -90,7 +90,7 @@ def find_plan(
     return FoundPlan(plan, found_plan.solution)
 
 
-def _own_range(
+def standing_range(
     engine: StackEngine,
     stack_name: str,
     network: NetworkRule | None,
@@ -182,7 +182,7 @@ def derive_plan(
         source=SpecSource(spec_file.path, spec_file.sha256),
         stack=stack,
         inputs=replace(
-            _plan_inputs(stack.graph.provider, options, digests, standing),
+            plan_inputs(stack.graph.provider, options, digests, standing),
             network_range=own_range,
             live=live,
         ),
@@ -214,7 +214,7 @@ def _shortfalls(
     )
 
 
-def _plan_inputs(
+def plan_inputs(
     provider: str,
     options: PlanningOptions,
     digests: dict[str, str],
