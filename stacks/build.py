@@ -13,6 +13,7 @@ from planner.facts.cloud import clouds
 from planner.facts.rule import broken_rules
 from planner.plan.document import PlannedStack, with_fallbacks
 from planner.spec.model import Inference
+from planner.workload.chance import unlikely_last
 from planner.workload.fallback import find_fallbacks
 from providers.resource_type import exclusive_inputs
 from stacks import registry
@@ -140,6 +141,7 @@ def with_planned_fallbacks(
     """Return a plan with the other zones of a fleet in one, and what its spec lets be bought.
 
     A fleet is left out when no stack can be built of it, or when it would lie in the same zones.
+    Where clouds were asked for the chances of their machines on spot, these are in the order.
     """
     if not solution.is_built:
         return plan
@@ -147,7 +149,11 @@ def with_planned_fallbacks(
         return plan
     planned = []
     used_zones = [_used_zones(spec, solution, plan.stack.name)]
-    for fleet in find_fallbacks(spec, settings, solution):
+    fleets = find_fallbacks(spec, settings, solution)
+    live = plan.inputs.live
+    if live is not None:
+        fleets = unlikely_last(fleets, live.facts)
+    for fleet in fleets:
         stack = PlannedStack(name=plan.stack.name)
         try:
             stack = planned_stack(spec, fleet.solution, stack, benchmark)

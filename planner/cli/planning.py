@@ -146,6 +146,7 @@ def derive_plan(
     """
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from planner.spec.network import with_range
+    from planner.workload.chance import likely_zones_first
     from planner.workload.solver import find
     from planner.workload.standing import stay_in_zones, stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
@@ -164,6 +165,8 @@ def derive_plan(
         find(spec_file.spec, settings),
         [offer.key for offer in standing],
     )
+    if live is not None:
+        solution = likely_zones_first(solution, live.facts)
     solution = stay_in_zones(
         solution,
         {(offer.provider, offer.region, offer.zone) for offer in standing},
