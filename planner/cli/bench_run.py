@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
-from planner import figures
 from planner.cli import progress
 from planner.cli.apply import ask_account, preflight
 from planner.cli.bench_plan import stack_plan
+from planner.cli.bench_watch import BenchWatch, cancelled_error
 from planner.cli.compose import open_bucket, open_engine
 from planner.cli.destroy import delete_stack
 from planner.cli.planning import standing_range
 from planner.cli.run import NO_SUMMARY, run_engine
 from planner.errors import (
     CancelledError,
-    ExpectationError,
     LockedError,
     Problem,
-    TimedOutError,
     TonnageError,
     UsageError,
 )
-from providers.simulated.clock import advance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
     from stacks.engine.protocol import Permission, StackEngine
     from stacks.engine.stop import StopRequest
+    from stacks.operate.upload import LocalFile
 
-LOOK_S: Final = 15.0
 # Nothing of a benchmark is kept in the cloud.
 ALLOWED: Final[frozenset[Permission]] = frozenset({"delete-data"})
 # What a run says of a stack that stands; this one is deleted.
@@ -87,17 +85,21 @@ class BenchRun(Struct, frozen=True, kw_only=True):
             standing_range(engine, self.stack, self.bench.spec.network, status),
         )
         self._refuse_standing(status, plan)
+        files = self._weight_files()
         preflight(engine, plan)
         if engine.simulated_world() is None:
             ask_account(plan, status, self.bench.settings.catalog)
         stop = StopRequest()
         with (
             stop_on_signals(stop, progress.say_stopping),
-            self._deleted_at_the_end(engine),
+            self._deleted_at_the_end(engine, stop),
         ):
             self._apply(engine, plan)
-            self._bring_weights(engine)
-            return self._measured(engine, stop)
+            status = engine.stack_status(self.stack)
+            # An apply that was asked to end has said so.
+            assert status is not None  # noqa: S101 - it stands
+            self._bring_weights(status, files, stop)
+            return self._measured(engine, status, stop)
 
     def _refuse_standing(self, status: StackStatus | None, plan: Plan) -> None:
         """Raise UsageError for a stack of an earlier run, unless this one goes on with it."""
@@ -138,37 +140,54 @@ class BenchRun(Struct, frozen=True, kw_only=True):
             plan=plan,
         )
 
-    def _bring_weights(self, engine: StackEngine) -> None:
-        """Bring the weights to the bucket, where its machine waits for them."""
-        from stacks.operate.standing import upload_of
-        from stacks.operate.upload import local_files, upload
+    def _weight_files(self) -> list[LocalFile]:
+        """Return the files to be brought. Raises UsageError where one is missing."""
+        from stacks.operate.upload import local_files
+        from stacks.spec.upload import model_upload
 
-        status = engine.stack_status(self.stack)
-        if self.weights is None or status is None:
+        if self.weights is None:
+            return []
+        rule = model_upload(self.bench.sweep.model_name)
+        return local_files(self.weights, rule.required)
+
+    def _bring_weights(
+        self, status: StackStatus, files: list[LocalFile], stop: StopRequest
+    ) -> None:
+        """Bring the weights to the bucket, where the machine waits for them."""
+        from stacks.operate.upload import upload
+        from stacks.spec.upload import model_upload
+
+        if not files:
             return
-        rule = upload_of(status)
+        rule = model_upload(self.bench.sweep.model_name)
         bucket = open_bucket(status, self.options)
-        with bucket.errors():
-            files = local_files(self.weights, rule.required)
+        total_bytes = sum(file.size for file in files)
         with (
-            progress.transferring(
-                "sent", sum(file.size for file in files)
-            ) as listener,
+            progress.transferring("sent", total_bytes) as listener,
             bucket.errors(),
         ):
-            upload(bucket.folder(rule.prefix), files, listener)
+
+            def read(read_bytes: int) -> None:
+                # Weights take long, and nobody wants them any more.
+                if stop.is_made:
+                    raise cancelled_error(self.stack)
+                listener.read(read_bytes)
+
+            upload(
+                bucket.folder(rule.prefix), files, replace(listener, read=read)
+            )
 
     def _measured(
-        self, engine: StackEngine, stop: StopRequest
+        self, engine: StackEngine, status: StackStatus, stop: StopRequest
     ) -> dict[str, bytes]:
         """Wait for all results, and write each down as it comes."""
-        status = engine.stack_status(self.stack)
         is_real = engine.simulated_world() is None
         # The life of its machine counts from the first apply.
-        started = status.started if status is not None and is_real else ""
+        started = status.started if is_real else ""
         watch = BenchWatch(
             run=self,
             engine=engine,
+            bucket=open_bucket(status, self.options),
             stop=stop,
             began=datetime.fromisoformat(started)
             if started
@@ -180,7 +199,9 @@ class BenchRun(Struct, frozen=True, kw_only=True):
         return watch.found
 
     @contextmanager
-    def _deleted_at_the_end(self, engine: StackEngine) -> Iterator[None]:
+    def _deleted_at_the_end(
+        self, engine: StackEngine, stop: StopRequest
+    ) -> Iterator[None]:
         """Delete the stack, however what is done with it ends."""
         failure: TonnageError | None = None
         is_ours = True
@@ -191,8 +212,9 @@ class BenchRun(Struct, frozen=True, kw_only=True):
             is_ours = False
             raise
         except TonnageError as error:
-            failure = error
-            raise self._without_stack(error) from error
+            # What is under way when a run is asked to end may fail in its own way.
+            failure = cancelled_error(self.stack) if stop.is_made else error
+            raise self._without_stack(failure) from error
         finally:
             if is_ours:
                 self._delete(engine, failure)
@@ -200,7 +222,7 @@ class BenchRun(Struct, frozen=True, kw_only=True):
     def _without_stack(self, error: TonnageError) -> TonnageError:
         """Return an error of a run whose stack is deleted."""
         if isinstance(error, CancelledError):
-            return _cancelled_error(self.stack)
+            return cancelled_error(self.stack)
         return type(error)(
             *(problem for problem in error.problems if problem.code != REMAINS)
         )
@@ -238,156 +260,6 @@ class BenchRun(Struct, frozen=True, kw_only=True):
         )
 
 
-class BenchWatch(Struct, kw_only=True):
-    """Watches a benchmark that is under way.
-
-    began   when the stack was applied first; on simulated clouds, when this run began to wait
-    passed  seconds that it has waited; simulated ones on simulated clouds
-    found   what was measured, by path
-    names   of the results that are there
-    """
-
-    run: BenchRun
-    engine: StackEngine
-    stop: StopRequest
-    began: datetime
-    passed: float = 0.0
-    found: dict[str, bytes] = {}
-    names: tuple[str, ...] = ()
-    told_problem: str = ""
-
-    def pause(self) -> None:
-        """Let some time pass, and none once the run was asked to end."""
-        world = self.engine.simulated_world()
-        if world is None:
-            self.stop.wait(LOOK_S)
-            self.passed = (datetime.now(UTC) - self.began).total_seconds()
-        else:
-            advance(world, LOOK_S)
-            self.passed += LOOK_S
-
-    def look(self) -> bool:
-        """Take what has come; True once nothing comes any more.
-
-        A bucket that does not answer is asked again: it keeps what there is.
-        """
-        from stacks.operate.bench import bench_state
-
-        if self.stop.is_made:
-            raise _cancelled_error(self.run.stack)
-        status = self.engine.stack_status(self.run.stack)
-        if status is None:
-            raise self._failed_error("its stack was deleted meanwhile")
-        bucket = open_bucket(status, self.run.options)
-        try:
-            state = bench_state(bucket, self.names)
-            trouble = self._trouble(status)
-        except TonnageError as error:
-            self._tell_problem(error)
-            self._refuse_late()
-            return False
-        for name, result in sorted(state.results.items()):
-            self._keep(name, result)
-        if state.failure or trouble:
-            raise self._failed_error(state.failure or trouble)
-        if state.is_over:
-            return True
-        return self._refuse_late()
-
-    def _keep(self, name: str, result: bytes) -> None:
-        """Write a result down at once: it is paid for."""
-        from providers.files import write_atomically
-
-        folder = self.run.results
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / name
-        write_atomically(
-            path, result.decode("utf-8", "replace"), is_private=False
-        )
-        self.names = (*self.names, name)
-        self.found = {**self.found, str(path): result}
-        loads = len(self.run.bench.sweep.steps)
-        click.echo(f"measured {len(self.names)} of {loads}: {path}", err=True)
-
-    def _trouble(self, status: StackStatus) -> str:
-        """Return why a machine of a real cloud was given back in trouble; empty without that."""
-        from stacks.operate.health import troubles_since
-
-        if self.engine.simulated_world() is not None:
-            return ""
-        troubles = troubles_since(
-            open_bucket(status, self.run.options),
-            self.began - timedelta(minutes=1),
-        )
-        return (
-            f"its machine was given back: {troubles[0].reason}"
-            if troubles
-            else ""
-        )
-
-    def _refuse_late(self) -> bool:
-        """Raise TimedOutError at the limit; True where machines that measure would be done by now.
-
-        Simulated ones measure nothing, unless somebody plays them.
-        """
-        bench = self.run.bench
-        is_simulated = self.engine.simulated_world() is not None
-        is_silent = is_simulated and not self.names
-        if is_silent and self.passed >= bench.time.expected_s:
-            return True
-        if self.passed < bench.allowed_s:
-            return False
-        limit = figures.dollars(bench.most_usd, cents=True)
-        raise TimedOutError(
-            Problem(
-                code="late",
-                message=f"{len(self.names)} of {len(bench.sweep.steps)} loads were measured "
-                f"within {figures.about(bench.allowed_s)}, which cost {limit} at most",
-                next_step=self._use_step("allow more: --max-cost USD"),
-            )
-        )
-
-    def _failed_error(self, reason: str) -> ExpectationError:
-        return ExpectationError(
-            Problem(
-                code="bench",
-                message=f"the benchmark of {self.run.bench.spec_file.path} failed",
-                cause=reason,
-                next_step=self._use_step(
-                    "mend that, then run the same command again"
-                ),
-            )
-        )
-
-    def _use_step(self, other_step: str) -> str:
-        """Return the next step: what was measured may be enough."""
-        if not self.names:
-            return other_step
-        return (
-            f"{other_step}; or use what was measured: "
-            f"tonnage calibrate {self.run.results}/*.json"
-        )
-
-    def _tell_problem(self, error: TonnageError) -> None:
-        """Say once why the bucket does not answer."""
-        problem = error.problems[0]
-        text = f"asked again: {problem.message}"
-        if text != self.told_problem:
-            self.told_problem = text
-            click.echo(f"note: {text}", err=True)
-
-
 def removal_command(stack: str, options: PlanningOptions) -> str:
     """Return the command that deletes the stack of a benchmark with all that is in it."""
     return f"tonnage destroy {stack} --allow delete-data --yes{options.flags}"
-
-
-def _cancelled_error(stack: str) -> CancelledError:
-    return CancelledError(
-        Problem(
-            code="cancelled",
-            message=f"the benchmark {stack} was cancelled",
-            cause="what it had made is deleted, and what was measured is kept",
-            next_step="run the same command again",
-        )
-    )

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import bench_run
+from planner.cli import bench_run, bench_watch
+from planner.errors import Problem, ResourceError
 from providers.simulated.clock import advance
 from providers.simulated.shared import SharedWorld
+from stacks.operate import bench
 from tests.conftest import chat
 from tests.planner.cli.conftest import Command
 
@@ -85,7 +87,7 @@ def spec(here: Path) -> Path:
 @pytest.fixture
 def machine(here: Path, spec: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(here)
-    monkeypatch.setattr(bench_run, "advance", made)
+    monkeypatch.setattr(bench_watch, "advance", made)
     return made
 
 
@@ -322,6 +324,40 @@ def test_weights_of_a_folder_are_brought_to_the_machine(
     code, _, err = tonnage(*ARGV, "--weights", "weights")
     assert code == 0, err
     assert {path.name for path in arrived} >= {"tokenizer.json"}
+
+
+def test_weights_that_are_not_whole_are_refused_before_anything_is_made(
+    tonnage: Command, here: Path, machine: Machine
+) -> None:
+    (here / "weights").mkdir()
+    code, _, err = tonnage(*ARGV, "--weights", "weights")
+    assert (code, "is missing" in err) == (2, True)
+    assert not list(here.glob(".tonnage/simulated/buckets/*"))
+
+
+def test_a_stack_that_somebody_else_deletes_is_told_at_once(
+    tonnage: Command,
+    here: Path,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ResourceError(
+            Problem(code="bucket", message="no such bucket", next_step="look")
+        )
+
+    def delete() -> None:
+        if machine.looks == 2:
+            flags = ("--allow", "delete-data", "--yes", "--simulate")
+            assert tonnage("destroy", STACK, *flags)[0] == 0
+            folder = here / ".tonnage/simulated/buckets/gone/bench"
+            folder.mkdir(parents=True)
+            monkeypatch.setattr(bench, "bench_state", refuse)
+
+    machine.on_look = delete
+    code, _, err = tonnage(*ARGV)
+    assert (code, "was deleted meanwhile" in err) == (7, True)
+    assert stacks(tonnage).strip() == "no stack exists"
 
 
 def test_what_serves_no_named_model_is_refused(
