@@ -283,6 +283,7 @@ def test_exit_codes_are_those_of_the_contract() -> None:
         "ResourceError": 4,
         "PolicyError": 5,
         "MissingError": 6,
+        "ExpectationError": 7,
         "CancelledError": 8,
         "TimedOutError": 9,
         "InfeasibleError": 10,

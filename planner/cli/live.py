@@ -19,6 +19,8 @@ from planner.facts.cloud import clouds
 from planner.market.live import LiveFacts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.market.offer import Catalog
     from planner.plan.change import LiveInputs, StandingMachines
@@ -72,6 +74,7 @@ def asked_facts(
     have: those that were cheaper before have been asked, and refused. `inputs` has what is known
     before, and the machines of the stack that stand.
     """
+    from planner.workload.fallback import find_fallbacks
     from planner.workload.solver import find
     from providers.live.kept import KeptAnswers
     from providers.live.place import ask_chances, ask_places
@@ -88,8 +91,18 @@ def asked_facts(
         )
         solution = find(spec_file.spec, settings)
         if not _open_regions(solution, facts, with_rivals=False):
+            fleets = [solution]
+            if spec_file.spec.buy.fallback is not None:
+                fleets += [
+                    fallback.solution
+                    for fallback in find_fallbacks(
+                        spec_file.spec, settings, solution
+                    )
+                ]
             facts = ask_chances(
-                _spot_machines(solution), facts, end_s - time.monotonic()
+                _spot_machines(fleets),
+                facts,
+                max(0.0, end_s - time.monotonic()),
             )
             # As a record of it is read, so that a replay gives the same bytes.
             return msgspec.json.decode(
@@ -124,24 +137,26 @@ def _open_regions(
     ]
 
 
-def _spot_machines(solution: Solution) -> list[tuple[LivePlace, int]]:
-    """Return the machines on spot of a plan, as places with one machine type."""
+def _spot_machines(
+    fleets: Iterable[Solution],
+) -> list[tuple[LivePlace, int]]:
+    """Return the machines on spot of a plan and its fallbacks, as places with one machine type.
+
+    They are those of all pools of a fleet; the same ones are asked about once.
+    """
     from providers.live.place import LivePlace
 
-    return [
-        (
-            LivePlace(
-                pool.instance.provider,
-                pool.region,
-                (pool.instance.instance_type,),
-            ),
-            part.nodes,
-        )
-        for pool in solution.pools
-        if pool.instance.provider in clouds()
-        for part in pool.purchases
-        if part.purchase == "spot"
-    ]
+    wanted = []
+    for fleet in fleets:
+        for pool in fleet.pools:
+            nodes = sum(
+                part.nodes for part in pool.purchases if part.purchase == "spot"
+            )
+            if nodes and pool.instance.provider in clouds():
+                types = (pool.instance.instance_type,)
+                place = LivePlace(pool.instance.provider, pool.region, types)
+                wanted.append((place, nodes))
+    return list(dict.fromkeys(wanted))
 
 
 def _places(

@@ -49,6 +49,13 @@ is short and which request raises it. Where none fit, it exits with 10 and names
 `--replay FILE` goes with it too. Without `--share` each spec is planned as if it were alone
 ([how](decisions/0059-quotas-are-shared.md)).
 
+Clouds are also asked how likely machines on spot are to be had, those of the plan and of its
+fallbacks. That changes what apply tries first, and no bill. A fleet in one zone begins with the
+likeliest one, and goes on with the next likely; what is less likely than even (0.5 of 1) is tried
+after all other fallbacks. Nothing else moves, and what nobody scores counts as even. Google Cloud
+names the zone that its score is for, Azure scores each zone or else the region, and AWS scores
+three types together or more, so it says nothing of one. The page shows each score.
+
 `tonnage doctor PLAN` asks what else would stop an apply. `tonnage quota list CLOUD REGION` shows
 quotas, and `tonnage quota request CLOUD REGION QUOTA LIMIT --yes` asks for more: that alone
 changes an account.

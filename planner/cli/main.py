@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "show": "render a saved plan again",
     "explain": "why this, why not that, what would more traffic cost",
     "calibrate": "learn from your own benchmark, or say which one to run",
+    "bench": "measure the fleet of a spec on one machine, and learn from it",
     "estimate": "what an exactly given fleet, or a table of them, would do",
     "diff": "cost difference of two specs or two plans",
     "comment": "post a report to a pull request",

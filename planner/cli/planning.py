@@ -76,7 +76,7 @@ def find_plan(
         stack_name = options.stack or spec_file.spec.name
         engine = open_engine(options)
         stack_status = engine.stack_status(stack_name)
-        own_range = _own_range(
+        own_range = standing_range(
             engine, stack_name, spec_file.spec.network, stack_status
         )
     found_plan = derive_plan(
@@ -95,7 +95,7 @@ def find_plan(
     return FoundPlan(plan, found_plan.solution)
 
 
-def _own_range(
+def standing_range(
     engine: StackEngine,
     stack_name: str,
     network: NetworkRule | None,
@@ -151,6 +151,7 @@ def derive_plan(
     """
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from planner.spec.network import with_range
+    from planner.workload.chance import likely_zones_first
     from planner.workload.solver import find
     from planner.workload.standing import stay_in_zones, stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
@@ -169,6 +170,8 @@ def derive_plan(
         find(spec_file.spec, settings),
         [offer.key for offer in standing],
     )
+    if live is not None:
+        solution = likely_zones_first(solution, live.facts)
     solution = stay_in_zones(
         solution,
         {(offer.provider, offer.region, offer.zone) for offer in standing},
@@ -187,7 +190,7 @@ def derive_plan(
         source=SpecSource(spec_file.path, spec_file.sha256),
         stack=stack,
         inputs=replace(
-            _plan_inputs(stack.graph.provider, options, digests, standing),
+            plan_inputs(stack.graph.provider, options, digests, standing),
             network_range=own_range,
             live=live,
         ),
@@ -222,7 +225,7 @@ def _shortfalls(
     )
 
 
-def _plan_inputs(
+def plan_inputs(
     provider: str,
     options: PlanningOptions,
     digests: dict[str, str],

@@ -200,13 +200,16 @@ class ChanceAnswer(LiveAnswer[float], frozen=True, kw_only=True):
     """How likely machines are to be had, from 0 to 1."""
 
 
-class SpotChance(Struct, frozen=True, kw_only=True):
-    """How likely the machines on spot of a plan are to be had now."""
+class SpotChance(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How likely machines on spot of a plan, or of one of its fallbacks, are to be had now."""
 
     cloud: Annotated[str, Meta(description="cloud")]
     region: Annotated[str, Meta(description="region of the cloud")]
     machine_type: Annotated[str, Meta(description="machine type")]
     machines: Annotated[int, Meta(description="how many at once")]
+    zone: Annotated[
+        str, Meta(description="in which; left out for the best of the region")
+    ] = NO_ZONE
     chance: Annotated[
         ChanceAnswer, Meta(description="from 0 to 1, as the cloud scores it")
     ]
@@ -224,7 +227,9 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
     ] = ()
     spot_chances: Annotated[
         tuple[SpotChance, ...],
-        Meta(description="of the machines on spot of the plan"),
+        Meta(
+            description="of the machines on spot of the plan and of its fallbacks"
+        ),
     ] = ()
 
     def place(self, cloud: str, region: str) -> PlaceFacts | None:
@@ -237,3 +242,28 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
             ),
             None,
         )
+
+    def spot_chance(
+        self,
+        cloud: str,
+        region: str,
+        machine_type: str,
+        machines: int,
+        zone: str = NO_ZONE,
+    ) -> float | None:
+        """Return how likely so many machines on spot are to be had; None where nobody says.
+
+        In a zone without a score of its own it is that of the region, and in the region that of
+        its best zone.
+        """
+        wanted = (cloud, region, machine_type, machines)
+        by_zone = {
+            found.zone: found.chance.value
+            for found in self.spot_chances
+            if found.chance.value is not None
+            and wanted
+            == (found.cloud, found.region, found.machine_type, found.machines)
+        }
+        if zone != NO_ZONE:
+            return by_zone.get(zone, by_zone.get(NO_ZONE))
+        return max(by_zone.values(), default=None)

@@ -43,5 +43,8 @@ class MarketModule(Protocol):
 
     def spot_scores(
         self, region: str, machine_types: Sequence[str], machines: int
-    ) -> dict[str, float]:
-        """Return how likely so many machines on spot are to be had, from 0 to 1, of each type."""
+    ) -> dict[str, dict[str, float]]:
+        """Return how likely so many machines on spot are to be had, from 0 to 1, by type and zone.
+
+        NO_ZONE has the score where a cloud has one for the whole region.
+        """

@@ -30,6 +30,7 @@ from stacks.spec.upload import bucket_place, hub_weights, secret_name
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
+    from planner.estimate.benchmark_sweep import BenchmarkSweep
     from planner.facts.private_endpoint import EndpointNeed
     from planner.facts.receiver import Receiver
     from planner.perf.serving.load import Routing
@@ -58,6 +59,8 @@ GROUP_OUTPUT: Final = "resource_group"
 LEFT_DAYS: Final = 30
 
 
+# Folder of the results of a benchmark, which only the machines of one write.
+BENCH_FOLDER: Final = "bench"
 # Folders of the bucket that nodes write; all others they only read.
 WRITTEN_FOLDERS: Final = (
     "alive",
@@ -107,6 +110,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     Data at rest are encrypted with `customer_key`, empty where the keys of the cloud do; on Azure
     it is of disks, and `store_key` of the storage account.
 
+    `benchmark` is what its machines measure before they end, None for all other stacks.
+
     `generation` is part of the names of scaling groups where each new template of their machines
     gets a fleet beside the old one, and empty elsewhere.
     """
@@ -143,6 +148,18 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     survives_zone: bool = False
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     generation: str = ""
+    benchmark: BenchmarkSweep | None = None
+
+    @property
+    def written_folders(self) -> tuple[str, ...]:
+        """Folders of the bucket that nodes write."""
+        if self.benchmark is None:
+            return WRITTEN_FOLDERS
+        return (*WRITTEN_FOLDERS, BENCH_FOLDER)
+
+    def node_role(self, fleet: FleetSpec) -> str:
+        """What the program of a node does: that of its fleet, or a benchmark with its engine."""
+        return fleet.role if self.benchmark is None else "bench"
 
     @property
     def scaling_groups(self) -> tuple[tuple[FleetSpec, ScalingGroup], ...]:

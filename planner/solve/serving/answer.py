@@ -45,6 +45,7 @@ def confident_requirement(
     return replace(
         serving_requirement(spec, settings.read_file),
         confidence=settings.confidence,
+        layout=settings.layout,
     )
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from planner.cost.lifetime import Period
     from planner.facts.llm import Llm
     from planner.facts.private_endpoint import EndpointNeed
+    from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.margin import LimitedMetric
     from planner.perf.serving.trace import Trace
     from planner.solve.cause import Cause
@@ -71,6 +72,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `endpoint_needs`  what machines reach by private endpoints, empty without them
     `elastic`  how far machines follow the load, None when they follow the hours alone
     `traffic_share`  share of all arrivals that a router sends to these machines at random
+    `layout`  that every replica must have, None for any
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -95,6 +97,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     elastic: ElasticRule | None = None
     traffic_share: float = 1.0
+    layout: ReplicaLayout | None = None
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.perf.serving.memory import vllm_constants
 from planner.perf.serving.replica import SERVING_ENGINE
+from stacks.runtime.vm.bench import bench_settings
 from stacks.runtime.vm.container import (
     SERVE_IMAGE,
     container_settings,
@@ -50,6 +51,7 @@ def serving_work(
         # Of a batch: requests at once, and whether it ends.
         "parallel": fleet.max_batch,
         "runs_once": fleet.runs_once,
+        **bench_settings(stack, fleet, layout, folder),
     }
 
 
@@ -133,7 +135,9 @@ def server_words(
     if layout.kv_precision == "fp8":
         options["--kv-cache-dtype"] = "fp8"
     data_parallel_size = fleet.instance.accelerators // layout.accelerators
-    if not fleet.spans_nodes and data_parallel_size > 1:
+    # A benchmark measures one replica, also on a machine that has room for more.
+    measures_one = stack.benchmark is not None
+    if not (fleet.spans_nodes or measures_one) and data_parallel_size > 1:
         options["--data-parallel-size"] = data_parallel_size
     return [
         *(f"{option}={value}" for option, value in options.items()),
