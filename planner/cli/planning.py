@@ -170,10 +170,8 @@ def derive_plan(
         find(spec_file.spec, settings),
         [offer.key for offer in standing],
     )
-    if live is not None:
-        solution = likely_zones_first(solution, live.facts)
     solution = stay_in_zones(
-        solution,
+        likely_zones_first(solution, live.facts) if live else solution,
         {(offer.provider, offer.region, offer.zone) for offer in standing},
     )
     stack = PlannedStack(

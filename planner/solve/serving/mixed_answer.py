@@ -34,16 +34,17 @@ from planner.solve.solution import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from planner.market.offer_filter import OfferFilter
     from planner.market.owned import OwnedUse
+    from planner.perf.serving.correction import Correction
     from planner.solve.serving.bill import BilledPool
     from planner.solve.serving.mixed_fleet import MixedFleet
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingResult, ServingSearch
     from planner.solve.settings import SolveSettings
-    from planner.solve.solution import PlanWarning
+    from planner.solve.solution import PlanWarning, SizedPool
     from planner.spec.model import Inference
 
 # Each pool, and what it is as a fleet.
@@ -74,30 +75,39 @@ def mixed_solution(
     )
     if fleet is None or fleet.bill.exceeds(budget_usd):
         return None
+    return _solution(
+        spec,
+        settings,
+        offer_filter,
+        search,
+        requirement=requirement,
+        fleet=fleet,
+        alone=alone,
+    )
+
+
+def _solution(
+    spec: Inference,
+    settings: SolveSettings,
+    offer_filter: OfferFilter,
+    search: ServingSearch,
+    *,
+    requirement: ServingRequirement,
+    fleet: MixedFleet,
+    alone: ServingCandidate | None,
+) -> Solution:
     candidates = _candidates(fleet)
     predictions = _joined_predictions(
         predict_serving(pool.requirement, pool.sizing) for pool in fleet.pools
     )
-    checks = [
+    check = _joined_checks(
         simulation_check_of(pool.requirement, search, candidate)
         for pool, candidate in candidates
-    ]
-    check = _joined_checks([each for each in checks if each is not None])
+    )
     is_undecided = check is not None and check.verdict == "undecided"
     return Solution(
         status="feasible" if is_undecided else "optimal",
-        pools=tuple(
-            serving_pool(
-                pool.requirement,
-                search,
-                candidate,
-                name=pool.name,
-                weight=weight,
-            )
-            for (pool, candidate), weight in zip(
-                candidates, fleet.weights, strict=True
-            )
-        ),
+        pools=tuple(_sized_pools(fleet, search)),
         predictions=predictions,
         bindings=(),
         alternatives=_alternatives(alone),
@@ -109,21 +119,11 @@ def mixed_solution(
         offers_considered=offer_filter.allowed_count,
         confidence_cost=asked_confidence(requirement),
         simulation_check=check,
-        calibration=next(
-            (
-                pool.sizing.replica.correction
-                for pool in fleet.pools
-                if pool.sizing.replica.correction is not None
-            ),
-            None,
-        ),
+        calibration=_correction(fleet),
         token_volume=token_volume(requirement, predictions, fleet.bill),
         commitments=_joined_commitments(
             commitment_options(
-                pool.requirement,
-                candidate,
-                settings.catalog,
-                settings.futures,
+                pool.requirement, candidate, settings.catalog, settings.futures
             )
             for pool, candidate in candidates
         ),
@@ -138,6 +138,23 @@ def mixed_solution(
             carried=candidates[0][0].requirement,
         ),
     )
+
+
+def _sized_pools(
+    fleet: MixedFleet, search: ServingSearch
+) -> Iterator[SizedPool]:
+    for (pool, candidate), weight in zip(
+        _candidates(fleet), fleet.weights, strict=True
+    ):
+        yield serving_pool(
+            pool.requirement, search, candidate, name=pool.name, weight=weight
+        )
+
+
+def _correction(fleet: MixedFleet) -> Correction | None:
+    """Return what a benchmark taught of the first pool that it says something of."""
+    corrections = (pool.sizing.replica.correction for pool in fleet.pools)
+    return next((each for each in corrections if each is not None), None)
 
 
 def _candidates(fleet: MixedFleet) -> _Candidates:
@@ -179,8 +196,11 @@ def _joined_predictions(
     return joined
 
 
-def _joined_checks(checks: list[SimulationCheck]) -> SimulationCheck | None:
+def _joined_checks(
+    pool_checks: Iterable[SimulationCheck | None],
+) -> SimulationCheck | None:
     """Return how the pools were judged together; of each percentile the worse one counts."""
+    checks = [check for check in pool_checks if check is not None]
     if not checks:
         return None
     bands = {
