@@ -98,6 +98,8 @@ def need(mode: str = "open", **words: object) -> Any:
         "availability": None,
         "survives": None,
         "elastic": None,
+        "role": "serve",
+        "traffic_share": 1.0,
         "load": load,
         "week": weekly_load("flat", None),
     }
@@ -400,6 +402,8 @@ def billed(mode: str, **words: object) -> Any:
         ),
         "requests_per_month": Decimal(1_000_000),
         "runs_daily": False,
+        "role": "serve",
+        "traffic_share": 1.0,
         "weights": "bucket",
         "has_own_network": True,
         "endpoint_needs": frozenset(),
