@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from planner import figures
-from planner.cli import budget, option
+from planner.cli import budget, option, policy
 from planner.cli.account import engine_now
 from planner.cli.binding import find_spec, present_inputs, refuse_underived
 from planner.cli.closed_hours import tell_closed_hours
@@ -70,6 +70,7 @@ PLANNING_FLAGS = (
 @option.planning_flags
 @option.allow
 @budget.FLAG
+@policy.FLAG
 @click.option(
     "--require-approval",
     metavar="SIGNERS",
@@ -145,6 +146,11 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
         plan = reviewed_plan
     refuse_infeasible(plan)
     refuse_unbuilt(plan)
+    if is_saved:
+        # It may have been made before a rule was.
+        policy.refuse_denied(
+            policy.judge_specs(option_values["policy"], [(plan, spec_file)])
+        )
     engine = open_engine(options)
     now = engine_now(engine)
     refuse_past_block(plan, now)
@@ -518,6 +524,10 @@ def _plan_and_confirm(
     # An infeasible plan is shown; the caller then refuses it.
     if not plan.solution.pools or plan.unbuilt_clouds:
         return plan
+    # Nobody is asked for what is denied.
+    policy.refuse_denied(
+        policy.judge_specs(option_values["policy"], [(plan, spec_file)])
+    )
     tell_closed_hours(plan, engine_now(open_engine(options)))
     if option_values["yes"]:
         return plan
