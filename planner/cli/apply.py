@@ -71,6 +71,7 @@ PLANNING_FLAGS = (
 @option.allow
 @budget.FLAG
 @policy.FLAG
+@policy.PACK_FLAG
 @click.option(
     "--require-approval",
     metavar="SIGNERS",
@@ -201,6 +202,9 @@ def _carry_out(
     # A second apply goes on with the fallback that stands.
     variant = plan.on_rung(standing_rung(plan, stack_status))
     changes = _confirmed_changes(variant, engine, stack_status, option_values)
+    if options.policy_pack and stack_status is None:
+        # An update alone would meet what a pack refuses when a part is made already.
+        engine.preview(variant)
     if not option_values["buy_capacity_blocks"]:
         refuse_purchase(variant, changes)
     preflight(engine, variant)

@@ -33,6 +33,13 @@ FLAG: Final = click.option(
     help="Judge by this policy, instead of each policy.yaml from the spec up to the repository "
     "(exit 5).",
 )
+PACK_FLAG: Final = click.option(
+    "--policy-pack",
+    metavar="FOLDER",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Let Pulumi judge its resources by this policy pack (CrossGuard) too (exit 5).",
+)
 
 
 def policy_paths(spec_path: str) -> list[str]:
