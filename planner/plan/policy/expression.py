@@ -254,12 +254,13 @@ class NameReader:
 
     def _read_loop(self, shape: Shape) -> None:
         """Read the brackets of a loop, in which its variable is an element of a list."""
+        if self.loops == MAX_LOOPS:
+            self._refuse_nesting(f"loops are nested deeper than {MAX_LOOPS}")
+            return
         variable = self.tokens[self.position + 1].text
         hidden_shape = self.scope.get(variable)
         self.scope[variable] = shape.element()
         self.loops += 1
-        if self.loops > MAX_LOOPS:
-            self._refuse_nesting(f"loops are nested deeper than {MAX_LOOPS}")
         self._read_brackets()
         self.loops -= 1
         if hidden_shape is None:

@@ -238,7 +238,9 @@ def _finding(
         for fault in expression.names.faults:
             place = expression.place_at(fault.offset, policy.text)
             return RuleFinding(
-                "denies", f"{place}: {fault.message}", fault.hint or FAULT_HELP
+                "denies",
+                f"{place}: rule {rule.id} cannot be judged: {fault.message}",
+                fault.hint or FAULT_HELP,
             )
     variant = f", with fallback {rung} of the plan" if rung else ""
     if answer.fault:
