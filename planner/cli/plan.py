@@ -129,6 +129,17 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             tco_page(read_spec(specs[0]), plans[0], catalog, options),
             option_values,
         )
+    _refuse_plans(plans, spec_files, options, option_values)
+    return _exit_code(worst_exit_code, option_values, changed=any_changed)
+
+
+def _refuse_plans(
+    plans: list[Plan],
+    spec_files: list[SpecFile],
+    options: PlanningOptions,
+    option_values: OptionValues,
+) -> None:
+    """Raise PolicyError for plans that a policy denies, or that exceed a budget."""
     verdicts = policy.judge_specs(
         option_values["policy"], list(zip(plans, spec_files, strict=True))
     )
@@ -144,7 +155,6 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             counts_stacks=options.uses_stack_state,
         ),
     )
-    return _exit_code(worst_exit_code, option_values, changed=any_changed)
 
 
 def _written(

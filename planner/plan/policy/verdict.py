@@ -36,6 +36,7 @@ BROKEN_HELP: Final = (
 FAULT_HELP: Final = "correct the rule, or give the spec what it reads"
 # So many values that a broken rule has read are told.
 TOLD_VALUES: Final = 3
+SEVERAL: Final = "several values"
 
 
 class RuleQuestion(Struct, frozen=True, kw_only=True):
@@ -261,20 +262,32 @@ def _finding(
 
 def _read_values(rule: PolicyRule, documents: Properties) -> list[str]:
     """Return what a rule has read, as far as it is one value: plan.cost.total is 290.92."""
-    texts = []
-    for path in rule.when.names.read_paths:
-        part: Any = documents
-        for key in path:
-            part = part.get(key) if isinstance(part, dict) else None
-        if part is None:
-            texts.append(f"{'.'.join(path)} is not there")
-        elif isinstance(part, bool):
-            texts.append(f"{'.'.join(path)} is {str(part).lower()}")
-        elif isinstance(part, float):
-            texts.append(f"{'.'.join(path)} is {part:.10g}")
-        elif isinstance(part, str):
-            texts.append(f"{'.'.join(path)} is {part:.60}")
-    return texts[:TOLD_VALUES]
+    texts = (
+        f"{'.'.join(path)} is {_value_text(documents, path)}"
+        for path in rule.when.names.read_paths
+    )
+    told = [text for text in texts if not text.endswith(SEVERAL)]
+    return told[:TOLD_VALUES]
+
+
+def _value_text(documents: Properties, path: tuple[str, ...]) -> str:
+    """Return the value at a path as a rule would write it; `SEVERAL` of a list or a mapping."""
+    part: Any = documents
+    for key in path:
+        if not isinstance(part, dict) or key not in part:
+            return "not there"
+        part = part[key]
+    match part:
+        case None:
+            return "null"
+        case bool():
+            return str(part).lower()
+        case float():
+            return f"{part:.10g}"
+        case str():
+            return f"{part:.60}"
+        case _:
+            return SEVERAL
 
 
 def _fault_text(

@@ -8,10 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from planner import api
 from planner.market.price_age import age_days
 from planner.plan.policy.judged_plan import JudgedPlan
-from planner.plan.policy.verdict import RuleAnswer, RuleQuestion
-from tests.conftest import TODAY
+from planner.plan.policy.rule import read_policy
+from planner.plan.policy.verdict import (
+    RuleAnswer,
+    RuleQuestion,
+    Verdict,
+    judge_plans,
+)
+from planner.plan.types import Plan
+from tests.conftest import ROOT, TODAY
 
 pytest.importorskip("cel", reason="the policy extra is not installed")
 from planner.plan.policy.cel_engine import answers_to
@@ -32,6 +40,7 @@ def is_broken(documents: dict, when: str, unless: str | None = None) -> bool:
 
 
 @settings(
+    deadline=None,
     max_examples=30,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -149,3 +158,85 @@ def test_all_texts_that_are_no_expressions_are_told(documents: dict) -> None:
     )
     answers = list(answers_to(question))
     assert [(a.rule, a.expression) for a in answers] == [(1, 0), (2, 1)]
+
+
+# Of every kind, and quick to plan.
+BLUEPRINTS_OF_KINDS = (
+    "chat-8b",
+    "classify-backlog",
+    "pretrain-70b",
+    "research-spot",
+    "workspace-one-gpu",
+)
+
+
+@pytest.fixture(scope="module")
+def verdicts(catalog) -> list[tuple[Plan, dict[str, Verdict]]]:
+    """What the ready rules say of plans of every kind, with a spec that has the label owner."""
+    guardrails = ROOT / "blueprints" / "policies" / "guardrails.yaml"
+    policy = read_policy(guardrails.read_bytes(), "policy.yaml")
+    plans = []
+    for name in BLUEPRINTS_OF_KINDS:
+        spec = (ROOT / "blueprints" / f"{name}.yaml").read_bytes()
+        plans.append(api.plan(spec, path=f"{name}.yaml", catalog=catalog))
+    found = judge_plans(
+        [policy],
+        [JudgedPlan(plan=plan, spec_path="x.yaml") for plan in plans],
+        lambda question: list(answers_to(question)),
+        TODAY,
+    )
+    rules = len(policy.rules)
+    return [
+        (
+            plan,
+            {v.rule.id: v for v in found[rules * n : rules * (n + 1)]},
+        )
+        for n, plan in enumerate(plans)
+    ]
+
+
+def test_ready_rules_can_be_judged_on_every_kind(verdicts) -> None:
+    assert len({plan.workload.kind for plan, _ in verdicts}) == 4
+    for _, by_rule in verdicts:
+        for verdict in by_rule.values():
+            assert "cannot be judged" not in verdict.cause, verdict
+
+
+def test_ready_rules_say_what_a_loop_by_hand_says(verdicts) -> None:
+    """Each over the plan and its fallbacks, in Python and with exact decimals."""
+    for plan, by_rule in verdicts:
+        variants = [plan.on_rung(n) for n in range(len(plan.fallbacks) + 1)]
+        purchases = [
+            (pool, part)
+            for variant in variants
+            for pool in variant.solution.pools
+            for part in pool.purchases
+        ]
+        on_spot = any(part.purchase == "spot" for _, part in purchases)
+        run = plan.solution.run
+        may_stop = run is not None and run.checkpoint_interval_s <= 7200
+        no_end = (plan.shutdown.idle, plan.shutdown.ttl, plan.shutdown.schedule)
+        labels = plan.spec.normalized["labels"]
+        broken = {
+            "hourly-burn": any(v.cost.usd_hour > 1000 for v in variants),
+            "owner": "owner" not in labels,
+            "spot-with-checkpoints": on_spot
+            and not may_stop
+            and plan.workload.kind != "batch",
+            "auto-shutdown": no_end == (None, None, None)
+            and labels.get("env") != "prod",
+            "no-unknown-price": any(v.cost.is_partial for v in variants),
+            "commitment-term": any(
+                part.term and not part.term.startswith("1y")
+                for _, part in purchases
+            ),
+            "wide-band": any(
+                v.solution.predicted[metric].high
+                > 2 * v.solution.predicted[metric].low
+                for v in variants
+                for metric in v.solution.limits
+            ),
+        }
+        for rule, is_broken in broken.items():
+            passes = by_rule[rule].judgment == "passes"
+            assert passes != is_broken, (plan.workload.name, rule)

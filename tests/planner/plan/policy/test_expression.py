@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.plan.policy.document_shape import document_shapes
@@ -171,6 +171,7 @@ EXPRESSIONS = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(EXPRESSIONS)
 def test_documents_are_those_that_the_parser_of_the_engine_sees(
     text: str,

@@ -8,7 +8,7 @@ import textwrap
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import SpecError
@@ -46,6 +46,7 @@ def written(words: list[str], style: str, indent: int) -> str:
     )
 
 
+@settings(deadline=None)
 @given(
     WORDS,
     st.sampled_from(["plain", "single", "double", "folded", "literal"]),
@@ -149,11 +150,12 @@ def test_the_schema_takes_what_the_reader_takes() -> None:
     example = yaml.safe_load(GUARDRAILS.read_text())
     jsonschema.validate(example, schema)
     assert read_policy(GUARDRAILS.read_bytes(), "policy.yaml").rules
-    for wrong in (
+    wrong_files: list[dict] = [
         {"rules": [{"id": "a", "message": "b"}]},
         {"rules": [{"id": "a", "message": "b", "when": "true", "x": 1}]},
         {"waivers": []},
-    ):
+    ]
+    for wrong in wrong_files:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
         with pytest.raises(SpecError):
@@ -167,3 +169,9 @@ def test_an_example_says_what_to_do_and_where() -> None:
     for rule in rules:
         assert not any(e.names.faults for e in rule.expressions), rule.id
         assert rule.help or rule.severity == "warn", rule.id
+
+
+def test_the_ready_rules_are_in_the_docs() -> None:
+    page = (ROOT / "docs" / "policy.md").read_text()
+    for rule in read_policy(GUARDRAILS.read_bytes(), "policy.yaml").rules:
+        assert f"`{rule.id}`" in page

@@ -47,6 +47,7 @@ DAYS = st.dates().filter(lambda day: 2001 <= day.year <= 2098)
 
 
 @settings(
+    deadline=None,
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
