@@ -138,6 +138,7 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
         spec_file = find_spec(plan, path)
     else:
         spec_file = _parsed_spec(path, file_bytes)
+        policy.check_policies(option_values["policy"], [path])
         reviewed_plan = _plan_and_confirm(
             spec_file, catalog, options, option_values
         )

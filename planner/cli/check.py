@@ -150,6 +150,8 @@ def _check_built(
         option_values["judges_policies"] = True
     if not option_values["security"] and not option_values["judges_policies"]:
         return
+    if option_values["judges_policies"]:
+        policy.check_policies(option_values["policy"], specs)
     catalog = open_catalog(None, None)
     problems: list[Problem] = []
     for spec_path in specs:

@@ -179,7 +179,10 @@ def _written(
 
 
 def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
-    """Raise UsageError for flags that do not go with so many specs, or with a format."""
+    """Raise UsageError for flags that do not go with so many specs, or with a format.
+
+    SpecError for a policy that is none.
+    """
     if option_values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
     _refuse_overwrite(specs[0], option_values["output"])
@@ -198,6 +201,7 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
         )
     if option_values["share"] and (len(specs) == 1 or not is_page):
         raise click.UsageError("--share takes several SPECs, and shows a page")
+    policy.check_policies(option_values["policy"], specs)
 
 
 def _write_record(plan: Plan, path: str | None) -> None:

@@ -48,10 +48,8 @@ def policy_paths(spec_path: str) -> list[str]:
     All of them count, so a nearer one loosens nothing. Outside of a repository, it is the one
     beside the spec.
     """
-    spec_folder = (
-        Path(spec_path).resolve().parent if spec_path != "-" else Path.cwd()
-    )
-    folders = [spec_folder, *spec_folder.parents]
+    # Of a link, it is the folder that it stands in which has a say.
+    folders = Path(os.path.normpath(Path.cwd() / spec_path)).parents
     repository = next(
         (
             position
@@ -63,13 +61,28 @@ def policy_paths(spec_path: str) -> list[str]:
     return [
         _shown_path(folder / POLICY_NAME)
         for folder in folders[: repository + 1]
-        if (folder / POLICY_NAME).exists()
+        # A link that leads nowhere is a policy that cannot be read, not none.
+        if os.path.lexists(folder / POLICY_NAME)
     ]
 
 
 def _shown_path(path: Path) -> str:
     """Return a path as seen from the working folder."""
     return os.path.relpath(path)
+
+
+def check_policies(paths: Sequence[str], spec_paths: Iterable[str]) -> None:
+    """Raise what is wrong with the policies of specs, before these take minutes to plan."""
+    found_paths = dict.fromkeys(
+        paths or (path for spec in spec_paths for path in policy_paths(spec))
+    )
+    if not found_paths:
+        return
+    from planner.cli.policy_process import require_engine
+
+    require_engine()
+    for path in found_paths:
+        read_policy_file(path)
 
 
 def judge_specs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 # Rules that are written for people take milliseconds.
 TIME_LIMIT_S: Final = 20
+ENGINE_PACKAGE: Final = "cel"
+
+
+def require_engine() -> None:
+    """Raise UsageError without the package that evaluates rules."""
+    if find_spec(ENGINE_PACKAGE) is None:
+        raise _no_engine()
 
 
 def judge_in_process(

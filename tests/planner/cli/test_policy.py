@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from planner import api
+from planner.cli import policy_process
 from planner.cli.policy import policy_paths
 from planner.plan.canonical import dump_plan
 from tests.conftest import ROOT, chat
@@ -47,6 +48,14 @@ def test_all_policies_up_to_the_repository_count(here: Path) -> None:
         "repository/policy.yaml",
     ]
     assert policy_paths("-") == ["policy.yaml"]
+    # Neither a link to a spec nor one that leads nowhere is a way around them.
+    (here / "elsewhere").mkdir()
+    (here / "elsewhere" / "chat.yaml").write_text(SPEC)
+    (inner / "chat.yaml").symlink_to(here / "elsewhere" / "chat.yaml")
+    (inner / "policy.yaml").unlink()
+    (inner / "policy.yaml").symlink_to("nowhere.yaml")
+    assert len(policy_paths(spec)) == 3
+    assert len(policy_paths("repository/team/../team/service/chat.yaml")) == 3
 
 
 def test_without_a_policy_nothing_of_it_is_imported(
@@ -129,6 +138,28 @@ def test_apply_judges_a_plan_that_is_older_than_the_rule(
     code, _, err = tonnage("apply", "always.json", "--simulate")
     assert code == 0
     assert "budget of chat is waived by ann until 2026-11-22: a test" in err
+
+
+@needs_cel
+def test_a_policy_that_is_wrong_is_told_before_anything_is_planned(
+    tonnage: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "chat.yaml").write_text(SPEC)
+    (here / "policy.yaml").write_text("rule: []\n")
+    for words in (
+        ("plan", "chat.yaml"),
+        ("apply", "chat.yaml", "--simulate"),
+        ("check", "chat.yaml", "--policies"),
+    ):
+        code, out, err = tonnage(*words)
+        assert code == 2
+        assert "policy.yaml:1:1  error[unknown-key]" in err
+        assert "a month" not in out
+    (here / "policy.yaml").write_text("rules: []\n")
+    monkeypatch.setattr(policy_process, "ENGINE_PACKAGE", "no-such-package")
+    code, _, err = tonnage("plan", "chat.yaml")
+    assert code == 2
+    assert "pip install 'tonnage[policy]'" in err
 
 
 @needs_cel
