@@ -23,6 +23,7 @@ ALLOWED = {
     "planner.api": {"planner", "providers", "stacks"},
 }
 OUTSIDE = {
+    "cel",
     "click",
     "filelock",
     "msgspec",
@@ -139,6 +140,16 @@ def test_pulumi_stays_in_its_modules() -> None:
         "stacks.engine.pulumi.stack",
         "providers.simulated.plugin",
     }
+
+
+def test_the_engine_of_rules_stays_in_its_module() -> None:
+    """What has no policy does not wait for its import."""
+    users = {
+        name_of(p)
+        for p in modules()
+        if any(t.split(".")[0] == "cel" for t in imports(p))
+    }
+    assert users == {"planner.plan.policy.cel_engine"}
 
 
 def test_every_cloud_has_the_same_rooms() -> None:

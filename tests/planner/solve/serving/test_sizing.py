@@ -402,7 +402,7 @@ def billed(mode: str, **words: object) -> Any:
         ),
         "requests_per_month": Decimal(1_000_000),
         "runs_daily": False,
-        "role": "serve",
+        "role": "batch" if mode == "batch" else "serve",
         "traffic_share": 1.0,
         "weights": "bucket",
         "has_own_network": True,
