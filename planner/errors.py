@@ -7,7 +7,9 @@ TonnageError
 ├── ResourceError     4   a resource failed; the state is saved
 ├── PolicyError       5   what would be done is not allowed
 ├── MissingError      6   no such stack, plan, model or blueprint
+├── ExpectationError  7   what was to be shown was not: a benchmark that fails
 ├── CancelledError    8   a signal ended the run; the state is saved
+├── TimedOutError     9   what was waited for did not come in the time allowed
 ├── InfeasibleError  10   proved: nothing meets every constraint
 ├── StaleError       11   the plan no longer matches the spec, the catalog or the state
 ├── LockedError      12   somebody else works on the stack
@@ -111,10 +113,22 @@ class MissingError(TonnageError):
     exit_code = 6
 
 
+class ExpectationError(TonnageError):
+    """What was to be shown was not, such as by a benchmark that fails."""
+
+    exit_code = 7
+
+
 class CancelledError(TonnageError):
     """A signal ended the run; what it did is saved."""
 
     exit_code = 8
+
+
+class TimedOutError(TonnageError):
+    """What was waited for did not come in the time that was allowed."""
+
+    exit_code = 9
 
 
 class InfeasibleError(TonnageError):

@@ -13,6 +13,7 @@ from planner.facts.cloud import clouds
 from planner.facts.rule import broken_rules
 from planner.plan.document import PlannedStack, with_fallbacks
 from planner.spec.model import Inference
+from planner.workload.chance import unlikely_last
 from planner.workload.fallback import find_fallbacks
 from providers.resource_type import exclusive_inputs
 from stacks import registry
@@ -22,6 +23,7 @@ from stacks.spec.stack import derive_stack
 from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
+    from planner.estimate.benchmark_sweep import BenchmarkSweep
     from planner.plan.types import Launch, Plan
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import Solution
@@ -41,12 +43,20 @@ class StackBuild(NamedTuple):
     job_launch: Launch | None
 
 
-def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
+def build_stack(
+    spec: Spec,
+    solution: Solution,
+    stack_name: str,
+    benchmark: BenchmarkSweep | None = None,
+) -> StackBuild:
     """Build what is created for a solution under the name of a stack.
 
-    Raises SpecError when it cannot be built as asked.
+    With a `benchmark` its machines measure that, and end. Raises SpecError when it cannot be built
+    as asked.
     """
-    stack = derive_stack(spec, solution, stack_name)
+    stack = replace(
+        derive_stack(spec, solution, stack_name), benchmark=benchmark
+    )
     runtime = registry.runtime(spec.runtime)
     graph = _graph_of(stack, runtime)
     if isinstance(spec, Inference) and spec.update == BLUE_GREEN:
@@ -106,10 +116,13 @@ def _generation(stack: StackSpec, graph: Graph) -> str:
 
 
 def planned_stack(
-    spec: Spec, solution: Solution, stack: PlannedStack
+    spec: Spec,
+    solution: Solution,
+    stack: PlannedStack,
+    benchmark: BenchmarkSweep | None = None,
 ) -> PlannedStack:
     """Add to a stack what is created for a solution; raises SpecError as `build_stack` does."""
-    stack_build = build_stack(spec, solution, stack.name)
+    stack_build = build_stack(spec, solution, stack.name, benchmark)
     return replace(
         stack,
         graph=stack_build.graph.to_document(),
@@ -119,11 +132,16 @@ def planned_stack(
 
 
 def with_planned_fallbacks(
-    plan: Plan, spec: Spec, settings: SolveSettings, solution: Solution
+    plan: Plan,
+    spec: Spec,
+    settings: SolveSettings,
+    solution: Solution,
+    benchmark: BenchmarkSweep | None = None,
 ) -> Plan:
     """Return a plan with the other zones of a fleet in one, and what its spec lets be bought.
 
     A fleet is left out when no stack can be built of it, or when it would lie in the same zones.
+    Where clouds were asked for the chances of their machines on spot, these are in the order.
     """
     if not solution.is_built:
         return plan
@@ -131,10 +149,14 @@ def with_planned_fallbacks(
         return plan
     planned = []
     used_zones = [_used_zones(spec, solution, plan.stack.name)]
-    for fleet in find_fallbacks(spec, settings, solution):
+    fleets = find_fallbacks(spec, settings, solution)
+    live = plan.inputs.live
+    if live is not None:
+        fleets = unlikely_last(fleets, live.facts)
+    for fleet in fleets:
         stack = PlannedStack(name=plan.stack.name)
         try:
-            stack = planned_stack(spec, fleet.solution, stack)
+            stack = planned_stack(spec, fleet.solution, stack, benchmark)
         except SpecError:
             continue
         zones = _used_zones(spec, fleet.solution, plan.stack.name)

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from planner import figures
-from planner.cli import budget, option
+from planner.cli import budget, option, policy
 from planner.cli.account import engine_now
 from planner.cli.binding import find_spec, present_inputs, refuse_underived
 from planner.cli.closed_hours import tell_closed_hours
@@ -70,6 +70,8 @@ PLANNING_FLAGS = (
 @option.planning_flags
 @option.allow
 @budget.FLAG
+@policy.FLAG
+@policy.PACK_FLAG
 @click.option(
     "--require-approval",
     metavar="SIGNERS",
@@ -136,6 +138,7 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
         spec_file = find_spec(plan, path)
     else:
         spec_file = _parsed_spec(path, file_bytes)
+        policy.check_policies(option_values["policy"], [path])
         reviewed_plan = _plan_and_confirm(
             spec_file, catalog, options, option_values
         )
@@ -145,6 +148,11 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
         plan = reviewed_plan
     refuse_infeasible(plan)
     refuse_unbuilt(plan)
+    if is_saved:
+        # It may have been made before a rule was.
+        policy.refuse_denied(
+            policy.judge_specs(option_values["policy"], [(plan, spec_file)])
+        )
     engine = open_engine(options)
     now = engine_now(engine)
     refuse_past_block(plan, now)
@@ -195,6 +203,9 @@ def _carry_out(
     # A second apply goes on with the fallback that stands.
     variant = plan.on_rung(standing_rung(plan, stack_status))
     changes = _confirmed_changes(variant, engine, stack_status, option_values)
+    if options.policy_pack and stack_status is None:
+        # An update alone would meet what a pack refuses when a part is made already.
+        engine.preview(variant)
     if not option_values["buy_capacity_blocks"]:
         refuse_purchase(variant, changes)
     preflight(engine, variant)
@@ -518,6 +529,10 @@ def _plan_and_confirm(
     # An infeasible plan is shown; the caller then refuses it.
     if not plan.solution.pools or plan.unbuilt_clouds:
         return plan
+    # Nobody is asked for what is denied.
+    policy.refuse_denied(
+        policy.judge_specs(option_values["policy"], [(plan, spec_file)])
+    )
     tell_closed_hours(plan, engine_now(open_engine(options)))
     if option_values["yes"]:
         return plan

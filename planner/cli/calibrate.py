@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec.structs import replace
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from planner.cli.option import OptionValues
     from planner.render.page import Page
+
+# What a benchmark was of, as options that take precedence over its files.
+DEPLOYMENT_OPTIONS: Final = ("model", "gpu", "tp", "precision", "framework")
 
 
 @click.command("calibrate")
@@ -94,8 +97,14 @@ def command(
     shown_page = (
         _sweep_page(recipe, option_values)
         if recipe
-        else _learning_page(
-            _measured_files(benches, source, option_values), option_values
+        else learning_page(
+            _measured_files(benches, source, option_values),
+            {
+                name: str(option_values[name])
+                for name in DEPLOYMENT_OPTIONS
+                if option_values[name]
+            },
+            option_values["output"],
         )
     )
     option.print_page(
@@ -123,21 +132,20 @@ def _measured_files(
     return {record_path or f"{source} {benches[0]}": profiles.encode()}
 
 
-def _learning_page(
-    files_by_path: Mapping[str, bytes], option_values: OptionValues
+def learning_page(
+    files_by_path: Mapping[str, bytes],
+    overrides: Mapping[str, str],
+    output: str | None,
 ) -> Page:
-    """Return the page of what measurements teach, and keep it where -o says."""
+    """Return the page of what measurements teach, and keep it in the file `output`.
+
+    `overrides` says what was measured, by the names of options, where the files do not.
+    """
     from planner.estimate.calibrate import calibrate
     from planner.estimate.calibration_file import dump_correction
     from planner.estimate.quickstart import read_measured
     from planner.render.calibrate import calibration_page
 
-    option_names = ("model", "gpu", "tp", "precision", "framework")
-    overrides = {
-        option_name: str(option_values[option_name])
-        for option_name in option_names
-        if option_values[option_name]
-    }
     measured_sets = [
         read_measured(
             # Spreadsheets start CSV files with a byte order mark.
@@ -155,17 +163,16 @@ def _learning_page(
         sentence for measured in measured_sets for sentence in measured.left_out
     ]
     learning = replace(learning, warnings=(*left_out, *learning.warnings))
-    if option_values["output"]:
+    if output:
         # The calibration file records which results it was made from.
         file_digests = {
             bench_path: hashlib.sha256(file_bytes).hexdigest()
             for bench_path, file_bytes in files_by_path.items()
         }
         option.write_output(
-            dump_correction(learning.correction, file_digests),
-            option_values["output"],
+            dump_correction(learning.correction, file_digests), output
         )
-    return calibration_page(learning, option_values["output"] or "")
+    return calibration_page(learning, output or "")
 
 
 def _sweep_page(path: str, option_values: OptionValues) -> Page:

@@ -213,7 +213,9 @@ def own_live_catalog(
     if live is not None:
         from planner.market.live_catalog import with_live
 
-        catalog = with_live(catalog, live.facts, live.standing_counts)
+        catalog = with_live(
+            catalog, live.facts, live.standing_counts, live.caps
+        )
     return own_catalog(catalog, options.prices)
 
 
@@ -313,6 +315,8 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     backend       URL of Pulumi's state
     is_live       whether the account is asked what it may have
     replay        file with what clouds answered, instead of asking them
+    tells_shortfalls  whether a plan says which quotas keep it from a cheaper fleet
+    policy_pack   folders with policies of Pulumi
     """
 
     catalog: str | None = None
@@ -327,6 +331,8 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     backend: str | None = None
     is_live: bool = False
     replay: str | None = None
+    tells_shortfalls: bool = True
+    policy_pack: tuple[str, ...] = ()
 
     @property
     def flags(self) -> str:
@@ -412,6 +418,8 @@ def open_engine(options: PlanningOptions) -> StackEngine:
                 next_step="add --simulate",
             )
             raise UsageError(problem)
+        if options.policy_pack:
+            raise _no_policy_packs()
         from stacks.engine.backend import open_store
         from stacks.engine.simulated import SimulatedEngine
 
@@ -421,9 +429,21 @@ def open_engine(options: PlanningOptions) -> StackEngine:
         )
     from stacks.engine.pulumi.engine import PulumiEngine
 
-    return PulumiEngine(
+    engine = PulumiEngine(
         simulated_folder("pulumi") if world else STATE_FOLDER / "pulumi",
         backend=options.backend,
         world_source=options.simulate,
         environment=dict(os.environ),
+    )
+    engine.session.policy_packs = options.policy_pack
+    return engine
+
+
+def _no_policy_packs() -> UsageError:
+    return UsageError(
+        Problem(
+            code="engine",
+            message="the simulated engine reads no policy packs: they are programs of Pulumi",
+            next_step="add --engine pulumi, or judge plans by a policy.yaml",
+        )
     )

@@ -18,6 +18,7 @@ from planner.units import BYTES_PER_GIB
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions
     from planner.plan.status import ResourceRef, StackStatus
+    from stacks.engine.protocol import Permission
 
 
 @click.command("destroy")
@@ -37,7 +38,6 @@ def command(stack: str, **option_values: Any) -> int:
     Example: tonnage destroy chat-8b --simulate --yes
     """
     from stacks.engine.guard import refuse_production
-    from stacks.engine.protocol import RunControl
 
     options = option.planning_options(option_values)
     # A misspelled name is reported before any question.
@@ -66,24 +66,37 @@ def command(stack: str, **option_values: Any) -> int:
         if not click.confirm(f"Delete {stack}?", default=False, err=True):
             click.echo("declined: nothing was done", err=True)
             return 0
+    return delete_stack(
+        stack_status, options, option_values["allow"], option_values["format"]
+    )
+
+
+def delete_stack(
+    stack_status: StackStatus,
+    options: PlanningOptions,
+    allow: frozenset[Permission],
+    output_format: str,
+) -> int:
+    """Delete a stack as far as is allowed, forget it, and return the exit code 0."""
+    from stacks.engine.protocol import RunControl
+
+    stack = stack_status.stack
     engine = open_engine(options)
     exit_code = run_engine(
         engine,
         lambda listener, stop: engine.destroy(
-            stack,
-            listener,
-            RunControl(stop=stop, allow=option_values["allow"]),
+            stack, listener, RunControl(stop=stop, allow=allow)
         ),
         "destroy",
         stack,
         options,
         expected_steps=len(stack_status.resources),
-        output_format=option_values["format"],
+        output_format=output_format,
     )
     engine.store.forget(stack)
     # A cloud deletes what is in its buckets with them; of a simulated one it is in a folder.
     if (
-        deletes_data
+        "delete-data" in allow
         and stack_status.outputs.get("bucket")
         and options.simulate is not None
     ):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option
+from planner.cli import option, policy
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @option.color
 @option.exit_code
 @option.detailed_exitcode
+@policy.FLAG
 def command(before: str, after: str, **option_values: Any) -> int:
     """Show the cost difference from A to B, each a spec or a saved plan.
 
@@ -43,12 +45,11 @@ def command(before: str, after: str, **option_values: Any) -> int:
 
     # One catalog for both sides: prices do not differ, only the specs.
     catalog = open_catalog(option_values["catalog"], None)
-    plan_diff = compare_plans(
-        *(
-            _read_plan(path, catalog, option_values["prices"])
-            for path in (before, after)
-        )
+    plan_before, plan_after = (
+        _read_plan(path, catalog, option_values["prices"])
+        for path in (before, after)
     )
+    plan_diff = compare_plans(plan_before, plan_after)
     if option_values["format"] == "json":
         option.write_output(_diff_json(plan_diff))
     else:
@@ -57,6 +58,9 @@ def command(before: str, after: str, **option_values: Any) -> int:
             option_values["format"],
             option_values["color"],
         )
+    policy.refuse_change(
+        option_values["policy"], plan_after, json.loads(_diff_json(plan_diff))
+    )
     # Terraform scripts expect 2 for changes.
     if option_values["detailed_exitcode"]:
         return option.TERRAFORM_EXIT_CODE if plan_diff.changes else 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from planner.cli.option import write_output
+from planner.cli.policy import POLICY_NAME
 from planner.errors import MissingError, Place, Problem, UsageError
 from planner.suggest import closest
 
@@ -28,14 +29,33 @@ DEFAULT_BLUEPRINT = "chat-8b"
     metavar="FILE",
     help="Where to write it (NAME.yaml); - prints.",
 )
+@click.option(
+    "--policy",
+    "is_policy",
+    is_flag=True,
+    help="Write a policy.yaml with rules to choose from instead.",
+)
 @click.option("--force", is_flag=True, help="Write over a file that exists.")
 def command(
-    *, listing: bool, blueprint: str, output: str | None, force: bool
+    *,
+    listing: bool,
+    blueprint: str,
+    output: str | None,
+    is_policy: bool,
+    force: bool,
 ) -> int:
     """Write a blueprint: a spec that plans as it is, with comments that explain it.
 
     Example: tonnage init --blueprint chat-70b
     """
+    if is_policy:
+        policy_file = files("blueprints") / "policies" / "guardrails.yaml"
+        return _write_new(
+            policy_file.read_text(encoding="utf-8"),
+            output or POLICY_NAME,
+            "choose from its rules, then tonnage check SPEC --policies",
+            force=force,
+        )
     # Blueprints are package data, so an installed program has them.
     blueprint_texts = {
         blueprint_file.name.removesuffix(".yaml"): blueprint_file.read_text(
@@ -57,6 +77,18 @@ def command(
     if blueprint not in blueprint_texts:
         raise _unknown_blueprint(blueprint, sorted(blueprint_texts))
     target_path = output or f"{blueprint}.yaml"
+    return _write_new(
+        blueprint_texts[blueprint],
+        target_path,
+        f"tonnage plan {target_path}",
+        force=force,
+    )
+
+
+def _write_new(
+    text: str, target_path: str, next_step: str, *, force: bool
+) -> int:
+    """Write a file that there is not yet, and say what comes next."""
     if target_path != "-" and Path(target_path).exists() and not force:
         problem = Problem(
             code="exists",
@@ -65,11 +97,11 @@ def command(
             next_step="name another with -o, or add --force",
         )
         raise UsageError(problem)
-    write_output(blueprint_texts[blueprint], target_path)
-    # With - standard output must contain the spec only.
+    write_output(text, target_path)
+    # With - standard output must contain the file only.
     if target_path != "-":
         click.echo(
-            f"wrote {target_path}     next: tonnage plan {target_path}",
+            f"wrote {target_path}     next: {next_step}",
             err=True,
         )
     return 0

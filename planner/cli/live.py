@@ -22,6 +22,8 @@ from planner.market.live import LiveFacts
 from planner.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.market.offer import Catalog
     from planner.plan.change import LiveInputs, StandingMachines
@@ -77,6 +79,7 @@ def asked_facts(
     committed to makes a region cheaper, so those regions are asked first. `inputs` has what is
     known before, and the machines of the stack that stand.
     """
+    from planner.workload.fallback import find_fallbacks
     from planner.workload.solver import find
     from providers.live.kept import KeptAnswers
     from providers.live.place import ask_chances, ask_places
@@ -93,8 +96,18 @@ def asked_facts(
         )
         solution = find(spec_file.spec, settings)
         if not _open_regions(solution, facts, with_rivals=False):
+            fleets = [solution]
+            if spec_file.spec.buy.fallback is not None:
+                fleets += [
+                    fallback.solution
+                    for fallback in find_fallbacks(
+                        spec_file.spec, settings, solution
+                    )
+                ]
             facts = ask_chances(
-                _spot_machines(solution), facts, end_s - time.monotonic()
+                _spot_machines(fleets),
+                facts,
+                max(0.0, end_s - time.monotonic()),
             )
             facts = _with_blocks(spec_file, catalog, solution, facts, end_s)
             # As a record of it is read, so that a replay gives the same bytes.
@@ -220,24 +233,26 @@ def _open_regions(
     ]
 
 
-def _spot_machines(solution: Solution) -> list[tuple[LivePlace, int]]:
-    """Return the machines on spot of a plan, as places with one machine type."""
+def _spot_machines(
+    fleets: Iterable[Solution],
+) -> list[tuple[LivePlace, int]]:
+    """Return the machines on spot of a plan and its fallbacks, as places with one machine type.
+
+    They are those of all pools of a fleet; the same ones are asked about once.
+    """
     from providers.live.place import LivePlace
 
-    return [
-        (
-            LivePlace(
-                pool.instance.provider,
-                pool.region,
-                (pool.instance.instance_type,),
-            ),
-            part.nodes,
-        )
-        for pool in solution.pools
-        if pool.instance.provider in clouds()
-        for part in pool.purchases
-        if part.purchase == "spot"
-    ]
+    wanted = []
+    for fleet in fleets:
+        for pool in fleet.pools:
+            nodes = sum(
+                part.nodes for part in pool.purchases if part.purchase == "spot"
+            )
+            if nodes and pool.instance.provider in clouds():
+                types = (pool.instance.instance_type,)
+                place = LivePlace(pool.instance.provider, pool.region, types)
+                wanted.append((place, nodes))
+    return list(dict.fromkeys(wanted))
 
 
 def _places(
@@ -269,17 +284,20 @@ def live_inputs(
     catalog: Catalog,
     options: PlanningOptions,
     status: StackStatus | None,
+    known: LiveInputs | None = None,
 ) -> LiveInputs | None:
-    """Return what the account may have, asked or read from a file; None where nobody asks."""
+    """Return what the account may have, asked or read from a file; None where nobody asks.
+
+    `known` is what was answered before, and what other stacks leave of it.
+    """
     from planner.plan.change import LiveInputs
 
-    if options.replay:
-        facts = read_facts(options.replay)
-    elif options.is_live:
-        facts = LiveFacts()
-    else:
+    if not options.replay and not options.is_live:
         return None
-    inputs = LiveInputs(facts=facts, standing=_standing_machines(status))
+    if known is None:
+        facts = read_facts(options.replay) if options.replay else LiveFacts()
+        known = LiveInputs(facts=facts)
+    inputs = replace(known, standing=_standing_machines(status))
     if options.replay:
         return inputs
     return replace(

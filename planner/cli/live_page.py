@@ -76,6 +76,20 @@ file of a plan too, whose stack somebody else applied. All of it takes 20 second
 a cloud does not answer is said. AWS tells costs a day late, and only of tags that are activated
 for cost allocation; Google Cloud tells them by its export alone, which `tonnage usage` reads.
 
+`tonnage plan A.yaml B.yaml --share --live` holds a quota against all of the specs together, minute
+by minute: services by their load, in their time zones, and everything else at its peak. Where
+their cheapest fleets do not fit, it finds those that do and cost the least together, and says what
+is short and which request raises it. Where none fit, it exits with 10 and names the same request.
+`--replay FILE` goes with it too. Without `--share` each spec is planned as if it were alone
+([how](decisions/0059-quotas-are-shared.md)).
+
+Clouds are also asked how likely machines on spot are to be had, those of the plan and of its
+fallbacks. That changes what apply tries first, and no bill. A fleet in one zone begins with the
+likeliest one, and goes on with the next likely; what is less likely than even (0.5 of 1) is tried
+after all other fallbacks. Nothing else moves, and what nobody scores counts as even. Google Cloud
+names the zone that its score is for, Azure scores each zone or else the region, and AWS scores
+three types together or more, so it says nothing of one. The page shows each score.
+
 `tonnage doctor PLAN` asks what else would stop an apply. `tonnage quota list CLOUD REGION` shows
 quotas, and `tonnage quota request CLOUD REGION QUOTA LIMIT --yes` asks for more: that alone
 changes an account.

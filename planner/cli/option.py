@@ -235,6 +235,7 @@ def planning_options(option_values: OptionValues) -> PlanningOptions:
         "prices",
         "is_live",
         "replay",
+        "policy_pack",
     )
     return PlanningOptions(
         **{

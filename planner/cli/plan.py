@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
-from planner.cli import budget, option, progress
+from planner.cli import budget, option, policy, progress
 from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
 from planner.cli.planning import find_plan
+from planner.cli.refusal import refuse_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,17 +28,20 @@ if TYPE_CHECKING:
     from planner.render.page import Page
 
 INFEASIBLE_EXIT_CODE = 10
+# The other formats are documents of their own.
+PAGE_FORMATS = ("text", "markdown")
 
 
 @click.command("plan")
 @click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
 @option.planning_flags
-@option.format_option("text", "json", "markdown")
+@option.format_option("text", "json", "markdown", "sarif")
 @option.output
 @option.color
 @option.exit_code
 @option.detailed_exitcode
 @budget.FLAG
+@policy.FLAG
 @click.option(
     "--tco",
     is_flag=True,
@@ -70,7 +75,8 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     """Solve specs and show the plans; nothing is created and no account is needed.
 
     The cheapest fleet that meets the spec, with its cost line by line, why nothing cheaper will
-    do, and the resources. With -o the plan is saved: apply it later exactly as reviewed.
+    do, and the resources. With -o the plan is saved: apply it later exactly as reviewed. With
+    -f sarif it is what policies and warnings say, at their lines, for a code host.
 
     Example: tonnage plan chat.yaml -o chat.plan.json
     """
@@ -86,6 +92,9 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     # are divided among has a memory of its own.
     memory = Memory()
     spec_files = [read_spec(spec_path) for spec_path in specs]
+    if option_values["share"]:
+        # Of stacks that share quotas the page says what all of them lack.
+        options = replace(options, tells_shortfalls=False)
     if option_values["share"] or option_values["budgets"]:
         _refuse_one_stack_twice(spec_files)
     searches = [
@@ -124,13 +133,32 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             tco_page(read_spec(specs[0]), plans[0], catalog, options),
             option_values,
         )
-    budget.refuse_overspending(
-        option_values["budgets"],
-        plans,
-        options,
-        counts_stacks=options.uses_stack_state,
-    )
+    _refuse_plans(plans, spec_files, options, option_values)
     return _exit_code(worst_exit_code, option_values, changed=any_changed)
+
+
+def _refuse_plans(
+    plans: list[Plan],
+    spec_files: list[SpecFile],
+    options: PlanningOptions,
+    option_values: OptionValues,
+) -> None:
+    """Raise PolicyError for plans that a policy denies, or that exceed a budget."""
+    verdicts = policy.judge_specs(
+        option_values["policy"], list(zip(plans, spec_files, strict=True))
+    )
+    if option_values["format"] == "sarif":
+        option.write_output(policy.sarif_of(plans, verdicts))
+    refuse_together(
+        partial(policy.refuse_denied, verdicts),
+        partial(
+            budget.refuse_overspending,
+            option_values["budgets"],
+            plans,
+            options,
+            counts_stacks=options.uses_stack_state,
+        ),
+    )
 
 
 def _written(
@@ -155,12 +183,15 @@ def _written(
 
 
 def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
-    """Raise UsageError for flags that do not go with so many specs, or with a format."""
+    """Raise UsageError for flags that do not go with so many specs, or with a format.
+
+    SpecError for a policy that is none.
+    """
     if option_values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
     _refuse_overwrite(specs[0], option_values["output"])
-    is_json = option_values["format"] == "json"
-    if option_values["tco"] and (len(specs) > 1 or is_json):
+    is_page = option_values["format"] in PAGE_FORMATS
+    if option_values["tco"] and (len(specs) > 1 or not is_page):
         raise click.UsageError("--tco takes one SPEC, and shows a page")
     if option_values["record"] and (
         len(specs) > 1 or not option_values["is_live"]
@@ -172,8 +203,9 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
         raise click.UsageError(
             "--live asks real clouds: leave out --replay and --simulate"
         )
-    if option_values["share"] and (len(specs) == 1 or is_json):
+    if option_values["share"] and (len(specs) == 1 or not is_page):
         raise click.UsageError("--share takes several SPECs, and shows a page")
+    policy.check_policies(option_values["policy"], specs)
 
 
 def _write_record(plan: Plan, path: str | None) -> None:
@@ -257,7 +289,7 @@ def _write_many(
     for plan in results_in_order(
         [partial(make, search) for search in searches]
     ):
-        if option_values["format"] != "json":
+        if option_values["format"] in PAGE_FORMATS:
             _print_page(
                 fleet_page(
                     plan, today=option.today(), full=option_values["full"]

@@ -58,8 +58,13 @@ def find_plan(
     catalog: Catalog,
     options: PlanningOptions,
     memory: Memory | None = None,
+    *,
+    known: LiveInputs | None = None,
 ) -> FoundPlan:
-    """Return the plan of a spec, with what it does to the stack that stands."""
+    """Return the plan of a spec, with what it does to the stack that stands.
+
+    `known` is what the account may have as far as it was asked before.
+    """
     from planner.cli.live import live_inputs
     from planner.plan.status import standing_offers
     from planner.spec.network import chosen_range
@@ -71,7 +76,7 @@ def find_plan(
         stack_name = options.stack or spec_file.spec.name
         engine = open_engine(options)
         stack_status = engine.stack_status(stack_name)
-        own_range = _own_range(
+        own_range = standing_range(
             engine, stack_name, spec_file.spec.network, stack_status
         )
     found_plan = derive_plan(
@@ -82,7 +87,7 @@ def find_plan(
         state_sha256=stack_status.state_sha256 if stack_status else None,
         standing=standing_offers(stack_status),
         own_range=own_range,
-        live=live_inputs(spec_file, catalog, options, stack_status),
+        live=live_inputs(spec_file, catalog, options, stack_status, known),
     )
     if stack_status is None or not found_plan.solution.is_built:
         return found_plan
@@ -90,7 +95,7 @@ def find_plan(
     return FoundPlan(plan, found_plan.solution)
 
 
-def _own_range(
+def standing_range(
     engine: StackEngine,
     stack_name: str,
     network: NetworkRule | None,
@@ -146,6 +151,7 @@ def derive_plan(
     """
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from planner.spec.network import with_range
+    from planner.workload.chance import likely_zones_first
     from planner.workload.solver import find
     from planner.workload.standing import stay_in_zones, stay_or_move
     from stacks.build import planned_stack, with_planned_fallbacks
@@ -165,7 +171,7 @@ def derive_plan(
         [offer.key for offer in standing],
     )
     solution = stay_in_zones(
-        solution,
+        likely_zones_first(solution, live.facts) if live else solution,
         {(offer.provider, offer.region, offer.zone) for offer in standing},
     )
     stack = PlannedStack(
@@ -182,12 +188,14 @@ def derive_plan(
         source=SpecSource(spec_file.path, spec_file.sha256),
         stack=stack,
         inputs=replace(
-            _plan_inputs(stack.graph.provider, options, digests, standing),
+            plan_inputs(stack.graph.provider, options, digests, standing),
             network_range=own_range,
             live=live,
         ),
         staying=staying,
-        quota_shortfalls=_shortfalls(spec_file, catalog, options, live),
+        quota_shortfalls=_shortfalls(
+            spec_file, catalog, options, live, settings.memory
+        ),
     )
     plan = with_planned_fallbacks(plan, placed_spec, settings, solution)
     return FoundPlan(plan, solution)
@@ -198,23 +206,24 @@ def _shortfalls(
     catalog: Catalog,
     options: PlanningOptions,
     live: LiveInputs | None,
+    memory: Memory,
 ) -> tuple[QuotaShortfall, ...]:
     """Return the quotas that keep an account from a cheaper fleet, which is planned without."""
-    if live is None:
+    if live is None or not options.tells_shortfalls:
         return ()
     from planner.plan.quota_shortfall import quota_shortfalls, without_quotas
     from planner.workload.solver import find
 
     free = replace(live, facts=without_quotas(live.facts))
     settings = solve_settings(
-        spec_file, own_live_catalog(catalog, options, free), options
+        spec_file, own_live_catalog(catalog, options, free), options, memory
     )
     return quota_shortfalls(
         find(spec_file.spec, settings), live.facts, live.standing_counts
     )
 
 
-def _plan_inputs(
+def plan_inputs(
     provider: str,
     options: PlanningOptions,
     digests: dict[str, str],

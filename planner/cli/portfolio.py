@@ -12,16 +12,18 @@ from zoneinfo import ZoneInfo
 import click
 
 from planner.cli import progress
-from planner.cli.compose import own_catalog, spec_folder_reader
+from planner.cli.compose import own_catalog
 from planner.cli.parallel import results_in_order
-from planner.render.portfolio import portfolio_page
-from planner.units import SECONDS_PER_MINUTE
-from planner.workload.portfolio import (
-    SharingService,
-    member_of,
-    own_path,
-    share,
+from planner.cli.shared_quota import (
+    QuotaSharing,
+    SharedPlan,
+    remedy,
+    shared_plan,
 )
+from planner.render.portfolio import portfolio_page, quota_blocks
+from planner.solve.settings import Memory
+from planner.units import SECONDS_PER_MINUTE
+from planner.workload.portfolio import own_path, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.cli.planning import FoundPlan
     from planner.market.offer import Catalog
+    from planner.plan.change import LiveInputs
     from planner.plan.types import Plan
     from planner.render.page import Page
 
@@ -42,26 +45,62 @@ def shared_plans(
     options: PlanningOptions,
 ) -> tuple[list[Plan], Page]:
     """Return the plans of several specs, and the page of what they pay together."""
+    ahead = partial(minutes_ahead, int(catalog.as_of[:4]))
     with progress.waiting("looking for the cheapest fleets"):
         found = list(
             results_in_order(
                 [
-                    partial(_with_member, spec_file, search)
+                    partial(shared_plan, spec_file, _folder(spec_file), search)
                     for spec_file, search in zip(
                         spec_files, searches, strict=True
                     )
                 ]
             )
         )
-    plans = [plan for plan, _ in found]
-    members = [member for _, member in found if member is not None]
+        quota_sharing = QuotaSharing(
+            found,
+            partial(
+                _plan_again,
+                spec_files=spec_files,
+                catalog=catalog,
+                options=options,
+                memory=Memory(),
+            ),
+        )
+        found, chosen = quota_sharing.together(ahead)
     portfolio = share(
-        members,
+        [shared.member for shared in found if shared.member is not None],
         own_catalog(catalog, options.prices),
-        partial(minutes_ahead, int(catalog.as_of[:4])),
+        ahead,
     )
-    left_out = [plan.workload.name for plan, member in found if member is None]
-    return plans, portfolio_page(portfolio, left_out)
+    left_out = [
+        shared.plan.workload.name for shared in found if shared.member is None
+    ]
+    page = (
+        *portfolio_page(portfolio, left_out),
+        *quota_blocks(chosen, partial(remedy, facts=quota_sharing.facts)),
+    )
+    return [shared.plan for shared in found], page
+
+
+def _plan_again(
+    number: int,
+    known: LiveInputs,
+    *,
+    spec_files: Sequence[SpecFile],
+    catalog: Catalog,
+    options: PlanningOptions,
+    memory: Memory,
+) -> SharedPlan:
+    """Plan a spec again within what others leave of the quotas of an account."""
+    from planner.cli.planning import find_plan
+
+    spec_file = spec_files[number]
+    return shared_plan(
+        spec_file,
+        _folder(spec_file),
+        partial(find_plan, spec_file, catalog, options, memory, known=known),
+    )
 
 
 def warn_of_owned_twice(
@@ -110,17 +149,3 @@ def minutes_ahead(year: int, timezone: str) -> tuple[int, ...]:
 
 def _folder(spec_file: SpecFile) -> str:
     return str(Path(spec_file.path).resolve().parent)
-
-
-def _with_member(
-    spec_file: SpecFile, search: Callable[[], FoundPlan]
-) -> tuple[Plan, SharingService | None]:
-    # A solution does not leave its process: what it brings into the portfolio does.
-    found = search()
-    member = member_of(
-        spec_file.spec,
-        found.solution,
-        spec_folder_reader(spec_file.path),
-        _folder(spec_file),
-    )
-    return found.plan, member

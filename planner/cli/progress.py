@@ -268,6 +268,7 @@ def event_line(event: ProgressEvent) -> str:
         "found": "an earlier run had done it",
         "fallback": "is tried instead",
         "awaits": "waits",
+        "advice": "a policy pack advises otherwise",
     }
     detail_text = f"  {event.detail}" if event.detail else ""
     action_mark = ACTION_MARKS[event.step.action]

@@ -45,7 +45,8 @@ FILES_INTRO: Final = (
     "Made from the schema by `make docs`; `tonnage schema prices` prints the schema itself. They "
     "stand beside specs. `plan --prices prices.yaml` takes prices of your own, and `buy.owned` of "
     "a spec names what is paid for already: a plan is stale when one of them has changed. `plan` "
-    "and `apply` refuse what exceeds a budget of `--budgets budgets.yaml`."
+    "and `apply` refuse what exceeds a budget of `--budgets budgets.yaml`, and with `diff` what a "
+    "rule of a [policy](policy.md) denies."
 )
 PLAN_INTRO: Final = (
     "Made from the types by `make docs`; `tonnage schema plan` prints the JSON Schema. "

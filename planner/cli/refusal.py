@@ -17,10 +17,23 @@ from planner.plan.commitment import commitments_of
 from planner.spec.block import moment_s
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
     from decimal import Decimal
 
     from planner.plan.types import Changes, Plan
+
+
+def refuse_together(*refusals: Callable[[], None]) -> None:
+    """Raise PolicyError with all problems of several refusals: they are known at once."""
+    problems: list[Problem] = []
+    for refuse in refusals:
+        try:
+            refuse()
+        except PolicyError as error:
+            problems += error.problems
+    if problems:
+        raise PolicyError(*problems)
 
 
 def refuse_infeasible(plan: Plan) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 from msgspec.structs import replace
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     )
     from stacks.engine.stop import StopRequest
 
+# The format of a run that is a part of something else.
+NO_SUMMARY: Final = "none"
+
 
 def run_engine(
     engine: StackEngine,
@@ -50,7 +53,8 @@ def run_engine(
 
     The first signal lets it finish what is in flight; the error of the engine then says how to go
     on. So does the end of whoever reads its progress. What is done is written down beside the
-    state when it begins and when it ends. `plan` is what is applied; none for a destroy.
+    state when it begins and when it ends. `plan` is what is applied; none for a destroy. With the
+    format NO_SUMMARY its progress is all that is shown.
     """
     from planner.plan.account import PastRun
     from stacks.engine.history import run_name
@@ -97,6 +101,8 @@ def run_engine(
         write_down(replace(done_run, ended=_now(), usd_hour=usd_hour))
     if output_format == "json":
         progress.write_json_line(_end_event(stack_name, outcome, usd_hour))
+        return 0
+    if output_format == NO_SUMMARY:
         return 0
     told = _told(engine, plan, outcome, options) if plan is not None else []
     progress.print_outcome(

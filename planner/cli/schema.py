@@ -13,7 +13,16 @@ from planner.cli.option import output, write_output
 @click.argument(
     "document",
     type=click.Choice(
-        ["spec", "plan", "world", "prices", "owned", "budgets", "on_premises"]
+        [
+            "spec",
+            "plan",
+            "world",
+            "prices",
+            "owned",
+            "budgets",
+            "on_premises",
+            "policy",
+        ]
     ),
 )
 @output

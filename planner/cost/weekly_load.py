@@ -110,7 +110,7 @@ class Week(Struct, frozen=True, dict=True):
         exceeds that at the peak. Hours outside the schedule have 0 nodes.
         """
         return tuple(
-            _running_nodes(group_count, group_nodes, spares, hour_load)
+            running_nodes(group_count, group_nodes, spares, hour_load)
             if hour_share
             else 0
             for hour_load, hour_share in zip(
@@ -136,7 +136,7 @@ class Week(Struct, frozen=True, dict=True):
                 max(
                     0,
                     min(
-                        _running_nodes(
+                        running_nodes(
                             group_count, group_nodes, spares, hour_load
                         ),
                         end,
@@ -200,9 +200,10 @@ def needed_groups(group_count: float) -> int:
     return max(1, math.ceil(group_count - 1e-9))
 
 
-def _running_nodes(
+def running_nodes(
     group_count: float, group_nodes: int, spares: SpareGroups, hour_load: float
 ) -> int:
+    """Return the nodes of a running hour: group_nodes * (max(1, ceil(groups * load)) + spares)."""
     return group_nodes * (
         needed_groups(group_count * hour_load) + spares.at(hour_load)
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ANY: Final = "*"
 POLICY: Final = "policy"
 LIMITED_PURCHASES: Final = ("on_demand", "spot")
+PEAK_LOAD: Final = 1.0
 KINDS: Final = (
     POLICY,
     "provider_limit",
@@ -141,12 +142,15 @@ def quota_limit(offer: Offer) -> int | None:
     """Return the most nodes that the quotas of an account leave; None where none is known.
 
     Machines that are reserved for the stack need no more than their reservation. Of a mix with
-    spot, as many as let each part be within the quota of its purchase.
+    spot, as many as let each part be within the quota of its purchase. What is left in hours of
+    less load is held against a fleet alone.
     """
     if offer.reservation is not None or offer.block is not None:
         return None
     free: dict[str, int] = {}
     for quota in offer.quotas:
+        if quota.load != PEAK_LOAD:
+            continue
         free[quota.purchase] = min(
             quota.nodes, free.get(quota.purchase, quota.nodes)
         )

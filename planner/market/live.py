@@ -75,6 +75,29 @@ class QuotaFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(0.0, self.limit - (self.used or 0.0))
 
 
+class QuotaKey(Struct, frozen=True, order=True):
+    """A quota of an account, as its cloud names it."""
+
+    cloud: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    purchase: Annotated[str, Meta(description="on_demand or spot")]
+    quota: Annotated[str, Meta(description="id of the quota")]
+
+
+class QuotaCap(Struct, frozen=True):
+    """What a stack may add to a quota: the rest is for others that are planned with it."""
+
+    key: Annotated[QuotaKey, Meta(description="which quota")]
+    load: Annotated[
+        float,
+        Meta(
+            description="load of the hours that it is for, over that of the peak: 1 is for the "
+            "peak, -1 for hours outside of the schedule"
+        ),
+    ]
+    units: Annotated[float, Meta(description="how much it may add")]
+
+
 def raise_text(cloud: str, region: str, quota: QuotaFact, wanted: float) -> str:
     """Say how a quota is raised to so much, or that somebody has asked for that already."""
     command = f"tonnage quota request {cloud} {region} {quota.id} {wanted:g}"
@@ -261,13 +284,16 @@ class ChanceAnswer(LiveAnswer[float], frozen=True, kw_only=True):
     """How likely machines are to be had, from 0 to 1."""
 
 
-class SpotChance(Struct, frozen=True, kw_only=True):
-    """How likely the machines on spot of a plan are to be had now."""
+class SpotChance(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How likely machines on spot of a plan, or of one of its fallbacks, are to be had now."""
 
     cloud: Annotated[str, Meta(description="cloud")]
     region: Annotated[str, Meta(description="region of the cloud")]
     machine_type: Annotated[str, Meta(description="machine type")]
     machines: Annotated[int, Meta(description="how many at once")]
+    zone: Annotated[
+        str, Meta(description="in which; left out for the best of the region")
+    ] = NO_ZONE
     chance: Annotated[
         ChanceAnswer, Meta(description="from 0 to 1, as the cloud scores it")
     ]
@@ -312,7 +338,9 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
     ] = ()
     spot_chances: Annotated[
         tuple[SpotChance, ...],
-        Meta(description="of the machines on spot of the plan"),
+        Meta(
+            description="of the machines on spot of the plan and of its fallbacks"
+        ),
     ] = ()
     commitment_regions: Annotated[
         dict[str, RegionAnswer],
@@ -335,3 +363,28 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
             ),
             None,
         )
+
+    def spot_chance(
+        self,
+        cloud: str,
+        region: str,
+        machine_type: str,
+        machines: int,
+        zone: str = NO_ZONE,
+    ) -> float | None:
+        """Return how likely so many machines on spot are to be had; None where nobody says.
+
+        In a zone without a score of its own it is that of the region, and in the region that of
+        its best zone.
+        """
+        wanted = (cloud, region, machine_type, machines)
+        by_zone = {
+            found.zone: found.chance.value
+            for found in self.spot_chances
+            if found.chance.value is not None
+            and wanted
+            == (found.cloud, found.region, found.machine_type, found.machines)
+        }
+        if zone != NO_ZONE:
+            return by_zone.get(zone, by_zone.get(NO_ZONE))
+        return max(by_zone.values(), default=None)

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from planner.market.capacity import LIMITED_PURCHASES, quota_purchase
+from planner.market.capacity import (
+    LIMITED_PURCHASES,
+    PEAK_LOAD,
+    quota_purchase,
+)
 from planner.market.commitment import free_machines
-from planner.market.live import NO_ZONE
+from planner.market.live import NO_ZONE, QuotaCap, QuotaKey
 from planner.market.offer import QuotaNodes
 from planner.market.own_reclaims import own_band
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from planner.market.live import LiveFacts, PlaceFacts
-    from planner.market.offer import Catalog, Offer, ReclaimBand
+    from planner.market.live import LiveFacts, PlaceFacts, QuotaFact
+    from planner.market.offer import Catalog, Instance, Offer, ReclaimBand
     from planner.market.offer_key import OfferKey
 
 PRICE_STEP: Final = Decimal("0.000001")
@@ -29,24 +33,21 @@ def with_live(
     catalog: Catalog,
     facts: LiveFacts,
     standing: Mapping[OfferKey, int],
+    caps: Sequence[QuotaCap] = (),
 ) -> Catalog:
     """Return a catalog as an account has it, where it was asked.
 
     What nobody answers stays as it is. `standing` are the machines of the stack itself, by what
-    they were bought as: they are used of a quota, and are there for the next plan.
+    they were bought as: they are used of a quota, and are there for the next plan. `caps` leave
+    the rest of a quota to other stacks.
     """
     if not facts.places:
         return catalog
-    used = Counter(
-        {
-            (*key[:3], quota_purchase(key[3])): count
-            for key, count in standing.items()
-        }
-    )
+    used = standing_nodes(standing)
     return replace(
         catalog,
-        offers=tuple(_live_offers(catalog.offers, facts, used)),
-        unlisted=tuple(_live_offers(catalog.unlisted, facts, used)),
+        offers=tuple(_live_offers(catalog.offers, facts, used, caps)),
+        unlisted=tuple(_live_offers(catalog.unlisted, facts, used, caps)),
         owned=tuple(
             machines
             for place in facts.places
@@ -55,10 +56,24 @@ def with_live(
     )
 
 
+def standing_nodes(standing: Mapping[OfferKey, int]) -> Counter[OfferKey]:
+    """Return machines by the quota that counts them: of a cloud, a type and a region."""
+    nodes: Counter[OfferKey] = Counter()
+    for key, count in standing.items():
+        nodes[*key[:3], quota_purchase(key[3])] += count
+    return nodes
+
+
+def machine_units(instance: Instance, quota: QuotaFact) -> int:
+    """Return how many units of a quota a machine takes."""
+    return instance.vcpu if quota.unit == "vcpus" else instance.accelerators
+
+
 def _live_offers(
     offers: Iterable[Offer],
     facts: LiveFacts,
     standing: Mapping[OfferKey, int],
+    caps: Sequence[QuotaCap],
 ) -> Iterator[Offer]:
     places = {(place.cloud, place.region): place for place in facts.places}
     for offer in offers:
@@ -72,7 +87,7 @@ def _live_offers(
                 replace(
                     offer,
                     zones=zones,
-                    quotas=tuple(_quota_nodes(offer, place, standing)),
+                    quotas=tuple(_quota_nodes(offer, place, standing, caps)),
                     reclaim_band=_reclaim_band(offer, place),
                 ),
                 place,
@@ -110,10 +125,12 @@ def _quota_nodes(
     offer: Offer,
     place: PlaceFacts,
     standing: Mapping[OfferKey, int],
+    caps: Sequence[QuotaCap],
 ) -> Iterator[QuotaNodes]:
     """Yield how many machines of an offer's type the quotas of each purchase leave.
 
     machines = those of the stack that stand + floor(free units / units of a machine)
+    With a cap on what the stack may add, at some load, they are that over units of a machine.
     """
     instance = offer.instance
     for purchase in LIMITED_PURCHASES:
@@ -121,19 +138,22 @@ def _quota_nodes(
         facts = answer.value if answer is not None else None
         key = (place.cloud, place.region, instance.instance_type, purchase)
         for fact in facts or ():
-            units = {
-                "vcpus": instance.vcpu,
-                "accelerators": instance.accelerators,
-            }[fact.unit]
             if fact.free is None or instance.instance_type not in (
                 fact.machine_types
             ):
                 continue
-            yield QuotaNodes(
-                purchase=purchase,
-                nodes=standing.get(key, 0) + math.floor(fact.free / units),
-                quota=fact.name,
-            )
+            quota_key = QuotaKey(place.cloud, place.region, purchase, fact.id)
+            all_hours = QuotaCap(quota_key, PEAK_LOAD, fact.free)
+            for cap in (all_hours, *caps):
+                if cap.key != quota_key:
+                    continue
+                added = math.floor(cap.units / machine_units(instance, fact))
+                yield QuotaNodes(
+                    purchase=purchase,
+                    nodes=standing.get(key, 0) + added,
+                    quota=fact.name,
+                    load=cap.load,
+                )
 
 
 def zone_mean(

@@ -267,12 +267,14 @@ def undominated(
     The bill of a fleet falls with the price of any tier, so no other mix is cheaper. Of equal
     ones the first is taken. Where more is owned, or machines on spot are taken back less often
     or are in another number of zones, a mix is a choice of its own. With `counts_zones` another
-    number of zones makes it one however its machines are bought.
+    number of zones makes it one however its machines are bought. One that a quota bounds stands
+    in for no other.
     """
     kept: list[Offer] = []
     for offer in sorted(mixed, key=_tier_prices):
         if not any(
-            _is_as_cheap(other, offer)
+            not other.quotas
+            and _is_as_cheap(other, offer)
             and _is_as_lasting(other, offer)
             and (not counts_zones or _zone_count(other) == _zone_count(offer))
             for other in kept

@@ -229,11 +229,16 @@ class PurchaseMix(Struct, frozen=True):
 
 
 class QuotaNodes(Struct, frozen=True, kw_only=True):
-    """How many machines of a type an account may still have, bought on_demand or on spot."""
+    """How many machines of a type an account may still have, bought on_demand or on spot.
+
+    Others of the account may need them in hours in which the load is `load` times the peak; 1 is
+    for all hours.
+    """
 
     purchase: str
     nodes: int
     quota: str
+    load: float = 1.0
 
 
 class Offer(Struct, frozen=True, kw_only=True):

@@ -419,6 +419,18 @@ class OfferFilter:
             )
         return list(cheapest_offers)
 
+    def everywhere(self) -> Iterator[Offer]:
+        """Yield the allowed offers of all regions, and not only those of the cheapest."""
+        for offer_group in self.offer_groups:
+            if self._instance_violations(offer_group[0]):
+                continue
+            for offer in offer_group:
+                placed = self.order.placed(offer)
+                if placed is not None and not self._region_violations(
+                    offer.region
+                ):
+                    yield placed
+
     def _find_cheapest(self, ignored_rules: set[str]) -> Iterator[Offer]:
         for offer_group in self.offer_groups:
             # Machine type and purchase option are the same in a whole group.
@@ -432,6 +444,10 @@ class OfferFilter:
                 and self.order.placed(offer) is not None
             )
             cheapest_offer = next(allowed_offers, None)
+            # Where a quota may leave too few machines, the next region counts too.
+            while cheapest_offer is not None and cheapest_offer.quotas:
+                yield self.order.placed(cheapest_offer) or cheapest_offer
+                cheapest_offer = next(allowed_offers, None)
             if cheapest_offer is None:
                 continue
             if (

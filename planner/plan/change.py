@@ -11,6 +11,7 @@ from msgspec import Meta, field
 
 from planner.market.live import (
     LiveFacts,  # noqa: TC001 - msgspec reads the annotations
+    QuotaCap,  # noqa: TC001 - msgspec reads the annotations
 )
 from planner.plan.part import (
     DocumentPart,
@@ -227,6 +228,12 @@ class LiveInputs(DocumentPart, frozen=True, kw_only=True):
     standing: Annotated[
         tuple[StandingMachines, ...],
         Meta(description="what stood, and is used of a quota for that"),
+    ] = ()
+    caps: Annotated[
+        tuple[QuotaCap, ...],
+        Meta(
+            description="what it may add to quotas that others share which are planned with it"
+        ),
     ] = ()
 
     @property

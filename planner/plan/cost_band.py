@@ -167,8 +167,18 @@ def _month_range(
     solution: Solution, bill: Bill, catalog: Catalog, shutdown: ShutdownRule
 ) -> _Range:
     """Return the totals of a short and a long month of the calendar, against one of 730 hours."""
-    pool = solution.pools[0]
-    nodes = minute_nodes(solution.week, pool, shutdown.schedule)
+    nodes = tuple(
+        map(
+            sum,
+            zip(
+                *(
+                    minute_nodes(solution.week, pool, shutdown.schedule)
+                    for pool in solution.pools
+                ),
+                strict=True,
+            ),
+        )
+    )
     first_year = int(catalog.as_of[:YEAR_DIGITS])
     totals = sorted(
         _changed_total(bill, partial(_month_factor, factors))

@@ -174,6 +174,7 @@ def with_fallbacks(
                 if fleet.kind == "zone"
                 else None
             ),
+            chance=fleet.chance,
             pools=tuple(
                 pool_entry(pool, fleet.solution.week)
                 for pool in fleet.solution.pools

@@ -10,7 +10,7 @@ from planner.plan.cost import Cost  # noqa: TC001 - msgspec reads the annotation
 from planner.plan.graph import (
     PlannedGraph,  # noqa: TC001 - msgspec reads the annotations
 )
-from planner.plan.part import DocumentPart
+from planner.plan.part import DocumentPart, Number
 from planner.plan.pool import (
     Pool,  # noqa: TC001 - msgspec reads the annotations
 )
@@ -33,6 +33,13 @@ class Fallback(DocumentPart, frozen=True, kw_only=True):
         str | None,
         Meta(description="where its machines are; none when that is open"),
     ]
+    chance: Annotated[
+        Number | None,
+        Meta(
+            description="how likely its machines on spot were to be had, from 0 to 1; none where "
+            "nobody was asked, or says"
+        ),
+    ] = None
     pools: Annotated[tuple[Pool, ...], Meta(description="its machines")]
     predicted: Annotated[
         dict[str, Prediction],

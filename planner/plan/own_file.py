@@ -8,6 +8,7 @@ from planner.market.on_premises import ON_PREMISES_FILE
 from planner.market.own_prices import PRICES_FILE
 from planner.market.owned import OWNED_FILE
 from planner.plan.budget import BUDGETS_FILE
+from planner.plan.policy.rule import POLICY_FILE
 
 if TYPE_CHECKING:
     from planner.spec.field import Block, JsonSchema
@@ -17,6 +18,7 @@ OWN_FILES: Final[dict[str, Block]] = {
     "owned": OWNED_FILE,
     "budgets": BUDGETS_FILE,
     "on_premises": ON_PREMISES_FILE,
+    "policy": POLICY_FILE,
 }
 
 

@@ -154,6 +154,13 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
             description="what is started where there is none of the type, the first first"
         ),
     ] = ()
+    weight: Annotated[
+        int,
+        Meta(
+            description="requests that a router sends to a machine, against those of other "
+            "pools; 0 with one pool"
+        ),
+    ] = 0
 
     @property
     def stand_in_usd_hour(self) -> Decimal:

@@ -59,6 +59,7 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
             )
             for other in pool.stand_ins
         ),
+        weight=pool.weight,
     )
 
 

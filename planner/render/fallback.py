@@ -37,12 +37,24 @@ def fallback_blocks(plan: Plan, *, full: bool) -> list[Block]:
         for pool in plan.solution.pools
         if pool.stand_ins
     ]
-    zones = [rung.zone for rung in plan.fallbacks if rung.zone is not None]
+    zones = [
+        f"{rung.zone}{_chance_text(rung)}"
+        for rung in plan.fallbacks
+        if rung.zone is not None
+    ]
     if zones:
         first = plan.solution.pools[0].zones[0]
         lines.append(
             Paragraph(
                 f"  where {first} has no machines, apply tries {', '.join(zones)}",
+                width=LINE_WIDTH,
+            )
+        )
+    if any(rung.chance is not None for rung in plan.fallbacks):
+        lines.append(
+            Paragraph(
+                "  zones begin with the likeliest, and what is less likely than even comes last, "
+                "by the scores of clouds for machines on spot",
                 width=LINE_WIDTH,
             )
         )
@@ -89,7 +101,7 @@ def _row(fallback: Fallback) -> tuple[str, str, str, str]:
         f"{each.nodes} x {each.instance_type}" for each in fallback.pools
     )
     return (
-        f"{KIND_TEXTS[fallback.kind]}: {place}",
+        f"{KIND_TEXTS[fallback.kind]}: {place}{_chance_text(fallback)}",
         machines,
         figures.dollars(fallback.cost.total),
         _promise(fallback.predicted),
@@ -105,3 +117,8 @@ def _promise(predicted: dict[str, Prediction]) -> str:
                 return f"{value:.3g} days"
             return f"{name} {figures.milliseconds(float(value))}"
     return ""
+
+
+def _chance_text(fallback: Fallback) -> str:
+    """Return how likely a fallback is to be had, in brackets; nothing where nobody says."""
+    return "" if fallback.chance is None else f" ({fallback.chance:.2f} of 1)"

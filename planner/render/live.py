@@ -14,7 +14,7 @@ from planner.render.page import LINE_WIDTH, Block, Paragraph
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.market.live import CommitmentFact, LiveFacts
+    from planner.market.live import CommitmentFact, LiveFacts, SpotChance
     from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.types import Plan
 
@@ -113,17 +113,26 @@ def _shortfall_blocks(shortfall: QuotaShortfall, plan: Plan) -> Iterator[Block]:
 
 
 def _chance_blocks(facts: LiveFacts) -> Iterator[Block]:
-    """Yield how likely the machines on spot are to be had now."""
+    """Yield how likely the machines on spot are to be had now, in each zone that is scored."""
+    by_machines: dict[str, list[SpotChance]] = {}
     for found in facts.spot_chances:
         machines = (
             f"{found.machines} x {found.machine_type} on spot in {found.region}"
         )
-        chance = found.chance
+        by_machines.setdefault(machines, []).append(found)
+    for machines, chances in by_machines.items():
+        cloud, first = chances[0].cloud, chances[0].chance
+        scores = ", ".join(
+            f"{found.chance.value:.2f} of 1"
+            + (f" in {found.zone}" if found.zone else "")
+            for found in chances
+            if found.chance.value is not None
+        )
         yield Paragraph(
-            f"{machines}: {found.cloud} scores them {chance.value:.2f} of 1 to be had now"
-            if chance.value is not None
-            else f"! {machines}: {found.cloud} does not say how likely they are to be had: "
-            f"{chance.state}: {chance.reason}",
+            f"{machines}: {cloud} scores them {scores} to be had now"
+            if scores
+            else f"! {machines}: {cloud} does not say how likely they are to be had: "
+            f"{first.state}: {first.reason}",
             width=LINE_WIDTH,
         )
 

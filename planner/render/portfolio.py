@@ -17,9 +17,10 @@ from planner.render.page import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from planner.workload.portfolio import Portfolio, SharedPlace
+    from planner.workload.quota_share import QuotaNeed, SharedChoice
 
 
 def portfolio_page(portfolio: Portfolio, left_out: Sequence[str]) -> Page:
@@ -106,4 +107,32 @@ def _place_sentence(place: SharedPlace) -> str:
     return (
         f"{', '.join(place.members)}: {place.peak_nodes} x {machine_type} at once on {cloud} "
         f"{region}: {' + '.join(parts)}: {effect}"
+    )
+
+
+def quota_blocks(
+    chosen: SharedChoice | None, remedy: Callable[[QuotaNeed], str]
+) -> Iterator[Block]:
+    """Yield the quotas that keep workloads from their cheapest fleets, and what that costs."""
+    if chosen is None or not chosen.needs or chosen.usd is None:
+        return
+    more_usd = chosen.usd - chosen.usd_alone
+    price = f"{figures.dollars(more_usd)} more" if more_usd else "no more"
+    yield Paragraph(
+        f"! the quotas of the account do not allow all of the cheapest fleets together: those "
+        f"above cost {price}",
+        "warn",
+        LINE_WIDTH,
+    )
+    for need in chosen.needs:
+        yield Paragraph(f"  {quota_text(need)}", width=LINE_WIDTH)
+        yield Paragraph(f"  to raise it: {remedy(need)}")
+
+
+def quota_text(need: QuotaNeed) -> str:
+    """Say what the cheapest fleets need of a quota together, and what is left of it."""
+    key = need.key
+    return (
+        f"the cheapest fleets need {need.units:g} of the quota {key.quota} in {key.cloud} "
+        f"{key.region} at once, and {need.limit:g} are left"
     )

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from planner.errors import Place
 from planner.plan.security import SEVERITIES
 from planner.render.page import LINE_WIDTH, Paragraph
+from planner.render.sarif import SarifFinding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.facts.rule import Severity
     from planner.plan.security import Finding
     from planner.render.page import Page, Tone
+    from planner.render.sarif import SarifLevel
+
+SARIF_LEVELS: Final[dict[Severity, SarifLevel]] = {
+    "refuse": "error",
+    "high": "error",
+    "medium": "warning",
+    "low": "note",
+}
 
 
 def security_line(findings: Sequence[Finding], today: str) -> str:
@@ -58,6 +69,25 @@ def security_page(
             Paragraph(f"          {_help(finding, today)}", "dim", LINE_WIDTH),
         ]
     return tuple(blocks)
+
+
+def security_sarif(
+    spec_path: str, findings: Sequence[Finding], today: str
+) -> list[SarifFinding]:
+    """Return the findings for a code host; what somebody accepts is there, and suppressed."""
+    return [
+        SarifFinding(
+            rule=finding.rule.id,
+            title=finding.rule.reason,
+            level=SARIF_LEVELS[finding.rule.severity],
+            message=f"{finding.rule.reason}: {', '.join(finding.resources)}",
+            place=Place(spec_path),
+            help=finding.rule.remedy,
+            is_accepted=finding.is_accepted(today),
+            acceptance=_help(finding, today),
+        )
+        for finding in findings
+    ]
 
 
 def _help(finding: Finding, today: str) -> str:

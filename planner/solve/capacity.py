@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.cost.lifetime import daily_window_s
+from planner.market.capacity import quota_purchase
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.spec.schedule import open_minutes
 from planner.units import (
@@ -157,6 +159,28 @@ def purchased_nodes(
         for wanted in set(wanted_nodes)
     }
     return tuple(map(running_nodes.__getitem__, wanted_nodes))
+
+
+def quota_nodes(
+    purchases: tuple[PoolPurchase, ...], wanted: int
+) -> dict[str, int]:
+    """Return how many nodes of a pool each quota counts while so many are wanted.
+
+    Those of the first purchases serve first. Committed machines run all the time, and machines of
+    a reservation or a block that is there already are counted by no quota.
+    """
+    counts: dict[str, int] = {}
+    start = 0
+    for part in purchases:
+        running = min(part.nodes, max(0, wanted - start))
+        start += part.nodes
+        if part.reservation or part.purchase == BLOCK_PURCHASE:
+            continue
+        if part.purchase in COMMITTED_PURCHASES:
+            running = part.nodes
+        purchase = quota_purchase(part.purchase)
+        counts[purchase] = counts.get(purchase, 0) + running
+    return counts
 
 
 def _changes(nodes_by_minute: tuple[int, ...]) -> tuple[CapacityChange, ...]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.market.offer import Catalog, Instance
+    from planner.perf.common.layout import ReplicaLayout
 
 ResultT = TypeVar("ResultT")
 
@@ -60,6 +61,7 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     run_all            runs tasks that do not depend on each other, and returns what they return
     memory             what specs leave for those that are solved after them
     futures            which a commitment is held against, beside the planned one
+    layout             that every replica of a service must have; none: whichever is cheapest
     """
 
     catalog: Catalog
@@ -70,3 +72,4 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     run_all: TaskRunner = run_in_turn
     memory: Memory = field(default_factory=Memory)
     futures: tuple[Future, ...] = field(default_factory=scenarios)
+    layout: ReplicaLayout | None = None

@@ -109,7 +109,8 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
     `startup_s` is the time from the request of a node until its replica serves, else 0. `elastic`
     says how far its nodes follow the load, None when they follow the hours of the week alone.
-    `stand_ins` are started where a cloud has none of the type, the first first.
+    `stand_ins` are started where a cloud has none of the type, the first first. `weight` is
+    that of a group where a router shares the requests among several pools, else 0.
     """
 
     name: str
@@ -130,6 +131,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     startup_s: float = 0.0
     elastic: ElasticRange | None = None
     stand_ins: tuple[StandInType, ...] = ()
+    weight: int = 0
 
     @property
     def summary(self) -> FleetSummary:

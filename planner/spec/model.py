@@ -161,6 +161,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     flex_start  whether they come all at once, when their cloud has them
     on_demand_base  share of the machines of a service that are bought on demand; others on spot.
         auto for as many as a promise of availability needs
+    machine_types  how many machine types one service may have at once
     owned  file with the machines that are paid for already
     reserve  whether the stack makes a reservation for them, which is paid for in every hour
     """
@@ -177,6 +178,7 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     reserve: bool = False
     owned: str | None = None
     on_demand_base: Decimal | Literal["auto"] | None = None
+    machine_types: int = 1
 
 
 class ShutdownRule(Struct, frozen=True, kw_only=True):

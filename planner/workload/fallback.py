@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 
 class FallbackFleet(Struct, frozen=True):
-    """A fleet that meets the spec as the cheapest one does, and what is other about it."""
+    """A fleet that meets the spec as the cheapest one does, and what is other about it.
+
+    `chance` is how likely its machines on spot are to be had, None where nobody says.
+    """
 
     kind: FallbackKind
     solution: Solution
+    chance: float | None = None
 
 
 def find_fallbacks(

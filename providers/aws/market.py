@@ -8,7 +8,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.market.live import BlockFact, ReclaimFact, ReservationFact
+from planner.market.live import (
+    NO_ZONE,
+    BlockFact,
+    ReclaimFact,
+    ReservationFact,
+)
 from planner.units import SECONDS_PER_DAY
 from providers.aws.client import service
 
@@ -149,11 +154,11 @@ def reservations(region: str) -> list[ReservationFact]:
 
 def spot_scores(
     region: str, machine_types: Sequence[str], machines: int
-) -> dict[str, float]:
+) -> dict[str, dict[str, float]]:
     """Return how likely machines on spot are to be had, as the best zone scores, from 0 to 1.
 
     Raises LookupError for fewer than three types, which the cloud always scores low. Each of
-    more gets the score of all.
+    more gets the score of all. Zones have ids there, and other names in each account.
     """
     if len(machine_types) < SCORED_TYPES:
         raise LookupError(
@@ -172,7 +177,9 @@ def spot_scores(
             for page in pages
             for found in page["SpotPlacementScores"]
         ]
-    return dict.fromkeys(machine_types, max(scores)) if scores else {}
+    if not scores:
+        return {}
+    return {name: {NO_ZONE: max(scores)} for name in machine_types}
 
 
 def own_reclaims(

@@ -215,18 +215,28 @@ def _reservation_facts(
 
 def spot_scores(
     region: str, machine_types: Sequence[str], machines: int
-) -> dict[str, float]:
-    """Return how likely so many machines on Spot are to be had, from 0 to 1, of each type.
+) -> dict[str, dict[str, float]]:
+    """Return how likely so many machines on Spot are to be had, from 0 to 1, by type and zone.
 
-    Asks for the role Compute Recommendations Role; raises PermissionError without it.
+    What has no score in any zone is asked for the whole region. Asks for the role Compute
+    Recommendations Role; raises PermissionError without it.
     """
+    scores = _scores(region, machine_types, machines, in_zones=True)
+    others = [name for name in machine_types if name not in scores]
+    return {**scores, **_scores(region, others, machines, in_zones=False)}
+
+
+def _scores(
+    region: str, machine_types: Sequence[str], machines: int, *, in_zones: bool
+) -> dict[str, dict[str, float]]:
+    """Ask for scores in zones, or for those of a region."""
     session = open_session(MANAGEMENT_URL)
     url = subscription_url(
         MANAGEMENT_URL,
         f"/providers/Microsoft.Compute/locations/{region}/placementScores/spot/generate",
         SCORES_VERSION,
     )
-    shares, scores = spot_shares(), {}
+    scores: dict[str, dict[str, float]] = {}
     for first in range(0, len(machine_types), SCORES_AT_ONCE):
         names = machine_types[first : first + SCORES_AT_ONCE]
         answer = send(
@@ -237,17 +247,18 @@ def spot_scores(
                 "desiredLocations": [region],
                 "desiredSizes": [{"sku": name} for name in names],
                 "desiredCount": machines,
-                "availabilityZones": False,
+                "availabilityZones": in_zones,
             },
         )
         for placed in answer.get("placementScores") or ():
             name, score = placed.get("sku"), placed.get("score")
             if (
                 name in names
-                and score in shares
+                and score in spot_shares()
                 and is_in(region, placed.get("region"))
             ):
-                scores[name] = shares[score]
+                zone = placed.get("availabilityZone") or NO_ZONE
+                scores.setdefault(name, {})[zone] = spot_shares()[score]
     return scores
 
 

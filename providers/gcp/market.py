@@ -99,8 +99,21 @@ class _AdviceScores(Struct, frozen=True):
     obtainability: float | None = None
 
 
+class _Shard(Struct, frozen=True):
+    """Machines of one type in one zone, which may be a whole address."""
+
+    zone: str = ""
+
+
 class _Recommendation(Struct, frozen=True):
     scores: _AdviceScores = _AdviceScores()
+    shards: tuple[_Shard, ...] = ()
+
+    @property
+    def zone(self) -> str:
+        """The zone that it is for; NO_ZONE where it names none, or several."""
+        zones = {shard.zone.rpartition("/")[2] for shard in self.shards}
+        return zones.pop() if len(zones) == 1 else NO_ZONE
 
 
 class _CapacityAdvice(Struct, frozen=True):
@@ -206,23 +219,24 @@ def _utc_text(time_text: str) -> str:
 
 def spot_scores(
     region: str, machine_types: Sequence[str], machines: int
-) -> dict[str, float]:
+) -> dict[str, dict[str, float]]:
     """Return how likely a request for machines of each type is met now, in the best zone."""
     account = open_account()
     url = (
         f"{COMPUTE_URL}/projects/{account.project}/regions/{region}"
         "/advice/capacity"
     )
-    scores = {}
+    scores: dict[str, dict[str, float]] = {}
     for name in machine_types:
         advice = send(account.session, "POST", url, _question(name, machines))
-        obtainability = [
-            option.scores.obtainability
-            for option in understood(advice, _CapacityAdvice).recommendations
-            if option.scores.obtainability is not None
-        ]
-        if obtainability:
-            scores[name] = max(obtainability)
+        for option in understood(advice, _CapacityAdvice).recommendations:
+            obtainability = option.scores.obtainability
+            if obtainability is None:
+                continue
+            by_zone = scores.setdefault(name, {})
+            by_zone[option.zone] = max(
+                obtainability, by_zone.get(option.zone, 0.0)
+            )
     return scores
 
 

@@ -43,8 +43,11 @@ class MarketModule(Protocol):
 
     def spot_scores(
         self, region: str, machine_types: Sequence[str], machines: int
-    ) -> dict[str, float]:
-        """Return how likely so many machines on spot are to be had, from 0 to 1, of each type."""
+    ) -> dict[str, dict[str, float]]:
+        """Return how likely so many machines on spot are to be had, from 0 to 1, by type and zone.
+
+        NO_ZONE has the score where a cloud has one for the whole region.
+        """
 
     def own_reclaims(
         self, region: str, machine_types: Sequence[str]

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from planner.market.capacity import LIMITED_PURCHASES
 from planner.market.live import (
+    NO_ZONE,
     BlockAnswer,
     CallerAnswer,
     ChanceAnswer,
@@ -64,6 +65,10 @@ class LivePlace(NamedTuple):
     cloud: str
     region: str
     machine_types: tuple[str, ...]
+
+
+class ZoneChances(LiveAnswer[dict[str, float]], frozen=True, kw_only=True):
+    """How likely machines are to be had, by zone."""
 
 
 class LiveQuestion(NamedTuple):
@@ -154,34 +159,70 @@ def ask_chances(
 ) -> LiveFacts:
     """Return what is known, and how likely so many machines on spot are to be had now.
 
-    Each place names one machine type. Clouds that nobody is signed in to are not asked.
+    Each place names one machine type; the answer may have several zones. Clouds that nobody is
+    signed in to are not asked.
     """
+    end_s = time.monotonic() + deadline_s
+    callers = {
+        **known.callers,
+        **ask_callers(
+            [place for place, _ in wanted if place.cloud not in known.callers],
+            end_s,
+        ),
+    }
     asked = [
         (
             machines,
             LiveQuestion(
-                place, CHANCE, ChanceAnswer, partial(_chance, place, machines)
+                place, CHANCE, ZoneChances, partial(_chances, place, machines)
             ),
         )
         for place, machines in wanted
-        if known.callers[place.cloud].state == "value"
+        if callers[place.cloud].state == "value"
     ]
-    answers = ask_all(
-        [question for _, question in asked], time.monotonic() + deadline_s
-    )
+    answers = ask_all([question for _, question in asked], end_s)
     return replace(
         known,
+        callers=callers,
         spot_chances=tuple(
             SpotChance(
                 cloud=question.place.cloud,
                 region=question.place.region,
                 machine_type=question.place.machine_types[0],
                 machines=machines,
-                chance=answer,
+                zone=zone,
+                chance=chance,
             )
             for (machines, question), answer in zip(asked, answers, strict=True)
+            for zone, chance in _by_zone(answer)
         ),
     )
+
+
+def _by_zone(answer: ZoneChances) -> Iterator[tuple[str, ChanceAnswer]]:
+    """Yield each zone with its chance, in order; one answer for the region where there is none."""
+    by_zone: dict[str, float | None] = {**(answer.value or {NO_ZONE: None})}
+    for zone, value in sorted(by_zone.items()):
+        yield (
+            zone,
+            ChanceAnswer(
+                state=answer.state,
+                value=value,
+                reason=answer.reason,
+                as_of=answer.as_of,
+                request=answer.request,
+            ),
+        )
+
+
+def _chances(place: LivePlace, machines: int) -> dict[str, float]:
+    scores = market_of(place.cloud).spot_scores(
+        place.region, place.machine_types, machines
+    )
+    [machine_type] = place.machine_types
+    if not scores.get(machine_type):
+        raise LookupError(f"{place.cloud} has no score of {machine_type}")
+    return scores[machine_type]
 
 
 def ask_blocks(
@@ -263,16 +304,6 @@ def ask_commitment_regions(
 
 def _commitment_regions(cloud: str, regions: Sequence[str]) -> tuple[str, ...]:
     return tuple(_commitment_module(cloud).commitment_regions(regions))
-
-
-def _chance(place: LivePlace, machines: int) -> float:
-    scores = market_of(place.cloud).spot_scores(
-        place.region, place.machine_types, machines
-    )
-    [machine_type] = place.machine_types
-    if machine_type not in scores:
-        raise LookupError(f"{place.cloud} has no score of {machine_type}")
-    return scores[machine_type]
 
 
 def ask_callers(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from stacks.aws import storage
 from stacks.graph import Resource, ref
-from stacks.spec.stack import WRITTEN_FOLDERS
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -204,7 +203,7 @@ def _model_statements(stack: StackSpec) -> list[Properties]:
             "Effect": "Allow",
             "Action": ["s3:DeleteObject", "s3:PutObject"],
             "Resource": [
-                f"{bucket_arn}/{folder}/*" for folder in WRITTEN_FOLDERS
+                f"{bucket_arn}/{folder}/*" for folder in stack.written_folders
             ],
         },
     ]

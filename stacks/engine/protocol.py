@@ -48,13 +48,21 @@ class ProgressEvent(Struct, frozen=True):
 
     phase  begin, done or failed; retry: it was refused and is tried again; found: an earlier run
            had begun it, and its end was looked up; fallback: a cloud does not have the fleet, so
-           another one of the plan is tried; awaits: it waits for what is new to answer
+           another one of the plan is tried; awaits: it waits for what is new to answer; advice: a
+           policy pack would have it otherwise, and lets it pass
     """
 
     elapsed_s: float
     step: ResourceStep
     phase: Literal[
-        "begin", "done", "failed", "retry", "found", "fallback", "awaits"
+        "begin",
+        "done",
+        "failed",
+        "retry",
+        "found",
+        "fallback",
+        "awaits",
+        "advice",
     ]
     detail: str = ""
 

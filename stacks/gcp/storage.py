@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from stacks.graph import Resource, ref
 from stacks.runtime.vm.node.unique import unique_place
-from stacks.spec.stack import WRITTEN_FOLDERS
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -64,11 +63,12 @@ def _checkpoint_expiry(stack: StackSpec) -> list[Properties]:
     ]
 
 
-def _written_objects(bucket: str) -> str:
+def _written_objects(stack: StackSpec) -> str:
     """The condition, in the language of Google, that an object is in a folder for nodes."""
+    bucket = bucket_name(stack)
     return " || ".join(
         f'resource.name.startsWith("projects/_/buckets/{bucket}/objects/{folder}/")'
-        for folder in WRITTEN_FOLDERS
+        for folder in stack.written_folders
     )
 
 
@@ -141,7 +141,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "member": ref("node-account", "member"),
                 "condition": {
                     "title": "folders that nodes write",
-                    "expression": _written_objects(bucket_name(stack)),
+                    "expression": _written_objects(stack),
                 },
             },
         ),

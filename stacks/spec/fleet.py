@@ -74,6 +74,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
     when it is loaded. `token_budget` is the most tokens of one step of the serving engine.
+    `weight` is that of its machines where a router shares requests among fleets, else 0.
     """
 
     name: str
@@ -100,6 +101,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     flex_s: int = 0
     elastic: ElasticRange | None = None
     stand_ins: tuple[str, ...] = ()
+    weight: int = 0
 
     @property
     def work(self) -> Work:
@@ -209,6 +211,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         flex_s=_flex_s(solution) if spec.buy.flex_start else 0,
         elastic=pool.elastic,
         stand_ins=tuple(other.instance_type for other in pool.stand_ins),
+        weight=pool.weight,
     )
 
 

@@ -30,6 +30,7 @@ from stacks.spec.upload import bucket_place, hub_weights, secret_name
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
+    from planner.estimate.benchmark_sweep import BenchmarkSweep
     from planner.facts.private_endpoint import EndpointNeed
     from planner.facts.receiver import Receiver
     from planner.perf.serving.load import Routing
@@ -58,6 +59,8 @@ GROUP_OUTPUT: Final = "resource_group"
 LEFT_DAYS: Final = 30
 
 
+# Folder of the results of a benchmark, which only the machines of one write.
+BENCH_FOLDER: Final = "bench"
 # Folders of the bucket that nodes write; all others they only read.
 WRITTEN_FOLDERS: Final = (
     "alive",
@@ -107,6 +110,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     Data at rest are encrypted with `customer_key`, empty where the keys of the cloud do; on Azure
     it is of disks, and `store_key` of the storage account.
 
+    `benchmark` is what its machines measure before they end, None for all other stacks.
+
     `generation` is part of the names of scaling groups where each new template of their machines
     gets a fleet beside the old one, and empty elsewhere.
     """
@@ -143,6 +148,18 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     survives_zone: bool = False
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     generation: str = ""
+    benchmark: BenchmarkSweep | None = None
+
+    @property
+    def written_folders(self) -> tuple[str, ...]:
+        """Folders of the bucket that nodes write."""
+        if self.benchmark is None:
+            return WRITTEN_FOLDERS
+        return (*WRITTEN_FOLDERS, BENCH_FOLDER)
+
+    def node_role(self, fleet: FleetSpec) -> str:
+        """What the program of a node does: that of its fleet, or a benchmark with its engine."""
+        return fleet.role if self.benchmark is None else "bench"
 
     @property
     def scaling_groups(self) -> tuple[tuple[FleetSpec, ScalingGroup], ...]:
@@ -211,14 +228,15 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     def has_router(self) -> bool:
         """Whether a proxy of a machine takes the requests: to encrypt, to route or to sift them.
 
-        A balancer alone spreads them at random, and an engine answers more than the public is
-        to ask.
+        A balancer alone spreads them at random and evenly, and an engine answers more than the
+        public is to ask.
         """
         replicas = sum(
             group.most_nodes // fleet.nodes_per_replica
             for fleet, group in self.scaling_groups
         )
-        is_routed = self.routing != "random" and replicas > 1
+        is_weighted = any(fleet.weight for fleet in self.fleets)
+        is_routed = is_weighted or (self.routing != "random" and replicas > 1)
         return bool(self.machine_certificate) or self.is_public or is_routed
 
     @property

@@ -16,8 +16,10 @@ from planner.solve.serving.sizing import (
     FleetSizing,
     ReplicaGroup,
     sized_fleet,
+    startup_time_s,
 )
 from planner.solve.serving.verify import FleetJudge
+from tests.oracles.stated import constant, reclaims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 
 SPANS = (1, 2, 3, 4, 6, 8)  # machines of a replica
+HOUR_S = 3600
 
 
 def machines_cost(
@@ -90,7 +93,29 @@ def _cost(
             need.week.relative_load, need.week.running_share, strict=True
         )
     )
-    return offer.usd_hour * fleet.nodes_per_group * running / 168 * 730
+    there = Decimal(1)
+    if offer.purchase == "spot":
+        startup_h = startup_time_s(fleet.replica) / HOUR_S
+        there = Decimal(_paid_share(offer, startup_h))
+    return offer.usd_hour * fleet.nodes_per_group * running * there / 168 * 730
+
+
+def _paid_share(offer: Offer, startup_h: float) -> float:
+    """A machine is there, or waits for a new one unpaid, or starts: shares of a renewal process.
+
+    It is taken back with its zone and by itself, which happen independently.
+    """
+    rate = reclaims(offer.provider, offer.instance.instance_type, "monthly")
+    absence_h = rate.wait_h + startup_h
+    together = constant("reclaim_together")
+    there = math.prod(
+        1 / share / (1 / share + absence_h)
+        for share in (
+            rate.hourly * together,
+            rate.hourly * (1 - together),
+        )
+    )
+    return there + (1 - there) * startup_h / absence_h
 
 
 def _cuts(

@@ -43,6 +43,8 @@ JOBS = 1000
 MONTHS = 4000
 COST_SHARE = 0.01
 ERROR_SHARE = 0.003
+# A quarter of what machines on spot would cost while they are away.
+AWAY_SHARE = 0.003
 # Runs of the plan itself, of which it tells the 90th percentile.
 PLAN_RUNS = 1000
 LATE_SHARE = 0.1
@@ -168,17 +170,14 @@ def test_a_service_costs_what_its_plan_says_however_it_is_bought(
     assert abs(difference(plan)) < COST_SHARE
 
 
+@pytest.mark.parametrize("buy", [SPOT, "on_demand_base: 50%"])
 @pytest.mark.parametrize("cloud", ["gcp", "azure"])
-def test_a_service_on_spot_is_billed_as_if_it_were_never_taken_back(
-    catalog, cloud: str
+def test_a_service_is_not_billed_for_machines_that_are_taken_back(
+    catalog, cloud: str, buy: str
 ) -> None:
-    """Its plan counts hours in which its machines are away: a percent of the month there."""
-    plan = plan_of(cloud_of(catalog, cloud), text_of("chat-405b", SPOT))
-    rate = mean_rate(plan)
-    assert -difference(plan) == pytest.approx(
-        rate.hourly * rate.wait_h, rel=0.2
-    )
-    assert -difference(plan) < 2 * COST_SHARE
+    """There machines on spot are away for a percent of the month, and cost nothing meanwhile."""
+    plan = plan_of(cloud_of(catalog, cloud), text_of("chat-405b", buy))
+    assert abs(difference(plan)) < AWAY_SHARE
 
 
 @pytest.mark.parametrize(("name", "cloud"), SPOT_RUNS)

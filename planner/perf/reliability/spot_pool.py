@@ -76,6 +76,32 @@ def spot_pool(
 
 
 @cache
+def billed_share(provider: str, family: str, startup_s: float = 0.0) -> float:
+    """Return for which share of the hours that a spot machine should run it is billed.
+
+    away   = 1 - 1 / (1 + c * r * (w + s)) * 1 / (1 + (1 - c) * r * (w + s))
+    billed = 1 - away * w / (w + s)
+
+    r  mean rate of reclaims of the family, 1/s
+    c  `reclaim_together`, the share of them that take all of a type and zone
+    w  `wait_h`, s until the cloud has a machine again, which nobody pays
+    s  `startup_s`, until the machine serves, which is paid
+
+    It grows with the start-up: without one it is the least.
+    """
+    row = reclaim_row(provider, family)
+    rate = reclaim_rate(row["monthly"])
+    wait_s: float = row["wait_h"] * SECONDS_PER_HOUR
+    if not wait_s:
+        return 1.0
+    absence_s = wait_s + startup_s
+    together = constant("reclaim_together")
+    there = 1 / (1 + together * rate * absence_s)
+    there /= 1 + (1 - together) * rate * absence_s
+    return 1 - (1 - there) * wait_s / absence_s
+
+
+@cache
 def quorum_share(
     needed: int, base: int, spot: int, pool: SpotPool, group_up: float
 ) -> float:

@@ -141,7 +141,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
         """
         return 1 + arrival_share * (self.arrival_variation - 1)
 
-    def replica_variation(self, replica_count: int) -> float:
+    def replica_variation(self, replica_count: float) -> float:
         """Return the arrival variation at one of `replica_count` replicas.
 
         random        1 + (arrival_variation - 1) / n

@@ -123,7 +123,7 @@ class Replica:
         self._rate_bounds: dict[float, float] = {}
         self._tpot_by_batch: dict[int, float] = {}
         self._rate_by_batch: dict[int, float] = {}
-        self.open_services: dict[tuple[float, int], Service | None] = {}
+        self.open_services: dict[tuple[float, float], Service | None] = {}
 
     def _fitting_batch(self, context_tokens: float) -> int:
         """Return how many sequences of `context_tokens` fit in the KV pool."""
@@ -389,7 +389,7 @@ class Replica:
         )
 
     def open_service(
-        self, rate_per_s: float, replica_count: int = 1
+        self, rate_per_s: float, replica_count: float = 1
     ) -> Service | None:
         """Return the service of one of `replica_count` replicas at its rate, or None.
 
@@ -403,7 +403,7 @@ class Replica:
         return self.open_services[service_key]
 
     def _predict_open(
-        self, rate_per_s: float, replica_count: int
+        self, rate_per_s: float, replica_count: float
     ) -> Service | None:
         """Return the service of a stable queue.
 

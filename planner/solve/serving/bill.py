@@ -33,6 +33,7 @@ from planner.market.purchase import (
     tier_offer,
 )
 from planner.perf.common import memory
+from planner.perf.reliability.spot_pool import billed_share
 from planner.solve.serving.sizing import expected_service, startup_time_s
 from planner.solve.serving.spot_promise import SpotPromise, has_promise
 from planner.units import (
@@ -98,27 +99,17 @@ def paid_node_hours(
     batch:       nodes * billed hours of the run: boot, work, and the tail until the release
     daily batch: the same for each day of a month, or of the time to live
     serving:     node-hours that follow the weekly load, spare groups included
+    spot:        those of serving, without the hours until a cloud brings back what it took
     mix:         those of each of its tiers
     """
-    life = fleet_lifetime(requirement, sizing)
-    if offer.purchase in COMMITTED_PURCHASES:
-        return committed_hours(life) * sizing.nodes
-    if requirement.mode == "batch":
+    is_committed = offer.purchase in COMMITTED_PURCHASES
+    if requirement.mode == "batch" and not is_committed:
+        # What a batch on spot loses is done later: the hours of its work are the same.
+        life = fleet_lifetime(requirement, sizing)
         return _batch_hours(requirement, sizing, life) * sizing.nodes
-    if offer.mix is not None:
-        return sum(
-            (
-                part.node_hours
-                for part in bought_parts(requirement, sizing, offer.mix)
-            ),
-            Decimal(0),
-        )
-    if life is None:
-        return requirement.week.node_hours(
-            sizing.peak_groups, sizing.nodes_per_group, sizing.spares
-        )
-    return standing_hours(
-        _hourly_nodes(requirement, sizing), requirement.shutdown
+    return sum(
+        (part.node_hours for part in bought_parts(requirement, sizing, offer)),
+        Decimal(0),
     )
 
 
@@ -149,9 +140,13 @@ class BoughtPart(Struct, frozen=True):
 
 
 def bought_parts(
-    requirement: ServingRequirement, sizing: FleetSizing, mix: PurchaseMix
+    requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
 ) -> Iterator[BoughtPart]:
-    """Yield the parts of a fleet by the tiers of its mix: what is committed to runs always."""
+    """Yield the parts of a fleet by how they are bought: what is committed to runs always.
+
+    Machines on spot are billed for the hours in which they are there, in the mean of a long time.
+    """
+    mix = mix_of(offer)
     for tier, (start, end) in zip(
         mix.tiers,
         mix.spans(sizing.nodes, sizing.nodes_per_group),
@@ -164,7 +159,20 @@ def bought_parts(
             node_hours = committed_hours(life) * (end - start)
         else:
             node_hours = span_hours(requirement, sizing, (start, end))
+        if tier.purchase == "spot":
+            node_hours *= _spot_share(sizing, offer)
         yield BoughtPart(tier, end - start, node_hours)
+
+
+def _spot_share(sizing: FleetSizing, offer: Offer) -> Decimal:
+    """Return for which share of the hours in which it should run a spot machine is billed."""
+    return Decimal(
+        billed_share(
+            offer.provider,
+            offer.instance.family,
+            startup_time_s(sizing.replica),
+        )
+    )
 
 
 def span_hours(
@@ -216,7 +224,7 @@ def settled_fleet(
         machines_usd = sum(
             (
                 part.node_hours * part.tier.usd_hour
-                for part in bought_parts(requirement, fleet, mix_of(bought))
+                for part in bought_parts(requirement, fleet, bought)
             ),
             Decimal(0),
         )
@@ -272,21 +280,21 @@ def settled_offer(
     return replace(offer, mix=PurchaseMix(tiers))
 
 
-def _machine_lines(
-    requirement: ServingRequirement,
-    sizing: FleetSizing,
-    offer: Offer,
-    node_hours: Decimal,
-) -> list[BillLine]:
+def machine_lines(pool: BilledPool) -> list[BillLine]:
     """Return the lines of the machines. Of a mix those of the first tiers serve first."""
-    pool = "batch" if requirement.mode == "batch" else "serve"
+    requirement, sizing, offer = pool.requirement, pool.sizing, pool.offer
     if offer.mix is None:
-        return [machine_line(offer, sizing.nodes, node_hours, pool=pool)]
+        return [
+            machine_line(offer, sizing.nodes, _node_hours(pool), pool=pool.name)
+        ]
     return [
         machine_line(
-            tier_offer(offer, part.tier), part.nodes, part.node_hours, pool=pool
+            tier_offer(offer, part.tier),
+            part.nodes,
+            part.node_hours,
+            pool=pool.name,
         )
-        for part in bought_parts(requirement, sizing, offer.mix)
+        for part in bought_parts(requirement, sizing, offer)
     ]
 
 
@@ -385,26 +393,78 @@ def serving_bill(
     return bought_bill(requirement, sizing, offer, price_book)
 
 
+class BilledPool(Struct, frozen=True, kw_only=True):
+    """Machines of one type, as they are bought, and what they have to carry."""
+
+    name: str
+    requirement: ServingRequirement
+    sizing: FleetSizing
+    offer: Offer
+
+
 def bought_bill(
     requirement: ServingRequirement,
     sizing: FleetSizing,
     offer: Offer,
     price_book: PriceBook,
 ) -> Bill:
-    """Return the bill of a fleet whose offer is settled, of a month or of its life.
+    """Return the bill of a fleet whose offer is settled, of a month or of its life."""
+    pool = BilledPool(
+        name=requirement.role,
+        requirement=requirement,
+        sizing=sizing,
+        offer=offer,
+    )
+    return pools_bill((pool,), price_book)
+
+
+def pools_bill(pools: tuple[BilledPool, ...], price_book: PriceBook) -> Bill:
+    """Return the bill of the pools of one stack; what is not of machines is paid once.
+
+    All pools live equally long. The first one stands for what they have in common.
+    """
+    requirement, sizing = pools[0].requirement, pools[0].sizing
+    bill = sum_bill(
+        [
+            *(line for pool in pools for line in machine_lines(pool)),
+            *service_lines(_usage(pools, price_book), price_book),
+        ],
+        sum(
+            (
+                pool.offer.fleet_usd_hour(
+                    pool.sizing.nodes, pool.sizing.nodes_per_group
+                )
+                for pool in pools
+            ),
+            Decimal(0),
+        ),
+        requirement.period,
+        fleet_lifetime(requirement, sizing),
+        surcharges=price_book.surcharges,
+    )
+    return replace(bill, day=_daily_lifetime(requirement, sizing))
+
+
+def _usage(pools: tuple[BilledPool, ...], price_book: PriceBook) -> Usage:
+    """Return what pools use besides their machines.
 
     sent GB     = requests a month * mean answer tokens * stream bytes per token / 10^9
     received GB = requests a month * mean prompt tokens * text bytes per token / 10^9
     Traffic and storage of a life are those of a month * its hours / 730.
     """
-    life = fleet_lifetime(requirement, sizing)
-    months = life_hours(life) / HOURS_PER_MONTH
-    node_hours = paid_node_hours(requirement, sizing, offer)
-    weights_gb = _weights_gb(requirement, sizing)
+    requirement, offer = pools[0].requirement, pools[0].offer
+    hours = life_hours(fleet_lifetime(requirement, pools[0].sizing))
+    months = hours / HOURS_PER_MONTH
+    weights_gb = max(
+        _weights_gb(pool.requirement, pool.sizing) for pool in pools
+    )
     # Weights that the account has already are paid for without the stack.
     stored_gb = weights_gb if requirement.weights == "bucket" else Decimal(0)
     fetched_gb = weights_gb if requirement.weights == "hub" else Decimal(0)
-    monthly_requests = _monthly_requests(requirement, sizing)
+    monthly_requests = sum(
+        (_monthly_requests(pool.requirement, pool.sizing) for pool in pools),
+        Decimal(0),
+    )
     sent_gb = (
         monthly_requests
         * Decimal(requirement.load.answer_lengths.mean_tokens)
@@ -419,15 +479,28 @@ def bought_bill(
         * price_book.used("prompt_bytes_per_token")
         / BYTES_PER_BILLED_GB
     )
-    zones = offer.zone_count(together=sizing.nodes_per_group > 1)
+    zones = max(
+        pool.offer.zone_count(together=pool.sizing.nodes_per_group > 1)
+        for pool in pools
+    )
+    nodes = sum(pool.sizing.nodes for pool in pools)
+    # With random routing over equal machines the balancer alone spreads requests.
+    is_routed = requirement.load.routing != "random" or len(pools) > 1
     # A batch run has no load balancer and no internet traffic.
     serves_traffic = requirement.mode != "batch"
-    usage = Usage(
+    return Usage(
         provider=offer.provider,
-        node_hours=node_hours,
-        cache_gb=cache_disk_gb(offer.instance.nvme_gb, weights_gb),
+        node_hours=sum((_node_hours(pool) for pool in pools), Decimal(0)),
+        cache_gb=_cache_gb(pools, weights_gb),
         stored_gb_months=stored_gb * months,
-        scheduled_starts=_scheduled_starts(requirement, sizing) * months,
+        scheduled_starts=sum(
+            (
+                _scheduled_starts(pool.requirement, pool.sizing)
+                for pool in pools
+            ),
+            Decimal(0),
+        )
+        * months,
         fetched_gb=fetched_gb,
         sent_gb=sent_gb * months if serves_traffic else Decimal(0),
         received_gb=received_gb * months if serves_traffic else Decimal(0),
@@ -437,20 +510,28 @@ def bought_bill(
         public_addresses=_public_addresses(requirement, offer),
         endpoint_needs=requirement.endpoint_needs,
         zones=zones,
-        # With random routing the balancer alone spreads requests.
-        proxied_zones=1
-        if requirement.load.routing == "random"
-        else min(zones, sizing.nodes),
-        network_hours=life_hours(life),
+        proxied_zones=min(zones, nodes) if is_routed else 1,
+        network_hours=hours,
     )
-    bill = sum_bill(
-        [
-            *_machine_lines(requirement, sizing, offer, node_hours),
-            *service_lines(usage, price_book),
-        ],
-        offer.fleet_usd_hour(sizing.nodes, sizing.nodes_per_group),
-        requirement.period,
-        life,
-        surcharges=price_book.surcharges,
+
+
+def _node_hours(pool: BilledPool) -> Decimal:
+    return paid_node_hours(pool.requirement, pool.sizing, pool.offer)
+
+
+def _cache_gb(pools: tuple[BilledPool, ...], weights_gb: Decimal) -> Decimal:
+    """Return the disk for weights of a node, GB: the mean over the node-hours of all pools."""
+    sizes = [
+        cache_disk_gb(pool.offer.instance.nvme_gb, weights_gb) for pool in pools
+    ]
+    if len(set(sizes)) == 1:
+        return sizes[0]
+    hours = [_node_hours(pool) for pool in pools]
+    weighted = sum(
+        (
+            size * node_hours
+            for size, node_hours in zip(sizes, hours, strict=True)
+        ),
+        Decimal(0),
     )
-    return replace(bill, day=_daily_lifetime(requirement, sizing))
+    return weighted / sum(hours, Decimal(0))

@@ -96,7 +96,7 @@ def owned_uses(
     used_hours = sum(
         (
             part.node_hours
-            for part in bought_parts(requirement, sizing, mix_of(offer))
+            for part in bought_parts(requirement, sizing, offer)
             if part.tier.purchase == OWNED_PURCHASE
         ),
         Decimal(0),

@@ -34,13 +34,18 @@ def find_reasons(
     offer_filter: OfferFilter,
     selection: ServingCandidate,
     run_all: TaskRunner,
+    *,
+    carried: ServingRequirement | None = None,
 ) -> Reasons:
     """Return the wishes that cost money, the most expensive first.
 
     saving = cost of the selection - cost of the optimum without the wish, USD a month
     slack  = 1 - predicted / limit, for latency limits
+    `carried` is what the machines of the selection carry, where others carry the rest.
     """
-    wishes = _Wishes(requirement, search, offer_filter, selection)
+    wishes = _Wishes(
+        requirement, search, offer_filter, selection, carried or requirement
+    )
     found = run_all(list(wishes.tasks()))
     bindings = itertools.chain.from_iterable(
         reasons.bindings for reasons in found
@@ -88,8 +93,10 @@ class _Wishes:
         search: ServingSearch,
         offer_filter: OfferFilter,
         selection: ServingCandidate,
+        carried: ServingRequirement,
     ) -> None:
         self._requirement = requirement
+        self._carried = carried
         self._search = search
         self._filter = offer_filter
         self._offers = offer_filter.cheapest()
@@ -167,7 +174,7 @@ class _Wishes:
             self._requirement.with_limit(limit.key, seconds), self._offers
         )
         reached = self._search.judge.reached(
-            self._requirement, self._selection.sizing, limit
+            self._carried, self._selection.sizing, limit
         )
         return self._priced(
             limit.key,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from planner.cost.lifetime import Period
     from planner.facts.llm import Llm
     from planner.facts.private_endpoint import EndpointNeed
+    from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.margin import LimitedMetric
     from planner.perf.serving.trace import Trace
     from planner.solve.cause import Cause
@@ -70,6 +71,8 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `is_public`  whether answers leave for the internet
     `endpoint_needs`  what machines reach by private endpoints, empty without them
     `elastic`  how far machines follow the load, None when they follow the hours alone
+    `traffic_share`  share of all arrivals that a router sends to these machines at random
+    `layout`  that every replica must have, None for any
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -93,6 +96,8 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     is_public: bool = False
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     elastic: ElasticRule | None = None
+    traffic_share: float = 1.0
+    layout: ReplicaLayout | None = None
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -132,6 +137,19 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
             # More traffic: the same requests in less time.
             trace=self.trace and self.trace.with_traffic(traffic_factor),
             request_count=self.request_count * Decimal(traffic_factor),
+        )
+
+    def with_share(self, share: float) -> ServingRequirement:
+        """Return what a pool has to carry that gets a random share of all arrivals.
+
+        Two pools are both up only as often as each of them: each has the square root of the
+        availability that is asked for.
+        """
+        availability = self.availability and self.availability.sqrt()
+        return replace(
+            self.with_scaled_load(share),
+            availability=availability,
+            traffic_share=self.traffic_share * share,
         )
 
     @property

@@ -31,6 +31,7 @@ from planner.solve.serving.cost_bound import (
     offer_bound_usd,
 )
 from planner.solve.serving.group_search import GroupSearch
+from planner.solve.serving.quota import beyond_quota
 from planner.solve.serving.rejection import offer_rejections
 from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
@@ -211,8 +212,11 @@ class ServingSearch:
                     tells_why=tells_why,
                 ),
             )
-            if isinstance(verified, FleetSizing):
-                return [self._candidate(requirement, estimate.offer, verified)]
+            if verified is None:
+                continue
+            found = self._bought(requirement, estimate.offer, verified)
+            if isinstance(found, ServingCandidate):
+                return [found]
         return []
 
     def _best_first(
@@ -256,14 +260,19 @@ class ServingSearch:
             )
             if outcome is None:
                 continue
-            if isinstance(outcome, LayoutRejection):
+            candidate = self._bought(requirement, offer, outcome)
+            if isinstance(candidate, LayoutRejection):
                 rejected_layouts.append(
-                    self._rejected(requirement, offer, layout_option, outcome)
-                    if outcome.groups
-                    else (bound_usd, offer, outcome, bound_nodes(layout_option))
+                    self._rejected(requirement, offer, layout_option, candidate)
+                    if candidate.groups
+                    else (
+                        bound_usd,
+                        offer,
+                        candidate,
+                        bound_nodes(layout_option),
+                    )
                 )
                 continue
-            candidate = self._candidate(requirement, offer, outcome)
             if float(candidate.bill.total) <= ceiling_usd:
                 _keep_cheaper(best_candidates, candidate)
                 cutoff_usd = _cutoff_usd(
@@ -274,6 +283,21 @@ class ServingSearch:
         )
         return ranked_candidates[:result_count], offer_rejections(
             rejected_layouts, best_candidates
+        )
+
+    def _bought(
+        self,
+        requirement: ServingRequirement,
+        offer: Offer,
+        outcome: FleetSizing | LayoutRejection,
+    ) -> ServingCandidate | LayoutRejection:
+        """Return a fleet with its bill, or what keeps it from being had; a quota may be that."""
+        if isinstance(outcome, LayoutRejection):
+            return outcome
+        candidate = self._candidate(requirement, offer, outcome)
+        return (
+            beyond_quota(requirement, candidate.sizing, candidate.bought)
+            or candidate
         )
 
     def _candidate(
@@ -318,7 +342,7 @@ class ServingSearch:
         frontier: Frontier[_SearchEntry],
     ) -> None:
         """Let the layouts of an offer take its place."""
-        layout_options = self._layout_options(requirement, offer, group_sizes)
+        layout_options = self.layout_options(requirement, offer, group_sizes)
         for option, option_usd in zip(
             layout_options,
             layout_bounds_usd(requirement, offer, layout_options),
@@ -356,7 +380,7 @@ class ServingSearch:
         """Return the monthly bill of a fleet bought through an offer."""
         return serving_bill(requirement, sizing, offer, self.price_book)
 
-    def _layout_options(
+    def layout_options(
         self,
         requirement: ServingRequirement,
         offer: Offer,

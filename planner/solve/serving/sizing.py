@@ -116,6 +116,18 @@ def serving_layouts(
 ) -> Iterator[ReplicaLayout]:
     """Yield the layouts of a model over `nodes_per_group` nodes, in order of ties.
 
+    A requirement that names a layout has that one alone, where nodes can have it.
+    """
+    for layout in _possible_layouts(llm, requirement, node, nodes_per_group):
+        if requirement.layout in (None, layout):
+            yield layout
+
+
+def _possible_layouts(
+    llm: Llm, requirement: ServingRequirement, node: Node, nodes_per_group: int
+) -> Iterator[ReplicaLayout]:
+    """Yield what `serving_layouts` chooses from.
+
     One node: all tp * pp up to its accelerators, each number of them with the largest tp: no
     measurement shows pipelines within a node.
     Several nodes: the largest tp of a node, pp over all other accelerators.
@@ -429,7 +441,9 @@ def predict_service(
             else None
         )
     return replica.open_service(
-        requirement.load.rate_per_s / replica_count, replica_count
+        requirement.load.rate_per_s / replica_count,
+        # Arrivals vary as they do at one of so many equal shares of all of them.
+        replica_count / requirement.traffic_share,
     )
 
 

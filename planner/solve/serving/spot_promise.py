@@ -17,7 +17,11 @@ from planner.cost.weekly_load import SpareGroups, needed_groups
 from planner.market.capacity import known_limit
 from planner.market.mix import mix_of
 from planner.market.offer import PurchaseMix
-from planner.perf.reliability.spot_pool import quorum_share, spot_pool
+from planner.perf.reliability.spot_pool import (
+    billed_share,
+    quorum_share,
+    spot_pool,
+)
 from planner.solve.serving.sizing import LayoutRejection, startup_time_s
 from planner.solve.serving.spare_groups import group_availability
 
@@ -63,19 +67,26 @@ def _pool_of(
 def least_usd_hour(requirement: ServingRequirement, offer: Offer) -> float:
     """Return what a machine costs at least, as a mean over the hours of a fleet, USD an hour.
 
+    Machines on spot are billed for a share b of these hours at least: `billed_share` without a
+    start-up. No machine costs less than b times the price of its offer.
+
     While all machines on spot are away, only the base is up. With a promise A that may be in
     x = (1 - A) / `region_away` of the running time at most, so the base is as large as the load
     of which a share x of the time has more.
     s = sum of time * max(0, load - base load) / sum of time * load, the share on spot at most
-    price = (1 - s) * that of the base + s * spot, if the base is dearer
+    price = (1 - s) * that of the base + s * b * spot, if the base is dearer
     Other machines than those that the load needs, and a slower start, only make it dearer.
     """
+    usd_hour = float(offer.usd_hour)
+    if "spot" not in offer.purchases or requirement.mode == "batch":
+        return usd_hour
+    least_usd = usd_hour * _least_billed(offer)
     if not has_promise(requirement, offer) or not offer.is_above_promise:
-        return float(offer.usd_hour)
+        return least_usd
     tiers = offer.mix.tiers if offer.mix is not None else ()
     *base, spot = [tier for tier in tiers if tier.owned is None]
     base_usd = float(min(tier.usd_hour for tier in base))
-    spot_usd = float(spot.usd_hour)
+    spot_usd = float(spot.usd_hour) * _least_billed(offer)
     pool = _pool_of(offer, "high", group_nodes=1, startup_s=0.0)
     time_left = 1 - float(requirement.availability or 0)
     base_load = 0.0
@@ -88,7 +99,12 @@ def least_usd_hour(requirement: ServingRequirement, offer: Offer) -> float:
     above = sum(share * max(0.0, load - base_load) for load, share in loads)
     spot_share = above / sum(share * load for load, share in loads)
     mean_usd = (1 - spot_share) * base_usd + spot_share * spot_usd
-    return max(float(offer.usd_hour), min(base_usd, mean_usd))
+    return max(least_usd, min(base_usd, mean_usd))
+
+
+def _least_billed(offer: Offer) -> float:
+    """Return for which share of its hours a machine on spot is billed at least."""
+    return billed_share(offer.provider, offer.instance.family)
 
 
 class SpotPromise:
@@ -187,7 +203,8 @@ class SpotPromise:
         most = self._pool.zones * (2 * sizing.peak_groups + FURTHER_SPARES)
         if self._offer.is_above_promise:
             # More cost more in the cheapest way than all of the first ones in the dearest.
-            price_ratio = max(self._prices) / min(self._prices)
+            least_usd = float(min(self._prices)) * _least_billed(self._offer)
+            price_ratio = float(max(self._prices)) / least_usd
             dearest = math.ceil(sizing.total_groups * price_ratio)
             most = min(most, dearest - sizing.peak_groups)
         # Those that failures ask for may be fewer in some hours.

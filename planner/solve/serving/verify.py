@@ -64,8 +64,10 @@ SEED: Final = 1
 MOST_STREAMS: Final = 10
 
 # Replica, how many of them, rate in requests/s, users of a closed loop, requests of a batch,
-# recording.
-_TrialKey: TypeAlias = "tuple[Replica, int, float, int, int, Trace | None]"
+# recording, share of all arrivals.
+_TrialKey: TypeAlias = (
+    "tuple[Replica, int, float, int, int, Trace | None, float]"
+)
 
 
 class FleetJudge:
@@ -148,6 +150,7 @@ class FleetJudge:
             0,
             batch_size(requirement, 0.0),
             None,
+            1.0,
         )
         if trial_key not in self._trials:
             replica_table = simulate.tabulate_replica(replica)
@@ -234,6 +237,7 @@ class FleetJudge:
             load.concurrency,
             batch_size(requirement, sizing.service.in_flight),
             requirement.trace,
+            requirement.traffic_share,
         )
         if trial_key not in self._trials:
             self._forget_oldest()
@@ -309,7 +313,9 @@ class FleetJudge:
             replica_table,
             stream.requests(
                 # One of n: 1 + (ca^2 - 1) / n at random, ca^2 / n in turn.
-                load.replica_variation(replica_count)
+                load.replica_variation(
+                    replica_count / requirement.traffic_share
+                )
                 if simulated_count == 1
                 # A random share s of the arrivals: 1 + s * (ca^2 - 1).
                 else load.thinned_variation(traffic_share),

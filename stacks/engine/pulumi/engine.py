@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from providers.base import IdentitySource
     from providers.simulated.world import World
     from stacks.engine.failure import RefusedCall
-    from stacks.engine.protocol import Listener, RunControl
+    from stacks.engine.protocol import Listener, ProgressEvent, RunControl
     from stacks.engine.pulumi.finder import ObjectFinder
     from stacks.engine.pulumi.gate import Gate
     from stacks.engine.pulumi.program import Program
@@ -149,16 +149,15 @@ class PulumiEngine:
     ) -> tuple[ResourceStep, ...]:
         steps_by_name: dict[str, ResourceStep] = {}
 
-        def record_step(resource_step: ResourceStep) -> None:
-            if (
+        def record_step(progress_event: ProgressEvent) -> None:
+            resource_step = progress_event.step
+            if progress_event.phase != "advice" and (
                 resource_step.name not in steps_by_name
                 or resource_step.action != "same"
             ):
                 steps_by_name[resource_step.name] = resource_step
 
-        event_recorder = EventRecorder(
-            lambda progress_event: record_step(progress_event.step)
-        )
+        event_recorder = EventRecorder(record_step)
         with closing(self._program(plan, pulumi_stack, {})) as program:
             pulumi_stack.preview(program, event_recorder)
         return tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from planner.errors import Problem
 from stacks.engine.failure import RefusedCall
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 
@@ -23,6 +24,9 @@ ACTION_BY_OP: Final[dict[str, Action]] = {
     "same": "same",
 }
 
+# How Pulumi calls a policy that ends an update.
+MANDATORY: Final = "mandatory"
+
 
 class EventRecorder:
     """Turns the engine's structured events into ours, and keeps its errors by resource."""
@@ -35,6 +39,7 @@ class EventRecorder:
         self.start_s = time.monotonic()
         self.steps_by_name: dict[str, ResourceStep] = {}
         self.errors_by_urn: dict[str, list[str]] = {}
+        self.violations: list[Problem] = []
 
     def __call__(self, engine_event: Any) -> None:
         """Take one event of the engine."""
@@ -51,6 +56,35 @@ class EventRecorder:
             self.errors_by_urn.setdefault(diagnostic.urn or "", []).append(
                 diagnostic.message.strip()
             )
+
+        if engine_event.policy_event is not None:
+            self._record_policy(engine_event.policy_event)
+
+    def _record_policy(self, policy_event: Any) -> None:
+        """Keep what a policy pack refuses, and tell what it only advises."""
+        urn = policy_event.resource_urn or ""
+        name = urn.rsplit("::", 1)[-1] or "the stack"
+        rule = f"{policy_event.policy_pack_name}/{policy_event.policy_name}"
+        message = " ".join(policy_event.message.split())
+        if policy_event.enforcement_level == MANDATORY:
+            self.violations.append(
+                Problem(
+                    code="policy-pack",
+                    message=f"{name}: {message}",
+                    cause=f"the policy {rule} is mandatory",
+                    next_step="change what the spec asks for, or ask those who set the policy",
+                )
+            )
+            return
+        resource_type = urn.split("::")[-2].split("$")[-1] if urn else ""
+        self.listener(
+            ProgressEvent(
+                self.elapsed_s(),
+                ResourceStep("same", resource_type, name),
+                "advice",
+                f"{rule}: {message}",
+            )
+        )
 
     def _record_step(self, event_phase: Any, step_metadata: Any) -> None:
         step_action = ACTION_BY_OP.get(step_metadata.op.value)

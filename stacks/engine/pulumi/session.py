@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.errors import LockedError, Problem, UsageError
+from planner.errors import LockedError, PolicyError, Problem, UsageError
 from providers.files import make_folder
 from providers.simulated.shared import FOLDER_VARIABLE, WORLD_VARIABLE
 from stacks.engine.failure import RefusedCall, combined_error
@@ -33,6 +33,7 @@ class PulumiSession:
     """Opens stacks of a backend, and runs calls on them.
 
     world_source  rules of the simulated clouds, or `default`; none for real clouds
+    policy_packs  folders with policies of Pulumi, which judge every preview and update
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class PulumiSession:
         self.backend = backend or self.state_folder.as_uri()
         self.world_source = world_source
         self.environment = environment
+        self.policy_packs: tuple[str, ...] = ()
         self._command: StoppableCommand | None = None
 
     def automation(self) -> Any:
@@ -136,6 +138,8 @@ class PulumiSession:
             )
             raise LockedError(problem) from cli_error
         except errors.CommandError as cli_error:
+            if recorder.violations:
+                raise PolicyError(*recorder.violations) from cli_error
             if stop.is_made:
                 raise cancelled_error(stack_name, "the run") from cli_error
             raise combined_error(

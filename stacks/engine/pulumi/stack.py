@@ -98,7 +98,12 @@ class PulumiStack:
 
     def preview(self, program: Program, recorder: EventRecorder) -> None:
         """Let a recorder hear what an update would do."""
-        self._run(self._stack.preview, recorder, program=program)
+        self._run(
+            self._stack.preview,
+            recorder,
+            program=program,
+            policy_packs=[*self.session.policy_packs],
+        )
 
     def preview_refresh(self, recorder: EventRecorder) -> None:
         """Let a recorder hear how the checkpoint differs from the clouds."""
@@ -109,7 +114,13 @@ class PulumiStack:
     ) -> None:
         """Make the stack what a program asks for."""
         self._exported = None
-        self._run(self._stack.up, recorder, stop, program=program)
+        self._run(
+            self._stack.up,
+            recorder,
+            stop,
+            program=program,
+            policy_packs=[*self.session.policy_packs],
+        )
 
     def refresh(self, urns: Iterable[str], recorder: EventRecorder) -> None:
         """Read some resources from their clouds into the checkpoint."""

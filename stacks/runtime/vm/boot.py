@@ -42,8 +42,9 @@ def node_boot(
     """Return what the machines of a group are given; the script fits into their user data."""
     settings = node_settings(stack, fleet, group, node_cloud.settings)
     more = ("driver",) if "driver" in settings else ()
-    core, rest = program.node_program(node_cloud.modules, fleet.role, more)
-    program_text = program.packed_role(fleet.role, more)
+    role = stack.node_role(fleet)
+    core, rest = program.node_program(node_cloud.modules, role, more)
+    program_text = program.packed_role(role, more)
     # The whole is never smaller than a part of it.
     if len(program_text) <= node_cloud.max_bytes:
         whole_script = _script({**core, **rest}, settings, "")
@@ -88,7 +89,7 @@ def node_settings(
 ) -> dict[str, Any]:
     """Return everything that the program of a node knows of its stack."""
     return {
-        "role": fleet.role,
+        "role": stack.node_role(fleet),
         "cloud": {
             "provider": stack.provider,
             "stack": stack.name,

@@ -46,6 +46,7 @@ JOINING: Final = ("fabric", "group", "upload")
 ROLE_MODULES: Final = {
     "serve": (*JOINING, "elastic", "hub", "router", "secret", "serve"),
     "batch": (*JOINING, "hub", "router", "secret", "serve", "batch"),
+    "bench": (*JOINING, "hub", "router", "secret", "serve", "bench"),
     "train": (
         *JOINING,
         "checkpoint",

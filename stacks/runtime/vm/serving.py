@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.perf.serving.memory import vllm_constants
 from planner.perf.serving.replica import SERVING_ENGINE
+from stacks.runtime.vm.bench import bench_settings
 from stacks.runtime.vm.container import (
     SERVE_IMAGE,
     container_settings,
@@ -43,13 +44,14 @@ def serving_work(
         # Requests of a batch come from the machine itself.
         **({"api_key": stack.api_key} if stack.api_key else {}),
         "port": _engine_port(stack),
-        **_router(stack),
+        **_router(stack, fleet),
         "pool": group.name,
         **_seats(fleet, group),
         **_weights(stack, rule, folder),
         # Of a batch: requests at once, and whether it ends.
         "parallel": fleet.max_batch,
         "runs_once": fleet.runs_once,
+        **bench_settings(stack, fleet, layout, folder),
     }
 
 
@@ -92,7 +94,7 @@ def _engine_port(stack: StackSpec) -> int:
     return ROUTED_PORT if stack.has_router else SERVING_PORT
 
 
-def _router(stack: StackSpec) -> dict[str, Any]:
+def _router(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
     """Return what a machine knows of the router, where the stack has one."""
     if not stack.has_router:
         return {}
@@ -105,6 +107,7 @@ def _router(stack: StackSpec) -> dict[str, Any]:
             "tls_port": HTTPS_PORT if stack.machine_certificate else 0,
             "certificate": stack.machine_certificate,
             "is_public": stack.is_public,
+            **({"weight": fleet.weight} if fleet.weight else {}),
         }
     }
 
@@ -132,7 +135,9 @@ def server_words(
     if layout.kv_precision == "fp8":
         options["--kv-cache-dtype"] = "fp8"
     data_parallel_size = fleet.instance.accelerators // layout.accelerators
-    if not fleet.spans_nodes and data_parallel_size > 1:
+    # A benchmark measures one replica, also on a machine that has room for more.
+    measures_one = stack.benchmark is not None
+    if not (fleet.spans_nodes or measures_one) and data_parallel_size > 1:
         options["--data-parallel-size"] = data_parallel_size
     return [
         *(f"{option}={value}" for option, value in options.items()),

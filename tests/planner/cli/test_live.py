@@ -402,6 +402,122 @@ def test_a_region_with_commitments_is_asked_wherever_it_is(
     assert "aws did not answer for regions with commitments: denied" in told
 
 
+def zonal(*chances: float) -> Callable[..., LiveFacts]:
+    """Clouds that score zones a, b, c, and the same of every region and type."""
+
+    def score_zones(
+        wanted: Sequence[tuple[LivePlace, int]],
+        known: LiveFacts,
+        _deadline_s: float,
+    ) -> LiveFacts:
+        rows = score(wanted, known, 0).spot_chances
+        return replace(
+            known,
+            spot_chances=tuple(
+                replace(
+                    row,
+                    zone=f"{row.region}-{letter}",
+                    chance=replace(row.chance, value=chance),
+                )
+                for row in rows
+                for letter, chance in zip("abc", chances, strict=True)
+            ),
+        )
+
+    return score_zones
+
+
+@pytest.mark.parametrize(
+    ("chances", "letters"),
+    [((0.2, 0.4, 0.9), "cba"), ((0.9, 0.2, 0.4), "acb"), ((0.5,) * 3, "abc")],
+)
+def test_the_likeliest_zone_is_tried_first_and_a_replay_says_the_same(
+    tonnage: Command,
+    here: Path,
+    clouds_that,
+    monkeypatch: pytest.MonkeyPatch,
+    chances: tuple[float, ...],
+    letters: str,
+) -> None:
+    """It is the same fleet at the same price."""
+    text = chat(extra="where: {clouds: [gcp], regions: [us-central1]}")
+    (here / "s.yaml").write_text(text + "buy: {spot: only}\n")
+    before = planned(tonnage)
+    clouds_that(lambda place: facts_of(place, {}))
+    monkeypatch.setattr(live_place, "ask_chances", zonal(*chances))
+    flags = ("plan", "s.yaml", "-f", "json")
+    first = tonnage(*flags, "--live", "--record", "r.json")
+    assert tonnage(*flags, "--replay", "r.json") == first
+    plan = json.loads(first[1])
+    [pool] = plan["solution"]["pools"]
+    [pool_before] = before["solution"]["pools"]
+    in_order = [f"us-central1-{letter}" for letter in letters]
+    own = [zone for zone in in_order if zone in pool_before["zones"]]
+    assert pool["zones"] == own
+    assert [rung["zone"] for rung in plan["fallbacks"]] == own[1:]
+    by_zone = dict(zip("abc", chances, strict=True))
+    assert [rung["chance"] for rung in plan["fallbacks"]] == [
+        by_zone[zone[-1]] for zone in own[1:]
+    ]
+    assert plan["cost"]["total"] == before["cost"]["total"]
+    code, out, _ = tonnage("plan", "s.yaml", "--replay", "r.json")
+    told = " ".join(out.split())
+    assert code == 0
+    assert f"{own[1]} ({by_zone[own[1][-1]]:.2f} of 1)" in told
+    assert "zones begin with the likeliest" in told
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_fallbacks_on_spot_are_asked_about_too_and_the_unlikely_come_last(
+    tonnage: Command,
+    here: Path,
+    clouds_that,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = chat(extra="where: {clouds: [gcp, azure]}")
+    (here / "s.yaml").write_text(text + "buy: {spot: only, fallback: 100%}\n")
+    clouds_that(lambda place: facts_of(place, {}))
+    unlikely: set[str] = set()
+
+    def score_some(
+        wanted: Sequence[tuple[LivePlace, int]],
+        known: LiveFacts,
+        _deadline_s: float,
+    ) -> LiveFacts:
+        scored = score(wanted, known, 0)
+        return replace(
+            scored,
+            spot_chances=tuple(
+                replace(row, chance=replace(row.chance, value=0.1))
+                if row.machine_type in unlikely
+                else row
+                for row in scored.spot_chances
+            ),
+        )
+
+    monkeypatch.setattr(live_place, "ask_chances", score_some)
+    likely = planned(tonnage, "--live")
+    kinds = [rung["kind"] for rung in likely["fallbacks"]]
+    others = [rung for rung in likely["fallbacks"] if rung["kind"] != "zone"]
+    assert len(others) > 1
+    assert all(rung["chance"] == 0.7 for rung in others)
+    unlikely.add(others[0]["pools"][0]["instance_type"])
+    plan = planned(tonnage, "--live")
+    rungs = [
+        (rung["kind"], (rung["chance"] or 0.5) < 0.5)
+        for rung in plan["fallbacks"]
+    ]
+    assert [is_unlikely for _, is_unlikely in rungs] == sorted(
+        is_unlikely for _, is_unlikely in rungs
+    )
+    assert rungs[-1][1]
+    # Among those that are alike the order is that of before.
+    for wanted in (False, True):
+        part = [kind for kind, is_unlikely in rungs if is_unlikely == wanted]
+        assert part == [kind for kind in kinds if kind in part]
+    assert sorted(kind for kind, _ in rungs) == sorted(kinds)
+
+
 @pytest.mark.parametrize(
     "flags",
     [

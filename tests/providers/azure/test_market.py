@@ -283,21 +283,45 @@ def test_scores_are_shares_and_unknown_words_are_left_out(cloud: Cloud) -> None:
     types = [size["sku"] for size in answer["desiredSizes"]]
     scores = AZURE.spot_scores("eastus", types, 4)
     assert list(scores) == types[:4]
-    high, medium, low, restricted = scores.values()
+    high, medium, low, restricted = (
+        by_zone[NO_ZONE] for by_zone in scores.values()
+    )
     assert 1 > high > medium > low > restricted == 0
+    # What has no score in a zone is asked for the region.
     assert [request.document() for request in cloud.asked] == [
         {
             "desiredLocations": ["eastus"],
             "desiredSizes": [{"sku": name} for name in asked],
             "desiredCount": 4,
-            "availabilityZones": False,
+            "availabilityZones": in_zones,
         }
-        for asked in (types[:5], types[5:])
+        for asked, in_zones in (
+            (types[:5], True),
+            (types[5:], True),
+            (types[4:], False),
+        )
     ]
     assert {urlsplit(request.path).path for request in cloud.asked} == {
         "/subscriptions/sub/providers/Microsoft.Compute/locations/eastus"
         "/placementScores/spot/generate"
     }
+
+
+def test_scores_of_zones_are_told_apart(cloud: Cloud) -> None:
+    placed = [
+        {
+            "sku": H100,
+            "region": "eastus",
+            "availabilityZone": zone,
+            "score": score,
+        }
+        for zone, score in (("1", "Low"), ("2", "High"), ("3", "Superb"))
+    ]
+    cloud.answer = lambda _: (200, {"placementScores": placed})
+    by_zone = AZURE.spot_scores("eastus", [H100], 1)[H100]
+    assert list(by_zone) == ["1", "2"]
+    assert by_zone["1"] < by_zone["2"]
+    assert len(cloud.asked) == 1
 
 
 @pytest.mark.parametrize(

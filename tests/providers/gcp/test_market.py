@@ -367,7 +367,13 @@ def test_a_reservation_without_machines_is_left_out(
 
 
 def test_scores_of_spot_are_asked_of_each_type(cloud: Cloud) -> None:
-    chances = {"a3-highgpu-8g": 0.4, "g2-standard-4": 0.0}
+    chances = {"a3-highgpu-8g": 0.4, "g2-standard-4": 0.0, "a2-highgpu-1g": 0.9}
+    # Google documents that each shard is in one zone, and names it.
+    zones = {
+        "a3-highgpu-8g": ["us-central1-a", "us-central1-a"],
+        "g2-standard-4": [],
+        "a2-highgpu-1g": ["us-central1-a", "zones/us-central1-b"],
+    }
 
     def answer(request: Request) -> Answer:
         asked = request.document()
@@ -381,11 +387,16 @@ def test_scores_of_spot_are_asked_of_each_type(cloud: Cloud) -> None:
         if name not in chances:
             return 200, {"recommendations": [{"scores": {}}]}
         scores = {"obtainability": chances[name], "estimatedUptime": "3600s"}
-        return 200, {"recommendations": [{"scores": scores, "shards": []}]}
+        shards = [{"zone": zone, "instanceCount": 8} for zone in zones[name]]
+        return 200, {"recommendations": [{"scores": scores, "shards": shards}]}
 
     cloud.answer = answer
     types = [*chances, "a4-highgpu-8g"]
-    assert market.spot_scores(REGION, types, 16) == chances
+    assert market.spot_scores(REGION, types, 16) == {
+        "a3-highgpu-8g": {"us-central1-a": 0.4},
+        "g2-standard-4": {NO_ZONE: 0.0},
+        "a2-highgpu-1g": {NO_ZONE: 0.9},
+    }
     assert {request.path for request in cloud.asked} == {
         "/compute/v1/projects/proj/regions/us-central1/advice/capacity"
     }

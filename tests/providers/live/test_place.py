@@ -51,7 +51,7 @@ class Modules:
             own_reclaims=lambda *_: self.answer(cloud, "reclaims", {}),
             reservations=lambda _: self.answer(cloud, "reservations", []),
             spot_scores=lambda *_: self.answer(
-                cloud, "scores", {"p5.48xlarge": 0.5}
+                cloud, "scores", {"p5.48xlarge": {"": 0.5}}
             ),
         )
 
@@ -151,7 +151,8 @@ def test_a_long_reason_is_cut(modules) -> None:
 @pytest.mark.parametrize(
     ("scores", "state", "value"),
     [
-        ({"p5.48xlarge": 0.5}, "value", 0.5),
+        ({"p5.48xlarge": {"": 0.5}}, "value", 0.5),
+        ({"p5.48xlarge": {}}, "none", None),
         ({}, "none", None),
         (PermissionError("ec2:GetSpotPlacementScores"), "denied", None),
     ],
@@ -164,6 +165,28 @@ def test_a_chance_that_nobody_says_is_no_zero(
     [found] = ask_chances([(EAST, 2)], facts, 5).spot_chances
     assert (found.machine_type, found.machines) == ("p5.48xlarge", 2)
     assert (found.chance.state, found.chance.value) == (state, value)
+
+
+def test_each_zone_has_its_chance(modules) -> None:
+    modules(aws_scores={"p5.48xlarge": {"b": 0.2, "a": 0.9}})
+    facts = ask_places([EAST], LiveFacts(), 5)
+    facts = ask_chances([(EAST, 2)], facts, 5)
+    assert [
+        (found.zone, found.chance.value) for found in facts.spot_chances
+    ] == [("a", 0.9), ("b", 0.2)]
+    machines = (EAST.cloud, EAST.region, "p5.48xlarge", 2)
+    assert facts.spot_chance(*machines, "b") == 0.2
+    assert facts.spot_chance(*machines, "c") is None
+    # A region is as likely as its best zone.
+    assert facts.spot_chance(*machines) == 0.9
+    assert facts.spot_chance(EAST.cloud, EAST.region, "p5.48xlarge", 3) is None
+
+
+def test_a_cloud_of_a_fallback_alone_is_asked_who_is_signed_in(modules) -> None:
+    modules()
+    facts = ask_chances([(EAST, 2)], LiveFacts(), 5)
+    assert facts.callers[EAST.cloud].state == "value"
+    assert len(facts.spot_chances) == 1
 
 
 def test_a_chance_is_asked_of_who_is_signed_in(modules) -> None:

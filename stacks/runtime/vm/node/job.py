@@ -29,6 +29,7 @@ ROLES = {
     "serve": ("serve", "ServingNode"),
     "train": ("train", "TrainingNode"),
     "batch": ("batch", "BatchNode"),
+    "bench": ("bench", "BenchNode"),
     "workspace": ("workspace", "WorkspaceNode"),
 }
 

@@ -97,18 +97,22 @@ METHODS = {
 
 
 class Route(NamedTuple):
-    """The engine of a machine, and since when it is ready; the first one leads."""
+    """The engine of a machine, and since when it is ready; the first one leads.
+
+    The proxy picks engines in proportion to their weights.
+    """
 
     since: str
     node: str
     address: str
+    weight: int = 1
 
 
 class Router:
     """The proxy of this machine.
 
-    Settings: image, routing, port, engine_port, tls_port, certificate (its secret), and is_public
-    where clients come from the internet.
+    Settings: image, routing, port, engine_port, tls_port, certificate (its secret), is_public
+    where clients come from the internet, and weight where machines are of several types.
     """
 
     def __init__(
@@ -190,6 +194,7 @@ class Router:
             "since": self._since,
             "node": self._node,
             "address": self._cloud.address(),
+            "weight": self._settings.get("weight", 1),
         }
         self._cloud.write(self._own_key, json.dumps(record).encode())
 
@@ -244,7 +249,7 @@ class Router:
             method=METHODS[self._settings["routing"]],
             # Without any engine requests are refused at once.
             servers="\n".join(
-                f"    server {route.address}:{engine_port} max_fails=0;"
+                f"    server {route.address}:{engine_port} weight={route.weight} max_fails=0;"
                 for route in ready
             )
             or f"    server 127.0.0.1:{engine_port} down;",

@@ -13,9 +13,11 @@ from planner.perf.reliability.interruption import reclaim_rate
 from planner.perf.reliability.spot_pool import (
     OPEN_END,
     SpotPool,
+    billed_share,
     quorum_share,
     spot_pool,
 )
+from tests.oracles.stated import reclaims
 
 # Batches of a simulation, whose spread gives the interval of their mean.
 BATCHES = 40
@@ -141,3 +143,23 @@ def test_a_published_end_is_taken_and_an_open_one_is_what_traces_show() -> None:
     assert away("high", (0.2, OPEN_END)) == pytest.approx(constant("spot_away"))
     assert away("high", None) == pytest.approx(constant("spot_away"))
     assert away("low", None) == 0
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_a_machine_is_billed_while_it_is_there_or_starts(cloud: str) -> None:
+    """Played: it is taken back with its zone and by itself, and waits unpaid each time."""
+    draw = random.Random(cloud)
+    rate = reclaims(cloud, "any.type", "monthly")
+    startup_h = 0.5
+    absence_h = rate.wait_h + startup_h
+    together = constant("reclaim_together")
+    there = 1.0
+    for share in (together, 1 - together):
+        mean_h = 1 / (share * rate.hourly)
+        up_h = sum(draw.expovariate(1 / mean_h) for _ in range(40_000))
+        there *= up_h / (up_h + 40_000 * absence_h)
+    played = 1 - (1 - there) * rate.wait_h / absence_h
+    found = billed_share(cloud, "any", startup_h * 3600)
+    assert 1 - found == pytest.approx(1 - played, rel=0.02)
+    # What a bound of costs takes is the least.
+    assert billed_share(cloud, "any") <= found < 1

@@ -98,6 +98,8 @@ def need(mode: str = "open", **words: object) -> Any:
         "availability": None,
         "survives": None,
         "elastic": None,
+        "role": "serve",
+        "traffic_share": 1.0,
         "load": load,
         "week": weekly_load("flat", None),
     }
@@ -279,7 +281,9 @@ def test_a_batch_run_has_the_time_that_start_up_leaves() -> None:
 
 
 def pairs(model: str, count: int, nodes: int = 1) -> list[tuple[int, int, int]]:
-    wanted = SimpleNamespace(precisions=("bf16",), kv_precision="bf16")
+    wanted = SimpleNamespace(
+        precisions=("bf16",), kv_precision="bf16", layout=None
+    )
     found = serving_layouts(find_model(model), wanted, node(count), nodes)  # type: ignore[arg-type]
     return [(x.tp, x.pp, x.ep) for x in found]
 
@@ -309,7 +313,9 @@ def test_layouts_are_all_that_fit_in_the_order_of_ties() -> None:
 
 
 def test_a_layout_has_a_precision_that_its_accelerator_computes() -> None:
-    wanted = SimpleNamespace(precisions=("fp8", "bf16"), kv_precision="fp8")
+    wanted = SimpleNamespace(
+        precisions=("fp8", "bf16"), kv_precision="fp8", layout=None
+    )
     for chip, found in (
         ("h100-sxm", ["fp8", "bf16"]),
         ("a100-80gb-sxm", ["bf16"]),
@@ -341,6 +347,7 @@ def test_auto_is_fp16_where_there_is_no_bf16(
     wanted = SimpleNamespace(
         precisions=resolve_precisions(asked, model),
         kv_precision="bf16",
+        layout=None,
     )
     layouts = serving_layouts(model, wanted, node(1, chip), 1)  # type: ignore[arg-type]
     assert [layout.precision for layout in layouts] == found
@@ -351,7 +358,7 @@ def test_fp32_weights_come_with_a_cache_of_fp32_unless_it_is_quantized() -> (
 ):
     for kv_precision, found in (("bf16", "fp32"), ("fp8", "fp8")):
         wanted = SimpleNamespace(
-            precisions=("fp32",), kv_precision=kv_precision
+            precisions=("fp32",), kv_precision=kv_precision, layout=None
         )
         [layout] = serving_layouts(
             find_model("llama-3.1-8b"),
@@ -395,6 +402,8 @@ def billed(mode: str, **words: object) -> Any:
         ),
         "requests_per_month": Decimal(1_000_000),
         "runs_daily": False,
+        "role": "batch" if mode == "batch" else "serve",
+        "traffic_share": 1.0,
         "weights": "bucket",
         "has_own_network": True,
         "endpoint_needs": frozenset(),
@@ -409,7 +418,13 @@ def billed(mode: str, **words: object) -> Any:
 
 
 def paid_hours(mode: str, purchase: str) -> Decimal:
-    offer: Any = SimpleNamespace(purchase=purchase, mix=None)
+    offer: Any = SimpleNamespace(
+        purchase=purchase,
+        mix=None,
+        usd_hour=Decimal(1),
+        source="",
+        as_of="",
+    )
     return paid_node_hours(billed(mode), fleet(), offer)
 
 

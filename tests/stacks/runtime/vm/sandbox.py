@@ -14,10 +14,15 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from planner.estimate.benchmark_sweep import BenchmarkSweep, SweepStep
+from planner.plan.pool import Layout
 from providers.catalog.load import load_catalog
 from stacks import registry
 from stacks.runtime.vm.node import __main__ as program
@@ -79,9 +84,31 @@ shutdown: {idle: 1h, ttl: 3d}
 SPECS = {
     "serve": SERVE,
     "batch": BATCH,
+    "bench": BATCH.replace("name: batch", "name: bench"),
     "train": TRAIN,
     "workspace": WORKSPACE,
 }
+# What machines measure that are bought for that.
+SWEEP = BenchmarkSweep(
+    model_name="llama-3.1-8b",
+    instance_type="g6.xlarge",
+    accelerator="l4",
+    layout=Layout(
+        precision="fp8",
+        kv_precision="bf16",
+        tp=1,
+        pp=1,
+        ep=1,
+        dp=1,
+        cp=1,
+        max_batch=64,
+    ),
+    prompt_tokens=500,
+    answer_tokens=100,
+    steps=tuple(SweepStep(users, 20, 1.0) for users in (1, 4, 16)),
+    minutes=3.0,
+    usd=Decimal(1),
+)
 MACHINES = {
     "aws": "p5.48xlarge",
     "gcp": "a3-megagpu-8g",
@@ -99,7 +126,8 @@ def stack_of(provider: str, role: str, machine: str = "") -> StackSpec:
         lambda o: not machine or o.instance.instance_type == machine,
     )
     spec = spec_of(text)
-    return derive_stack(spec, solve(catalog, text, keep=0), spec.name)
+    stack = derive_stack(spec, solve(catalog, text, keep=0), spec.name)
+    return replace(stack, benchmark=SWEEP) if role == "bench" else stack
 
 
 @cache

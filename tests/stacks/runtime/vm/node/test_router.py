@@ -48,7 +48,7 @@ WEIGHTS = ["config.json", "model.safetensors", "tokenizer.json"]
 
 
 def service(
-    world: World, count: int, certificate: str = ""
+    world: World, count: int, certificate: str = "", weight: int = 0
 ) -> list[SandboxMachine]:
     """Machines of a service with a router, which have requests all the time."""
     world.has_traffic = lambda _: True
@@ -62,6 +62,7 @@ def service(
         "tls_port": 443 if certificate else 0,
         "certificate": certificate,
         "is_public": False,
+        **({"weight": weight} if weight else {}),
     }
     work = {**settings["work"], "port": 8001, "router": router}
     return [
@@ -85,7 +86,9 @@ def proxy(machine: SandboxMachine) -> str:
 
 
 def engines(machine: SandboxMachine) -> list[str]:
-    return re.findall(r"server ([\d.]+):8001 max_fails", proxy(machine))
+    return re.findall(
+        r"server ([\d.]+):8001 weight=\d+ max_fails", proxy(machine)
+    )
 
 
 def addresses(world: World) -> list[str]:
@@ -100,6 +103,18 @@ def test_one_machine_takes_all_requests_and_routes_to_all(
     assert leaders(world) == ["chat_1"]
     for machine in world.machines:
         assert sorted(engines(machine)) == addresses(world)
+
+
+def test_machines_of_two_types_have_their_weights_in_every_proxy(
+    world: World,
+) -> None:
+    service(world, 1, weight=10_000)
+    service(world, 2, weight=830)
+    world.run(20 * MINUTE)
+    assert len(leaders(world)) == 1
+    for machine in world.machines:
+        weights = re.findall(r":8001 weight=(\d+) ", proxy(machine))
+        assert sorted(weights) == ["10000", "830", "830"]
 
 
 def test_nobody_is_routed_to_an_engine_that_is_not_ready(world: World) -> None:
@@ -310,6 +325,25 @@ def test_a_real_proxy_takes_the_configuration_and_routes_so(
 
 @pytest.mark.enable_socket
 @pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on PATH")
+def test_a_real_proxy_sends_each_machine_its_share(
+    tmp_path: Path, slow_and_fast: list[Engine]
+) -> None:
+    """At random by weight: 1 of 12 requests to the first, 3 and 8 of 12 to the others."""
+    port = free_port()
+    door = DOOR.format(port=port, health=200, paths=ALL_PATHS)
+    config = configured("random", slow_and_fast, door, (1000, 3000, 8000))
+    with real_proxy(tmp_path, config), ThreadPoolExecutor(12) as clients:
+        wait_for(port)
+        list(clients.map(lambda n: ask(port, n), range(600)))
+    answered = [engine.answered for engine in slow_and_fast]
+    assert sum(answered) == 600
+    for found, expected in zip(answered, (50, 150, 400), strict=True):
+        # Four standard deviations of a binomial number.
+        assert abs(found - expected) <= 4 * expected**0.5
+
+
+@pytest.mark.enable_socket
+@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on PATH")
 def test_the_internet_reaches_what_the_key_protects_and_nothing_else(
     tmp_path: Path, slow_and_fast: list[Engine]
 ) -> None:
@@ -397,9 +431,15 @@ def pem_for(host: str) -> str:
     ).decode()
 
 
-def configured(routing: str, engines: list[Engine], doors: str) -> str:
+def configured(
+    routing: str,
+    engines: list[Engine],
+    doors: str,
+    weights: tuple[int, ...] = (1, 1, 1),
+) -> str:
     servers = "\n".join(
-        f"    server 127.0.0.1:{engine.port} max_fails=0;" for engine in engines
+        f"    server 127.0.0.1:{engine.port} weight={weight} max_fails=0;"
+        for engine, weight in zip(engines, weights, strict=True)
     )
     return CONFIG.format(method=METHODS[routing], servers=servers, doors=doors)
 

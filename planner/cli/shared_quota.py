@@ -1,0 +1,183 @@
+"""plan --share --live: several specs that fit into the quotas of one account together."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from planner.cli.compose import spec_folder_reader
+from planner.cli.parallel import run_in_parallel
+from planner.errors import InfeasibleError, Problem
+from planner.market.live import LiveFacts, raise_text
+from planner.plan.change import LiveInputs
+from planner.render.portfolio import quota_text
+from planner.workload.portfolio import SharingService, member_of
+from planner.workload.quota_share import (
+    FleetChoice,
+    QuotaQuestion,
+    SharedChoice,
+    WorkloadHours,
+    choose_together,
+)
+from planner.workload.quota_use import fleet_choice, workload_hours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from planner.cli.compose import SpecFile
+    from planner.cli.planning import FoundPlan
+    from planner.plan.types import Plan
+    from planner.workload.portfolio import MinutesAhead
+    from planner.workload.quota_share import QuotaNeed
+
+
+class SharedPlan(Struct, frozen=True, kw_only=True):
+    """What leaves the process of a plan: its document, and what it brings into a portfolio.
+
+    member  None for what shares no commitments
+    choice  None for what has no fleet, or where nobody asked the account
+    """
+
+    plan: Plan
+    member: SharingService | None
+    hours: WorkloadHours
+    choice: FleetChoice | None
+
+
+def shared_plan(
+    spec_file: SpecFile, folder: str, search: Callable[[], FoundPlan]
+) -> SharedPlan:
+    """Make a plan, and return what it brings into a portfolio."""
+    # A solution does not leave its process: what it brings into the portfolio does.
+    found = search()
+    solution, live = found.solution, found.plan.inputs.live
+    hours = workload_hours(spec_file.spec, solution)
+    return SharedPlan(
+        plan=found.plan,
+        member=member_of(
+            spec_file.spec,
+            solution,
+            spec_folder_reader(spec_file.path),
+            folder,
+        ),
+        hours=hours,
+        choice=fleet_choice(solution, hours, live.facts, live.standing_counts)
+        if live is not None
+        else None,
+    )
+
+
+class QuotaSharing:
+    """Plans of several specs, made again with what each may add to quotas."""
+
+    def __init__(
+        self,
+        plans: Sequence[SharedPlan],
+        plan_again: Callable[[int, LiveInputs], SharedPlan],
+    ) -> None:
+        self._plan_again = plan_again
+        # What has no fleet by itself has none with others.
+        self._numbers = [
+            number
+            for number, shared in enumerate(plans)
+            if shared.choice is not None
+        ]
+        self._plans = [*plans]
+        self._facts = _merged(plans)
+        self._answers: dict[QuotaQuestion, SharedPlan] = {}
+
+    def together(
+        self, minutes_ahead: MinutesAhead
+    ) -> tuple[list[SharedPlan], SharedChoice | None]:
+        """Return the plans that fit into the quotas together, and how they were chosen.
+
+        Raises InfeasibleError where none do.
+        """
+        first = [self._plans[number] for number in self._numbers]
+        choices = [
+            shared.choice for shared in first if shared.choice is not None
+        ]
+        if not choices:
+            return self._plans, None
+        chosen = choose_together(
+            [shared.hours for shared in first],
+            choices,
+            self._asked,
+            minutes_ahead,
+        )
+        if chosen.caps is None:
+            raise InfeasibleError(*_problems(chosen, self._facts))
+        for number, caps in enumerate(chosen.caps):
+            if caps:
+                self._plans[self._numbers[number]] = self._answers[
+                    QuotaQuestion(number, caps)
+                ]
+        return self._plans, chosen
+
+    @property
+    def facts(self) -> LiveFacts:
+        """What clouds answered, to all of the plans."""
+        return self._facts
+
+    def _asked(
+        self, questions: Sequence[QuotaQuestion]
+    ) -> list[FleetChoice | None]:
+        """Plan what is asked for; what clouds answer meanwhile is known from then on."""
+        answers = run_in_parallel(
+            [
+                partial(
+                    self._plan_again,
+                    self._numbers[question.number],
+                    LiveInputs(facts=self._facts, caps=question.caps),
+                )
+                for question in questions
+            ]
+        )
+        self._answers.update(zip(questions, answers, strict=True))
+        self._facts = _merged(answers, self._facts)
+        return [answer.choice for answer in answers]
+
+
+def _merged(
+    plans: Iterable[SharedPlan], known: LiveFacts | None = None
+) -> LiveFacts:
+    """Return all that clouds answered; of a region the first answer."""
+    facts = known or LiveFacts()
+    callers = {**facts.callers}
+    places = {(place.cloud, place.region): place for place in facts.places}
+    for shared in plans:
+        live = shared.plan.inputs.live
+        if live is None:
+            continue
+        callers = {**live.facts.callers, **callers}
+        for place in live.facts.places:
+            places.setdefault((place.cloud, place.region), place)
+    return LiveFacts(callers=callers, places=tuple(places.values()))
+
+
+def remedy(need: QuotaNeed, facts: LiveFacts) -> str:
+    """Return how a quota is raised so far that the cheapest fleets of all fit into it."""
+    key = need.key
+    place = facts.place(key.cloud, key.region)
+    answer = place.quotas.get(key.purchase) if place is not None else None
+    quota = next(
+        quota
+        for quota in (answer.value if answer is not None else None) or ()
+        if quota.id == key.quota
+    )
+    wanted = (quota.used or 0.0) + need.units
+    return raise_text(key.cloud, key.region, quota, wanted)
+
+
+def _problems(chosen: SharedChoice, facts: LiveFacts) -> list[Problem]:
+    return [
+        Problem(
+            code="quota",
+            message="no fleets of these workloads fit into the quotas of the account together",
+            cause=quota_text(need),
+            next_step=remedy(need, facts),
+        )
+        for need in chosen.needs
+    ]

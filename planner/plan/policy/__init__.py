@@ -1,0 +1,1 @@
+"""Policies: rules of an organization over what is planned, judged before anything is done."""

@@ -1,0 +1,311 @@
+"""The answer where a service has machines of two types: what holds for both pools."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from planner.market.owned import OwnedUse, paid_machines
+from planner.market.regret import Regret
+from planner.market.term import TERM_OF
+from planner.solve.cause import DEARER
+from planner.solve.serving.candidate import ServingCandidate
+from planner.solve.serving.commitment import commitment_options, owned_uses
+from planner.solve.serving.mixed_search import MixedSearch
+from planner.solve.serving.pool_answer import (
+    serving_pool,
+    serving_warnings,
+    simulation_check_of,
+)
+from planner.solve.serving.predict import predict_serving
+from planner.solve.serving.reason import asked_confidence, find_reasons
+from planner.solve.serving.token_volume import token_volume
+from planner.solve.solution import (
+    BandedPrediction,
+    CommitmentSaving,
+    RivalFleet,
+    SimulationCheck,
+    Solution,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from planner.market.offer_filter import OfferFilter
+    from planner.perf.serving.correction import Correction
+    from planner.solve.serving.bill import BilledPool
+    from planner.solve.serving.mixed_fleet import MixedFleet
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import ServingResult, ServingSearch
+    from planner.solve.settings import SolveSettings
+    from planner.solve.solution import PlanWarning, SizedPool
+    from planner.spec.model import Inference
+
+# Each pool, and what it is as a fleet.
+_Candidates: TypeAlias = "list[tuple[BilledPool, ServingCandidate]]"
+# Of both pools together; of everything else the worse one counts.
+SUMMED_METRICS: Final = ("output_tokens_per_s", "requests_per_s")
+
+
+def mixed_solution(
+    spec: Inference,
+    settings: SolveSettings,
+    offer_filter: OfferFilter,
+    search: ServingSearch,
+    *,
+    requirement: ServingRequirement,
+    search_result: ServingResult,
+) -> Solution | None:
+    """Return the answer with two machine types, None where one type costs no more.
+
+    Every request keeps the limits on the machine that it comes to, so all of them do. What is
+    predicted is that of the pool in which it is worse.
+    """
+    alone = search_result.best
+    budget_usd = spec.buy.budget
+    fleet = MixedSearch(requirement, search).cheapest(
+        offer_filter.everywhere(),
+        math.inf if alone is None else float(alone.bill.total),
+    )
+    if fleet is None or fleet.bill.exceeds(budget_usd):
+        return None
+    return _solution(
+        spec,
+        settings,
+        offer_filter,
+        search,
+        requirement=requirement,
+        fleet=fleet,
+        alone=alone,
+    )
+
+
+def _solution(
+    spec: Inference,
+    settings: SolveSettings,
+    offer_filter: OfferFilter,
+    search: ServingSearch,
+    *,
+    requirement: ServingRequirement,
+    fleet: MixedFleet,
+    alone: ServingCandidate | None,
+) -> Solution:
+    candidates = _candidates(fleet)
+    predictions = _joined_predictions(
+        predict_serving(pool.requirement, pool.sizing) for pool in fleet.pools
+    )
+    check = _joined_checks(
+        simulation_check_of(pool.requirement, search, candidate)
+        for pool, candidate in candidates
+    )
+    is_undecided = check is not None and check.verdict == "undecided"
+    return Solution(
+        status="feasible" if is_undecided else "optimal",
+        pools=tuple(_sized_pools(fleet, search)),
+        predictions=predictions,
+        bindings=(),
+        alternatives=_alternatives(alone),
+        bill=fleet.bill,
+        warnings=_warnings(spec, search, candidates, is_undecided=is_undecided),
+        week=requirement.week,
+        llm=requirement.llm,
+        funnel=offer_filter.funnel,
+        offers_considered=offer_filter.allowed_count,
+        confidence_cost=asked_confidence(requirement),
+        simulation_check=check,
+        calibration=_correction(fleet),
+        token_volume=token_volume(requirement, predictions, fleet.bill),
+        commitments=_joined_commitments(
+            commitment_options(
+                pool.requirement, candidate, settings.catalog, settings.futures
+            )
+            for pool, candidate in candidates
+        ),
+        owned=tuple(_owned(spec, settings, candidates)),
+        find_reasons=partial(
+            find_reasons,
+            requirement,
+            search,
+            offer_filter,
+            candidates[0][1],
+            settings.run_all,
+            carried=candidates[0][0].requirement,
+        ),
+    )
+
+
+def _sized_pools(
+    fleet: MixedFleet, search: ServingSearch
+) -> Iterator[SizedPool]:
+    for (pool, candidate), weight in zip(
+        _candidates(fleet), fleet.weights, strict=True
+    ):
+        yield serving_pool(
+            pool.requirement, search, candidate, name=pool.name, weight=weight
+        )
+
+
+def _correction(fleet: MixedFleet) -> Correction | None:
+    """Return what a benchmark taught of the first pool that it says something of."""
+    corrections = (pool.sizing.replica.correction for pool in fleet.pools)
+    return next((each for each in corrections if each is not None), None)
+
+
+def _candidates(fleet: MixedFleet) -> _Candidates:
+    """Return each pool with what it is as a fleet; the bill is that of both."""
+    return [
+        (
+            pool,
+            ServingCandidate(
+                offer=pool.offer,
+                bought=pool.offer,
+                sizing=pool.sizing,
+                bill=fleet.bill,
+            ),
+        )
+        for pool in fleet.pools
+    ]
+
+
+def _joined_predictions(
+    predicted: Iterable[dict[str, BandedPrediction]],
+) -> dict[str, BandedPrediction]:
+    """Return what holds for both pools: the sum of their rates, the worse of all else."""
+    first, *others = predicted
+    joined = dict(first)
+    for other in others:
+        for metric, prediction in other.items():
+            known = joined[metric]
+            if metric in SUMMED_METRICS:
+                joined[metric] = BandedPrediction(
+                    known.value + prediction.value,
+                    known.low + prediction.low,
+                    known.high + prediction.high,
+                    known.basis,
+                )
+            else:
+                joined[metric] = max(
+                    known, prediction, key=lambda each: each.value
+                )
+    return joined
+
+
+def _joined_checks(
+    pool_checks: Iterable[SimulationCheck | None],
+) -> SimulationCheck | None:
+    """Return how the pools were judged together; of each percentile the worse one counts."""
+    checks = [check for check in pool_checks if check is not None]
+    if not checks:
+        return None
+    bands = {
+        metric: max(check.percentile_bands[metric] for check in checks)
+        for metric in checks[0].percentile_bands
+    }
+    verdicts = {check.verdict for check in checks}
+    return replace(
+        checks[0],
+        request_count=sum(check.request_count for check in checks),
+        batch_count=sum(check.batch_count for check in checks),
+        decode_factor=max(check.decode_factor for check in checks),
+        prefill_factor=max(check.prefill_factor for check in checks),
+        added_groups=sum(check.added_groups for check in checks),
+        percentile_bands=bands,
+        verdict="undecided" if "undecided" in verdicts else "holds",
+    )
+
+
+def _joined_commitments(
+    options: Iterable[Iterable[CommitmentSaving]],
+) -> tuple[CommitmentSaving, ...]:
+    """Return what a commitment to the machines of both pools saves, of each term.
+
+    pays after = committed USD of the term / (committed USD a month + saved USD a month)
+    """
+    by_purchase: dict[str, list[CommitmentSaving]] = {}
+    for option in itertools.chain.from_iterable(options):
+        by_purchase.setdefault(option.purchase, []).append(option)
+    return tuple(
+        _joined_commitment(purchase, parts)
+        for purchase, parts in by_purchase.items()
+    )
+
+
+def _joined_commitment(
+    purchase: str, parts: list[CommitmentSaving]
+) -> CommitmentSaving:
+    committed_usd = sum((part.committed_usd for part in parts), Decimal(0))
+    saved_usd = sum((part.saved_usd for part in parts), Decimal(0))
+    month_usd = committed_usd / TERM_OF[purchase].months
+    return CommitmentSaving(
+        purchase=purchase,
+        nodes=sum(part.nodes for part in parts),
+        saved_usd=saved_usd,
+        committed_usd=committed_usd,
+        pays_after_months=float(committed_usd / (month_usd + saved_usd)),
+        pays_above_hours=max(part.pays_above_hours for part in parts),
+        regrets=tuple(
+            Regret(
+                same[0].scenario,
+                sum((regret.usd for regret in same), Decimal(0)),
+            )
+            for same in zip(*(part.regrets for part in parts), strict=True)
+        ),
+    )
+
+
+def _alternatives(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
+    """Return the cheapest fleet of one type, which costs more."""
+    if alone is None:
+        return ()
+    return (
+        RivalFleet(
+            offer=alone.bought,
+            nodes=alone.sizing.nodes,
+            usd=alone.bill.total,
+            rejected_by=DEARER,
+        ),
+    )
+
+
+def _warnings(
+    spec: Inference,
+    search: ServingSearch,
+    candidates: _Candidates,
+    *,
+    is_undecided: bool,
+) -> tuple[PlanWarning, ...]:
+    """Return what to know of either pool, each thing once."""
+    warnings: list[PlanWarning] = []
+    for pool, candidate in candidates:
+        for warning in serving_warnings(
+            spec,
+            pool.requirement,
+            search,
+            candidate,
+            is_undecided=is_undecided,
+        ):
+            if warning not in warnings:
+                warnings.append(warning)
+    return tuple(warnings)
+
+
+def _owned(
+    spec: Inference, settings: SolveSettings, candidates: _Candidates
+) -> Iterator[OwnedUse]:
+    """Yield what is owned, each with the share of it that the pool of its type uses."""
+    owned = paid_machines(spec, settings.catalog, settings.read_file)
+    uses = [
+        use
+        for pool, candidate in candidates
+        for use in owned_uses(pool.requirement, candidate, owned)
+    ]
+    for machines in owned:
+        shares = [use.used_share for use in uses if use.machines is machines]
+        # What an account has of other types is told by neither pool.
+        if shares:
+            yield OwnedUse(machines, max(shares))

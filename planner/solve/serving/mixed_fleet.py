@@ -1,0 +1,141 @@
+"""A service on machines of two types, between which a router shares the requests."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from planner.solve.serving.bill import (
+    BilledPool,
+    pools_bill,
+    settled_offer,
+)
+from planner.solve.serving.cloud_limit import obtainable
+from planner.solve.serving.sizing import FleetSizing, sized_fleet
+
+if TYPE_CHECKING:
+    from planner.cost.bill import Bill
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Offer
+    from planner.perf.serving.replica import Replica
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import ReplicaGroup
+    from planner.solve.serving.verify import FleetJudge
+
+# The weight of the stronger group: those of others are whole numbers below it.
+HIGHEST_WEIGHT: Final = 10_000
+POOL_NAMES: Final = ("serve", "serve-2")
+
+
+class PoolKind(Struct, frozen=True):
+    """What the groups of a pool are: a layout on the machines of an offer."""
+
+    offer: Offer
+    replica: Replica
+    group: ReplicaGroup
+
+
+class PoolCount(Struct, frozen=True):
+    """So many groups of a kind, each of which carries `group_rps` within the limits."""
+
+    kind: PoolKind
+    groups: int
+    group_rps: float
+
+
+class MixedFleet(Struct, frozen=True, kw_only=True):
+    """Pools of different machine types, with the bill of the whole.
+
+    `weights` are those of one group of each pool: a router picks a group in proportion.
+    """
+
+    pools: tuple[BilledPool, ...]
+    weights: tuple[int, ...]
+    bill: Bill
+
+
+def router_weights(counts: tuple[PoolCount, ...]) -> tuple[int, ...]:
+    """Return whole weights of a group of each pool, in proportion to what it carries.
+
+    weight = round(10,000 * requests/s of the group / those of the strongest), at least 1
+    """
+    strongest_rps = max(count.group_rps for count in counts)
+    return tuple(
+        max(1, round(HIGHEST_WEIGHT * count.group_rps / strongest_rps))
+        for count in counts
+    )
+
+
+def traffic_shares(
+    counts: tuple[PoolCount, ...], weights: tuple[int, ...]
+) -> tuple[float, ...]:
+    """Return the share of the requests that each pool gets: groups * weight / sum of those."""
+    drawn = [
+        count.groups * weight
+        for count, weight in zip(counts, weights, strict=True)
+    ]
+    return tuple(pool_drawn / sum(drawn) for pool_drawn in drawn)
+
+
+def built_fleet(
+    requirement: ServingRequirement,
+    counts: tuple[PoolCount, ...],
+    judge: FleetJudge,
+    price_book: PriceBook,
+) -> MixedFleet | None:
+    """Return a fleet of some groups of each kind, None where a pool misses a limit.
+
+    Each pool is simulated with the requests that its weight brings it. What each pool keeps, all
+    requests together keep.
+    """
+    weights = router_weights(counts)
+    shares = traffic_shares(counts, weights)
+    pools = []
+    for name, count, share in zip(POOL_NAMES, counts, shares, strict=True):
+        pool = billed_pool(
+            name, requirement.with_share(share), count.kind, count.groups
+        )
+        if judge.misses(pool.requirement, pool.sizing) or not isinstance(
+            obtainable(pool.requirement, pool.offer, pool.sizing), FleetSizing
+        ):
+            return None
+        pools.append(pool)
+    if not _within_shared_quotas(pools):
+        return None
+    return MixedFleet(
+        pools=tuple(pools),
+        weights=weights,
+        bill=pools_bill(tuple(pools), price_book),
+    )
+
+
+def billed_pool(
+    name: str, requirement: ServingRequirement, kind: PoolKind, groups: int
+) -> BilledPool:
+    """Return so many groups of a kind, with their spares, and as they are bought."""
+    sizing = sized_fleet(requirement, kind.replica, kind.group, groups)
+    return BilledPool(
+        name=name,
+        requirement=requirement,
+        sizing=sizing,
+        offer=settled_offer(requirement, sizing, kind.offer),
+    )
+
+
+def _within_shared_quotas(pools: list[BilledPool]) -> bool:
+    """Return whether the account may have all pools where one quota counts both.
+
+    sum of nodes of a pool / nodes that the quota allows of its type <= 1
+    """
+    used: dict[tuple[str, str], Decimal] = {}
+    for pool in pools:
+        for quota in pool.offer.quotas:
+            if quota.purchase not in pool.offer.purchases or not quota.nodes:
+                continue
+            key = (quota.quota, quota.purchase)
+            used[key] = used.get(key, Decimal(0)) + Decimal(
+                pool.sizing.nodes
+            ) / Decimal(quota.nodes)
+    return all(share <= 1 for share in used.values())

@@ -1,0 +1,330 @@
+"""Exact search for the cheapest fleet of two machine types in one region.
+
+What a replica carries does not depend on its neighbours, so a fleet is two numbers of groups:
+
+    groups * requests/s of a group, summed over both pools >= requests/s at the peak
+
+Bounds of what a replica carries come from formulas, and are drawn closer by simulation only where
+a cheaper fleet depends on them. The last word on a fleet is its own simulation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+from planner.frontier import Frontier
+from planner.solve.serving.bill import machine_lines
+from planner.solve.serving.cost_bound import layout_bounds_usd
+from planner.solve.serving.mixed_fleet import (
+    MixedFleet,
+    PoolCount,
+    PoolKind,
+    billed_pool,
+    built_fleet,
+)
+from planner.solve.serving.replica_capacity import (
+    ReplicaCapacity,
+    groups_for,
+)
+from planner.solve.serving.sizing import (
+    MULTI_NODE_SIZES,
+    ONE_NODE,
+    SCREEN_FACTOR,
+    idle_rejection,
+    unfit_rejection,
+)
+from planner.solve.serving.spot_promise import has_promise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from planner.market.offer import Offer
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import ServingSearch
+
+# Two kinds of pools, their groups, and whether the cost is that of the machines or a bound of it.
+_Entry: TypeAlias = "tuple[tuple[PoolKind, PoolKind], tuple[int, int], bool]"
+# Prices of a machine of each of two offers, and the offers.
+_PricedPair: TypeAlias = "tuple[tuple[float, float], tuple[Offer, Offer]]"
+
+
+class MixedSearch:
+    """Searches pairs of pools for one requirement."""
+
+    def __init__(
+        self, requirement: ServingRequirement, search: ServingSearch
+    ) -> None:
+        self._requirement = requirement
+        self._search = search
+        self._rate_rps = requirement.load.rate_per_s
+        self._capacity = ReplicaCapacity(requirement, search.judge)
+        # Upper bounds by formula, requests/s of a replica.
+        self._first_high: dict[PoolKind, float] = {}
+        self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
+        self._machines_usd: dict[tuple[PoolKind, int], float] = {}
+        self._bounds_usd: dict[tuple[PoolKind, int], float] = {}
+
+    def cheapest(
+        self, offers: Iterable[Offer], ceiling_usd: float
+    ) -> MixedFleet | None:
+        """Return the cheapest fleet of two types that costs less than a ceiling, if there is one.
+
+        USD in the period of the bill.
+        """
+        frontier: Frontier[_Entry] = Frontier(
+            float(self._search.price_book.surcharges.factor)
+        )
+        for pair in _pairs(self._usable(offers)):
+            self._push_pair(frontier, pair, ceiling_usd)
+        best: MixedFleet | None = None
+        while (taken := frontier.take(ceiling_usd)) is not None:
+            _, (kinds, groups, is_exact) = taken
+            if not is_exact:
+                self._push(frontier, kinds, groups, is_exact=True)
+                continue
+            if self._needed_groups(kinds, groups[0]) > groups[1]:
+                self._push_fewest(frontier, kinds, groups[0])
+                if groups[1] == 1:
+                    # Where one was thought to be enough, more of the first were not tried.
+                    self._push_chain(
+                        frontier, kinds, groups[0] + 1, ceiling_usd
+                    )
+                continue
+            open_kind = self._open_kind(kinds, groups)
+            if open_kind is not None:
+                self._capacity.refine(open_kind.replica)
+                self._push(frontier, kinds, groups, is_exact=True)
+                continue
+            fleet = self._built(kinds, groups)
+            if fleet is None:
+                # Weights are whole numbers: one group more makes up for that.
+                self._push(frontier, kinds, (groups[0], groups[1] + 1))
+            elif float(fleet.bill.total) < ceiling_usd:
+                best, ceiling_usd = fleet, float(fleet.bill.total)
+        return best
+
+    def _usable(self, offers: Iterable[Offer]) -> Iterator[Offer]:
+        """Yield the offers of which a pool may be: no promise hangs on their reclaims."""
+        for offer in offers:
+            if not has_promise(self._requirement, offer) and self._kinds_of(
+                offer
+            ):
+                yield offer
+
+    def _kinds_of(self, offer: Offer) -> tuple[PoolKind, ...]:
+        """Return the layouts on an offer that a simulation may confirm."""
+        if offer not in self._kinds:
+            self._kinds[offer] = tuple(self._find_kinds(offer))
+        return self._kinds[offer]
+
+    def _find_kinds(self, offer: Offer) -> Iterator[PoolKind]:
+        sizes: list[tuple[int, ...]] = [ONE_NODE]
+        if offer.instance.fabric != "none":
+            sizes.append(MULTI_NODE_SIZES)
+        for replica, group, group_bound in itertools.chain.from_iterable(
+            self._search.layout_options(self._requirement, offer, size)
+            for size in sizes
+        ):
+            if (
+                group_bound == math.inf
+                or unfit_rejection(self._requirement, replica, group)
+                or idle_rejection(self._requirement, replica, SCREEN_FACTOR)
+            ):
+                continue
+            kind = PoolKind(offer, replica, group)
+            self._first_high[kind] = self._rate_rps / (
+                group_bound * group.replicas
+            )
+            yield kind
+
+    def _push_pair(
+        self,
+        frontier: Frontier[_Entry],
+        pair: tuple[Offer, Offer],
+        ceiling_usd: float,
+    ) -> None:
+        """Add the fleets of two offers that may cost less than a ceiling.
+
+        For each number of groups of one kind the fewest of the other are enough.
+        """
+        first_offer, second_offer = pair
+        for first, second in itertools.product(
+            self._kinds_of(first_offer), self._kinds_of(second_offer)
+        ):
+            if not _answers_alike(first, second):
+                continue
+            self._push_chain(frontier, (first, second), 1, ceiling_usd)
+
+    def _push_chain(
+        self,
+        frontier: Frontier[_Entry],
+        kinds: tuple[PoolKind, PoolKind],
+        least_groups: int,
+        ceiling_usd: float,
+    ) -> None:
+        """Add the fleets with so many groups of the first kind and more, below a ceiling."""
+        first, second = kinds
+        one_usd = self._bound_usd(second, 1)
+        for first_groups in itertools.count(least_groups):
+            if self._bound_usd(first, first_groups) + one_usd >= ceiling_usd:
+                return
+            second_groups = self._push_fewest(frontier, kinds, first_groups)
+            # Beside one of the second kind more of the first serve nothing.
+            if second_groups <= 1 or second_groups == math.inf:
+                return
+
+    def _push_fewest(
+        self,
+        frontier: Frontier[_Entry],
+        kinds: tuple[PoolKind, PoolKind],
+        first_groups: int,
+    ) -> float:
+        """Add the fleet with the fewest groups of the second kind, and return how many."""
+        second_groups = self._needed_groups(kinds, first_groups)
+        if second_groups < math.inf:
+            self._push(frontier, kinds, (first_groups, int(second_groups)))
+        return second_groups
+
+    def _push(
+        self,
+        frontier: Frontier[_Entry],
+        kinds: tuple[PoolKind, PoolKind],
+        groups: tuple[int, int],
+        *,
+        is_exact: bool = False,
+    ) -> None:
+        cost_of = self._cost_usd if is_exact else self._bound_usd
+        usd = sum(map(cost_of, kinds, groups))
+        frontier.push(
+            usd,
+            (kinds, groups, is_exact),
+            tuple(kind.offer.key for kind in kinds),
+        )
+
+    def _group_rps(self, kind: PoolKind) -> tuple[float, float]:
+        """Return the bounds of what a group carries, requests/s."""
+        bounds = self._capacity.bounds(kind.replica, self._first_high[kind])
+        replicas = kind.group.replicas
+        return bounds.low_rps * replicas, bounds.high_rps * replicas
+
+    def _needed_groups(
+        self, kinds: tuple[PoolKind, PoolKind], first_groups: int
+    ) -> float:
+        """Return the fewest groups of the second kind by what both may carry at most."""
+        first_rps, second_rps = (self._group_rps(kind)[1] for kind in kinds)
+        if not first_rps:
+            return math.inf
+        return groups_for(self._rate_rps - first_groups * first_rps, second_rps)
+
+    def _open_kind(
+        self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
+    ) -> PoolKind | None:
+        """Return the kind of which more has to be known, None when the fleet is enough.
+
+        Of a fleet that is enough both are known well, so that each gets its share of the room.
+        """
+        bounds = [self._group_rps(kind) for kind in kinds]
+        widths = [
+            count * (high - low)
+            for count, (low, high) in zip(groups, bounds, strict=True)
+        ]
+        return kinds[widths.index(max(widths))] if any(widths) else None
+
+    def _built(
+        self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
+    ) -> MixedFleet | None:
+        counts = [
+            PoolCount(kind, count, self._group_rps(kind)[0])
+            for kind, count in zip(kinds, groups, strict=True)
+        ]
+        return built_fleet(
+            self._requirement,
+            # The pool that carries most comes first.
+            tuple(
+                sorted(
+                    counts,
+                    key=lambda count: count.groups * count.group_rps,
+                    reverse=True,
+                )
+            ),
+            self._search.judge,
+            self._search.price_book,
+        )
+
+    def _bound_usd(self, kind: PoolKind, groups: int) -> float:
+        """Return a lower bound of the cost of some groups, USD in the period."""
+        key = (kind, groups)
+        if key not in self._bounds_usd:
+            [self._bounds_usd[key]] = layout_bounds_usd(
+                self._requirement,
+                kind.offer,
+                [(kind.replica, kind.group, groups)],
+            )
+        return self._bounds_usd[key]
+
+    def _cost_usd(self, kind: PoolKind, groups: int) -> float:
+        """Return what the machines of some groups cost with their spares, USD in the period."""
+        key = (kind, groups)
+        if key not in self._machines_usd:
+            pool = billed_pool(
+                # Hours and spares do not depend on the share.
+                "",
+                self._requirement.with_share(0.5),
+                kind,
+                groups,
+            )
+            self._machines_usd[key] = sum(
+                float(line.usd or 0) for line in machine_lines(pool)
+            )
+        return self._machines_usd[key]
+
+
+def _answers_alike(first: PoolKind, second: PoolKind) -> bool:
+    """Whether a request gets the same answer from both: weights and cache have one precision."""
+    layouts = (first.replica.layout, second.replica.layout)
+    return len({(each.precision, each.kv_precision) for each in layouts}) == 1
+
+
+def _pairs(offers: Iterable[Offer]) -> Iterator[tuple[Offer, Offer]]:
+    """Yield two offers of different machine types in one region, without dominated regions.
+
+    Where both cost as much or more than in another region, nothing is gained there.
+    """
+    regions: dict[tuple[str, str], list[Offer]] = {}
+    for offer in offers:
+        regions.setdefault((offer.provider, offer.region), []).append(offer)
+    found: dict[tuple[object, ...], list[_PricedPair]] = {}
+    for regional_offers in regions.values():
+        ordered = sorted(regional_offers, key=lambda offer: offer.key)
+        for first, second in itertools.combinations(ordered, 2):
+            if first.instance.instance_type != second.instance.instance_type:
+                _keep_undominated(found, first, second)
+    for priced_pairs in found.values():
+        for _, pair in priced_pairs:
+            yield pair
+
+
+def _keep_undominated(
+    found: dict[tuple[object, ...], list[_PricedPair]],
+    first: Offer,
+    second: Offer,
+) -> None:
+    """Add a pair unless another region sells both for no more; drop those that it beats."""
+    key = tuple(
+        (offer.provider, offer.instance.instance_type, offer.purchase)
+        for offer in (first, second)
+    )
+    prices = (float(first.usd_hour), float(second.usd_hour))
+    kept = found.setdefault(key, [])
+    if any(
+        known[0] <= prices[0] and known[1] <= prices[1] for known, _ in kept
+    ):
+        return
+    found[key] = [
+        (known, pair)
+        for known, pair in kept
+        if not (prices[0] <= known[0] and prices[1] <= known[1])
+    ]
+    found[key].append((prices, (first, second)))

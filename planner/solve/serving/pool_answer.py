@@ -1,0 +1,179 @@
+"""What an answer says of one fleet: its machines, how it was judged, and what to know of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.solve.cause import because
+from planner.solve.serving.elastic import elastic_range
+from planner.solve.serving.sizing import (
+    FleetSizing,
+    size_fleet,
+    startup_time_s,
+)
+from planner.solve.serving.spot_promise import has_promise
+from planner.solve.serving.spot_range import promise_at_both_ends
+from planner.solve.solution import (
+    PlanWarning,
+    SimulationCheck,
+    SizedPool,
+    bought_offer,
+)
+from planner.solve.warning import idle_network_warnings, price_warnings
+from planner.spec.model import Inference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import ServingSearch
+    from planner.spec.model import Batch
+
+
+def simulation_check_of(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
+) -> SimulationCheck | None:
+    """Return how the selection was judged, and how many groups that added."""
+    sizing = selection.sizing
+    by_formula = size_fleet(
+        requirement,
+        sizing.replica,
+        sizing.group,
+    )
+    formula_groups = (
+        by_formula.peak_groups
+        if isinstance(by_formula, FleetSizing)
+        else sizing.peak_groups
+    )
+    return search.judge.check(
+        requirement, sizing, max(0, sizing.peak_groups - formula_groups)
+    )
+
+
+def serving_pool(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
+    *,
+    name: str = "",
+    weight: int = 0,
+) -> SizedPool:
+    """Return the machines of a fleet, or of one pool of it that has a name of its own."""
+    sizing = selection.sizing
+    hourly_nodes = requirement.week.hourly_nodes(
+        sizing.peak_groups, sizing.nodes_per_group, sizing.spares
+    )
+    role = requirement.role
+    return SizedPool(
+        name=name or role,
+        **bought_offer(selection.bought, sizing.nodes, sizing.nodes_per_group),
+        min_nodes=min(node_count for node_count in hourly_nodes if node_count),
+        nodes_per_group=sizing.nodes_per_group,
+        replicas=sizing.replicas_per_group * sizing.total_groups,
+        role=role,
+        layout=sizing.layout,
+        max_batch=sizing.replica.max_batch,
+        spares=sizing.spares,
+        context_tokens=requirement.load.max_context_tokens,
+        token_budget=sizing.replica.startup_memory.max_step_tokens,
+        startup_s=startup_time_s(sizing.replica),
+        elastic=elastic_range(requirement, sizing, search.judge),
+        run_window_s=int(requirement.deadline_s)
+        if requirement.runs_daily
+        else 0,
+        weight=weight,
+    )
+
+
+def serving_warnings(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
+    *,
+    is_undecided: bool,
+) -> tuple[PlanWarning, ...]:
+    """Return what to know of a fleet before paying for it."""
+    plan_warnings = [
+        PlanWarning(code="assumed-model", reason=note)
+        for note in requirement.notes
+    ]
+    if is_undecided:
+        plan_warnings.append(PlanWarning(code="edge", reason=because("edge")))
+    if (
+        requirement.confidence.correction is not None
+        and selection.sizing.replica.correction is None
+    ):
+        calibration = requirement.confidence.correction
+        plan_warnings.append(
+            PlanWarning(
+                code="calibration",
+                reason=because(
+                    "other-calibration",
+                    model=calibration.model,
+                    accelerator=calibration.accelerator,
+                ),
+            )
+        )
+    return (
+        *plan_warnings,
+        *_sleep_warnings(spec, selection),
+        *_purchase_warnings(spec, selection),
+        *_spot_warnings(spec, requirement, search, selection),
+        *idle_network_warnings(selection.bill, requirement.week),
+        *price_warnings(selection.bought, selection.bill.unpriced_lines),
+    )
+
+
+def _sleep_warnings(
+    spec: Inference | Batch, selection: ServingCandidate
+) -> Iterator[PlanWarning]:
+    """Yield what to know of a service that may have no machine."""
+    elastic = spec.elastic if isinstance(spec, Inference) else None
+    if elastic is not None and not elastic.least:
+        startup_s = startup_time_s(selection.sizing.replica)
+        reason = because("asleep", startup_s=startup_s)
+        yield PlanWarning(code="asleep", reason=reason, place=elastic.place)
+
+
+def _purchase_warnings(
+    spec: Inference | Batch, selection: ServingCandidate
+) -> Iterator[PlanWarning]:
+    """Yield what to know of the way in which machines are bought."""
+    offer, sizing = selection.bought, selection.sizing
+    reserved = offer.reservation
+    if (
+        reserved is not None
+        and isinstance(spec, Inference)
+        and spec.update != "recreate"
+        and sizing.nodes == reserved.machines
+    ):
+        reason = because("reserved-roll", machines=reserved.machines)
+        yield PlanWarning(code="roll", reason=reason, place=spec.buy.place)
+
+
+def _spot_warnings(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
+) -> Iterator[PlanWarning]:
+    """Yield which machines may be taken back, and what is promised all the same."""
+    offer, sizing = selection.bought, selection.sizing
+    if "spot" not in offer.purchases:
+        return
+    reason = because("spot")
+    if offer.mix is not None:
+        *_, (base_nodes, _) = offer.mix.spans(
+            sizing.nodes, sizing.nodes_per_group
+        )
+        reason = because("spot-base", nodes=sizing.nodes, base_nodes=base_nodes)
+    yield PlanWarning(code="spot", reason=reason, place=spec.buy.place)
+    if has_promise(requirement, offer):
+        ends = promise_at_both_ends(requirement, selection, search.price_book)
+        yield PlanWarning(
+            code="spot-promise", reason=ends, place=spec.buy.place
+        )

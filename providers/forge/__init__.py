@@ -1,0 +1,1 @@
+"""Comments in the pull requests of code hosts."""
