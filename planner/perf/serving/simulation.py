@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.perf.serving.coefficients import Coefficients
+    from planner.perf.serving.correction import Correction
+    from planner.perf.serving.margin import RateMargins
     from planner.perf.serving.prompt import PromptTimer
     from planner.perf.serving.replica import Replica
     from planner.perf.serving.step import StepTimes
@@ -79,8 +81,31 @@ class Request(Struct):
     reserved_tokens: float = 0.0
 
 
-class ReplicaTable(Struct, frozen=True):
-    """Tabulated times and limits of one replica.
+class TableInputs(Struct, frozen=True):
+    """All that the table of a replica is computed from: equal inputs have the same table.
+
+    step_times      times of the terms of a step
+    coefficients    of the engine on this hardware
+    margins         factors that the confidence asks for
+    correction      what a benchmark taught
+    slot_count      most requests in flight
+    pool_tokens     tokens of the KV pool
+    context_tokens  mean context of a decode step
+    token_budget    most prompt tokens of a step
+    """
+
+    step_times: StepTimes
+    coefficients: Coefficients
+    margins: RateMargins
+    correction: Correction | None
+    slot_count: int
+    pool_tokens: float
+    context_tokens: float
+    token_budget: float
+
+
+class ReplicaTable(Struct, frozen=True, eq=False):
+    """Tabulated times and limits of one replica. It is equal to no other table.
 
     base_steps_s         step time without context-dependent reads, by batch, s
     step_growths_s       step time added by one token of context, by batch, s
@@ -165,26 +190,45 @@ def tabulate_times(
     )
 
 
-def tabulate_replica(replica: Replica) -> ReplicaTable:
-    """Tabulate a replica under its load, with its margins and the correction from a benchmark."""
+def table_inputs(replica: Replica) -> TableInputs:
+    """Return what the table of a replica under its load is computed from."""
     context_tokens = replica.load.decode_context_tokens
     # Mean KV bytes per token, page rounding and windows included.
     token_bytes = (
         memory.kv_bytes(replica.llm, replica.layout, context_tokens)
         / context_tokens
     )
-    pool_tokens = replica.startup_memory.kv_gib * BYTES_PER_GIB / token_bytes
-    replica_table = tabulate_times(
-        replica.step_times,
-        replica.coefficients,
-        replica.max_batch,
-        pool_tokens,
-        context_tokens,
+    return TableInputs(
+        step_times=replica.step_times,
+        coefficients=replica.coefficients,
+        margins=replica.margins,
+        correction=replica.correction,
+        slot_count=replica.max_batch,
+        pool_tokens=replica.startup_memory.kv_gib * BYTES_PER_GIB / token_bytes,
+        context_tokens=context_tokens,
         token_budget=replica.startup_memory.max_step_tokens,
     )
+
+
+def tabulate_replica(replica: Replica) -> ReplicaTable:
+    """Tabulate a replica under its load, with its margins and the correction from a benchmark."""
+    return tabulate(table_inputs(replica))
+
+
+def tabulate(inputs: TableInputs) -> ReplicaTable:
+    """Tabulate the times of a replica, with margins and the correction from a benchmark."""
+    replica_table = tabulate_times(
+        inputs.step_times,
+        inputs.coefficients,
+        inputs.slot_count,
+        inputs.pool_tokens,
+        inputs.context_tokens,
+        token_budget=inputs.token_budget,
+    )
+    margins = inputs.margins
     tpot_factors = [
-        replica.margins.decode * replica.bias_factor("tpot", batch_size)
-        for batch_size in range(replica_table.slot_count + 1)
+        margins.decode * _bias_factor(inputs, "tpot", batch_size)
+        for batch_size in range(inputs.slot_count + 1)
     ]
     busy_time = replica_table.busy_time
     return replace(
@@ -192,13 +236,18 @@ def tabulate_replica(replica: Replica) -> ReplicaTable:
         base_steps_s=_scaled(replica_table.base_steps_s, tpot_factors),
         step_growths_s=_scaled(replica_table.step_growths_s, tpot_factors),
         busy_time=cache(
-            lambda prompt_tokens: (
-                replica.margins.prefill * busy_time(prompt_tokens)
-            )
+            lambda prompt_tokens: margins.prefill * busy_time(prompt_tokens)
         ),
-        prompt_factor=replica.margins.prefill,
-        ttft_factor=replica.bias_factor("ttft", int(REFERENCE_BATCH)),
+        prompt_factor=margins.prefill,
+        ttft_factor=_bias_factor(inputs, "ttft", int(REFERENCE_BATCH)),
     )
+
+
+def _bias_factor(inputs: TableInputs, metric: str, batch_size: int) -> float:
+    """Return the factor on ttft or tpot that a benchmark taught, else 1."""
+    if inputs.correction is None:
+        return 1.0
+    return inputs.correction.factor(metric, batch_size, inputs.context_tokens)
 
 
 def _scaled(
