@@ -315,6 +315,7 @@ class ReplicaSimulation:
 
         It ends earlier when `finish_count` requests are in `finished`.
         """
+        # A run has some hundred thousand events: what each of them needs is looked up once.
         queue, pipeline = self.queue, self.pipeline
         decoding, finished = self.decoding, self.finished
         slot_count = self.table.slot_count
@@ -325,7 +326,14 @@ class ReplicaSimulation:
                 and self.admitted_count < slot_count
                 and not self.admission_closed
             ):
-                prompt_event_s = self._begin_prompts(prompt_event_s)
+                # The first stage is idle until the arrival, or busy until it is free.
+                start_s = queue[0].due_s
+                start_s = max(start_s, self.stage_free_s)
+                # Without prompts a request that ends makes room for the next one.
+                if start_s > self.now_s:
+                    prompt_event_s = min(start_s, prompt_event_s)
+                elif self._begin_prompts():
+                    prompt_event_s = min(self.stage_free_s, pipeline[0][0])
             answer_event_s = self._next_answer_event() if decoding else NEVER
             if prompt_event_s <= answer_event_s:
                 if prompt_event_s > until_s or prompt_event_s == NEVER:
@@ -343,21 +351,12 @@ class ReplicaSimulation:
                 self._finish_request(answer_event_s)
         return self.now_s
 
-    def _begin_prompts(self, pipeline_end_s: float) -> float:
-        """Start the prompts of the next step if any can start; return the next prompt event.
-
-        That is an arrival, a free first stage or the end of the pipeline.
-        """
-        # The first stage is idle until the arrival, or busy until it is free.
-        start_s = max(self.queue[0].due_s, self.stage_free_s)
-        if start_s <= self.now_s:
-            prompts = self._admit_prompts()
-            if not prompts:
-                # A request that ends makes room for the next one.
-                return pipeline_end_s
+    def _begin_prompts(self) -> bool:
+        """Start the prompts of the next step; return whether any could start."""
+        prompts = self._admit_prompts()
+        if prompts:
             self._enter_pipeline(prompts)
-            start_s, pipeline_end_s = self.stage_free_s, self.pipeline[0][0]
-        return min(start_s, pipeline_end_s)
+        return bool(prompts)
 
     def _admit_prompts(self) -> list[Request]:
         """Take the requests from the queue whose prompts fit in the next step together.
@@ -366,6 +365,7 @@ class ReplicaSimulation:
         """
         table, queue, now_s = self.table, self.queue, self.now_s
         budget_tokens = table.token_budget
+        pool_tokens, answer_share = table.pool_tokens, table.answer_share
         prompts: list[Request] = []
         while queue and self.admitted_count < table.slot_count:
             request = queue[0]
@@ -375,18 +375,19 @@ class ReplicaSimulation:
             budget_tokens -= prompt_tokens
             if budget_tokens < 0 and prompts:
                 break
-            request.reserved_tokens = max(
-                prompt_tokens,
-                request.prompt_tokens
-                + table.answer_share * request.answer_tokens,
+            own_tokens = (
+                request.prompt_tokens + answer_share * request.answer_tokens
             )
-            reserved_tokens = self.reserved_tokens + request.reserved_tokens
+            # One that was preempted may have outgrown its share.
+            own_tokens = max(own_tokens, prompt_tokens)
+            request.reserved_tokens = own_tokens
+            reserved_tokens = self.reserved_tokens + own_tokens
             prefilled_tokens = self.prefilled_tokens + prompt_tokens
             # An empty replica admits any request, so it cannot deadlock. Answers may have
             # outgrown what was reserved for them.
             if self.admitted_count and (
-                reserved_tokens > table.pool_tokens
-                or self.context_tokens + prefilled_tokens > table.pool_tokens
+                reserved_tokens > pool_tokens
+                or self.context_tokens + prefilled_tokens > pool_tokens
             ):
                 break
             prompts.append(queue.popleft())
@@ -410,17 +411,16 @@ class ReplicaSimulation:
                 request.prompt_tokens + request.generated_tokens
             )
             stage_s += request.busy_s
+        stage_count = table.stage_count
         for request in prompts:
             # A preempted request has had its first token.
             if not request.first_token_s:
                 request.prompt_start_s = now_s
                 request.step_s = step_s
-                request.shared_s = (
-                    stage_s - request.busy_s
-                ) * table.stage_count
+                request.shared_s = (stage_s - request.busy_s) * stage_count
         self.stage_free_s = now_s + stage_s
         # The tokens pass all stages one after the other.
-        self.pipeline.append((now_s + stage_s * table.stage_count, prompts))
+        self.pipeline.append((now_s + stage_s * stage_count, prompts))
 
     def _next_answer_event(self) -> float:
         """Return when a request ends, or the pool overflows before that; say which it is.
