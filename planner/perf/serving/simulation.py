@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from planner.perf.common import memory
 from planner.perf.serving.correction import REFERENCE_BATCH
 from planner.perf.serving.prompt import busy_timer, latency_timer
-from planner.perf.serving.step import attention_time, decode_time
+from planner.perf.serving.step import attention_time, decode_timer
 from planner.perf.serving.work import UNLIMITED_TOKENS
 from planner.units import BYTES_PER_GIB
 
@@ -157,10 +157,11 @@ def tabulate_times(
     fixed_attention_s = attention_time(
         times, context_tokens
     ) - times.kv_full_s * min(context_tokens, times.sparse_tokens)
+    decode_time = decode_timer(times)
     base_steps_s = [0.0]
     step_growths_s = [0.0]
     for batch_size in range(1, slot_count + 1):
-        base_steps_s.append(decode_time(times, batch_size, fixed_attention_s))
+        base_steps_s.append(decode_time(batch_size, fixed_attention_s))
         step_growths_s.append(
             # Sequences of one accelerator in one stage, as in decode_time.
             max(max(batch_size / times.pp, 1.0) / times.adp, 1.0)
