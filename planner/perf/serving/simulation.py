@@ -316,7 +316,8 @@ class ReplicaSimulation:
 
         It ends earlier when `finish_count` requests are in `finished`.
         """
-        # A run has some hundred thousand events: what each of them needs is looked up once.
+        # A run has some hundred thousand events: what each of them needs is looked up once, and
+        # two numbers are compared in place, which takes less time than a call of max or min.
         queue, pipeline = self.queue, self.pipeline
         decoding, finished = self.decoding, self.finished
         slot_count = self.table.slot_count
@@ -328,12 +329,14 @@ class ReplicaSimulation:
                 and not self.admission_closed
             ):
                 # The first stage is idle until the arrival, or busy until it is free.
-                start_s = queue[0].due_s
-                start_s = max(start_s, self.stage_free_s)
-                # Without prompts a request that ends makes room for the next one.
+                due_s, free_s = queue[0].due_s, self.stage_free_s
+                start_s = due_s if due_s > free_s else free_s  # noqa: FURB136
                 if start_s > self.now_s:
-                    prompt_event_s = min(start_s, prompt_event_s)
-                elif self._begin_prompts():
+                    if start_s < prompt_event_s:  # noqa: PLR1730
+                        prompt_event_s = start_s
+                # Without prompts a request that ends makes room for the next one.
+                elif prompts := self._admit_prompts():
+                    self._enter_pipeline(prompts)
                     prompt_event_s = min(self.stage_free_s, pipeline[0][0])
             answer_event_s = self._next_answer_event() if decoding else NEVER
             if prompt_event_s <= answer_event_s:
@@ -352,13 +355,6 @@ class ReplicaSimulation:
                 self._finish_request(answer_event_s)
         return self.now_s
 
-    def _begin_prompts(self) -> bool:
-        """Start the prompts of the next step; return whether any could start."""
-        prompts = self._admit_prompts()
-        if prompts:
-            self._enter_pipeline(prompts)
-        return bool(prompts)
-
     def _admit_prompts(self) -> list[Request]:
         """Take the requests from the queue whose prompts fit in the next step together.
 
@@ -376,11 +372,13 @@ class ReplicaSimulation:
             budget_tokens -= prompt_tokens
             if budget_tokens < 0 and prompts:
                 break
-            own_tokens = (
+            share_tokens = (
                 request.prompt_tokens + answer_share * request.answer_tokens
             )
             # One that was preempted may have outgrown its share.
-            own_tokens = max(own_tokens, prompt_tokens)
+            own_tokens = share_tokens
+            if own_tokens < prompt_tokens:  # noqa: PLR1730
+                own_tokens = prompt_tokens
             request.reserved_tokens = own_tokens
             reserved_tokens = self.reserved_tokens + own_tokens
             prefilled_tokens = self.prefilled_tokens + prompt_tokens
