@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "explain": "why this, why not that, what would more traffic cost",
     "calibrate": "learn from your own benchmark, or say which one to run",
     "estimate": "what an exactly given fleet, or a table of them, would do",
-    "diff": "cost difference of two specs or two plans",
+    "diff": "cost difference of two specs or plans, or of a branch and its base",
     "doctor": "what stands between a plan and its apply",
     "apply": "create or change what a plan says",
     "approve": "sign a reviewed plan",
@@ -57,7 +57,7 @@ COMMANDS: Final = {
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",
-    "schema": "JSON Schema of a spec, a plan or a file of your own",
+    "schema": "JSON Schema of a spec, a plan, a difference or a file of your own",
     "completion": "completion script for bash, zsh or fish",
 }
 # A word of Python cannot be the name of a module.

@@ -1,4 +1,4 @@
-"""tonnage schema: JSON Schema of a spec, a plan, a world or a file of one's own."""
+"""tonnage schema: JSON Schema of a spec, a plan, a difference, a world or a file of one's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from planner.cli.option import output, write_output
 @click.argument(
     "document",
     type=click.Choice(
-        ["spec", "plan", "world", "prices", "owned", "budgets", "on_premises"]
+        [
+            "spec",
+            "plan",
+            "diff",
+            "world",
+            "prices",
+            "owned",
+            "budgets",
+            "on_premises",
+        ]
     ),
 )
 @output
@@ -26,6 +35,10 @@ def command(document: str, output: str | None) -> int:
         from planner.plan.canonical import plan_schema
 
         schema = plan_schema()
+    elif document == "diff":
+        from planner.plan.diff_document import diff_schema
+
+        schema = diff_schema()
     elif document == "world":
         from providers.simulated.world_file import world_schema
 
