@@ -141,6 +141,9 @@ def _own_content(
     ]
     if not any(content is not None for content in found):
         return options.read_own(path)
+    # A flag names a file of the new side; the old one may not have it yet.
+    if found[0] is None and side is sides[1]:
+        return side.read(inner_path)
     return found[0]
 
 

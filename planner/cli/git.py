@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 FILE_MODES: Final = frozenset({"100644", "100755"})
 SHORT_COMMIT: Final = 7
 # What large files of git-lfs begin with: the content itself is elsewhere.
+# A branch, a tag or a commit, without steps from it.
+PLAIN_REVISION: Final = re.compile(r"[^~^@{}:]+")
 LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 
 
@@ -138,7 +141,11 @@ class GitRepository(Struct, frozen=True):
         remotes = out.decode(errors="replace").split()
         remote, _, branch = revision.partition("/")
         next_step = "see what there is: git branch --all"
-        if remote in remotes and branch:
+        if not PLAIN_REVISION.fullmatch(revision):
+            # Steps back from a commit need the history.
+            if self._is_shallow():
+                next_step = "fetch the history: git fetch --unshallow"
+        elif remote in remotes and branch:
             next_step = (
                 f"git fetch --depth=1 {remote} "
                 f"+refs/heads/{branch}:refs/remotes/{remote}/{branch}"

@@ -247,14 +247,15 @@ def _pool_entries(plan: Plan | None) -> dict[str, BilledEntry]:
                 for cost_line in plan.cost.lines
                 if cost_line.pool == pool.name
             ),
-            machines=_machines_text(pool),
+            machines=machines_text(pool),
             layout=_layout_text(pool),
         )
         for pool in plan.solution.pools
     }
 
 
-def _machines_text(pool: Pool) -> str:
+def machines_text(pool: Pool) -> str:
+    """Return where a pool is, how many machines it has, of what type, and how they are bought."""
     machines = f"{pool.nodes} x {pool.instance_type} {pool.purchase_text}"
     return f"{pool.provider} {pool.region} {machines}"
 

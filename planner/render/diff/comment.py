@@ -10,6 +10,8 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from planner.render.clean import clean
 from planner.render.diff.page import (
     bill_blocks,
@@ -32,7 +34,7 @@ from planner.render.markdown import escape, render
 from planner.render.page import Paragraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from planner.plan.diff_document import DiffDocument, SpecDiff
     from planner.render.page import Block
@@ -63,37 +65,43 @@ DROPPED_FIRST: Final = (
 )
 
 
+class _FoldedSpec(Struct, frozen=True):
+    """The sections of a spec that say something, by name."""
+
+    title: str
+    texts: dict[str, str]
+
+
 def comment_body(
     document: DiffDocument, most_letters: int = MOST_LETTERS
 ) -> str:
     """Return a difference as GitHub markdown of at most so many characters."""
+    folded = [_folded(spec) for spec in document.specs if has_difference(spec)]
+    body = ""
     for count in range(len(DROPPED_FIRST) + 1):
-        body = _body(document, DROPPED_FIRST[:count], SHOWN_ROWS)
+        body = _body(document, folded, DROPPED_FIRST[:count], SHOWN_ROWS)
         if len(body) <= most_letters:
             return body
     row_count = SHOWN_ROWS
     while len(body) > most_letters and row_count:
         row_count //= 2
-        body = _body(document, DROPPED_FIRST, row_count)
+        body = _body(document, folded, DROPPED_FIRST, row_count)
     return body
 
 
 def _body(
-    document: DiffDocument, dropped: Collection[str], row_count: int
+    document: DiffDocument,
+    folded: list[_FoldedSpec],
+    dropped: tuple[str, ...],
+    row_count: int,
 ) -> str:
     parts = [
         COMMENT_MARKER,
         f"### tonnage: **{escape(headline(document))}**",
         _table(document, row_count),
         _notes(document),
+        *(_details(spec, dropped) for spec in folded),
     ]
-    shown = [name for name in SECTIONS if name not in dropped]
-    if shown:
-        parts += [
-            _details(spec, shown)
-            for spec in document.specs
-            if has_difference(spec)
-        ]
     if dropped:
         parts.append(
             f"Left out, for the length of a comment: {', '.join(dropped)}. "
@@ -145,19 +153,24 @@ def _notes(document: DiffDocument) -> str:
     return "\n".join(f"- {note}" for note in notes)
 
 
-def _details(spec: SpecDiff, section_names: Collection[str]) -> str:
+def _folded(spec: SpecDiff) -> _FoldedSpec:
+    texts = {}
+    for name, section_blocks in SECTIONS.items():
+        blocks = section_blocks(spec)
+        if blocks:
+            texts[name] = _section_text(blocks)
+    title = escape(f"{STATE_MARKS[spec.state]} {spec.path}".strip())
+    return _FoldedSpec(title, texts)
+
+
+def _details(spec: _FoldedSpec, dropped: tuple[str, ...]) -> str:
     """Return the sections of a spec, folded; nothing where they say nothing."""
-    texts = [
-        _section_text(blocks)
-        for name in section_names
-        if (blocks := SECTIONS[name](spec))
-    ]
+    texts = [text for name, text in spec.texts.items() if name not in dropped]
     if not texts:
         return ""
-    title = escape(f"{STATE_MARKS[spec.state]} {spec.path}".strip())
     # A blank line lets markdown begin again inside of HTML.
     inner = "\n\n".join(texts)
-    return f"<details><summary>{title}</summary>\n\n{inner}\n\n</details>"
+    return f"<details><summary>{spec.title}</summary>\n\n{inner}\n\n</details>"
 
 
 def _section_text(blocks: list[Block]) -> str:

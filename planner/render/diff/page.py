@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
+from planner.errors import Place
 from planner.render import period
 from planner.render.diff.wording import (
     STATE_MARKS,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from planner.plan.diff_document import (
         DiffDocument,
         MetricChange,
+        SideProblem,
         SpecDiff,
         SpecSide,
     )
@@ -178,7 +180,7 @@ def problem_blocks(spec: SpecDiff) -> list[Block]:
             problems.append(Paragraph(text, "bad", DIFF_WIDTH))
         problems += [
             Paragraph(
-                f"! {side_name}: {problem.path}:{problem.line}:{problem.column}  "
+                f"! {side_name}: {_place(problem)}  "
                 f"error[{problem.code}]: {problem.message}; {problem.next_step}",
                 "bad",
                 DIFF_WIDTH,
@@ -186,6 +188,10 @@ def problem_blocks(spec: SpecDiff) -> list[Block]:
             for problem in side.problems
         ]
     return problems
+
+
+def _place(problem: SideProblem) -> Place:
+    return Place(problem.path, problem.line, problem.column)
 
 
 def key_blocks(spec: SpecDiff) -> list[Block]:
@@ -311,7 +317,8 @@ def _change_row(
 def metric_blocks(spec: SpecDiff) -> list[Block]:
     """Return what is predicted on both sides, with limits and what is left of them."""
     rows = [_metric_row(metric) for metric in spec.metrics if _is_shown(metric)]
-    rows += _side_rows(spec)
+    if spec.after is not None and spec.after.status == "planned":
+        rows += _side_rows(spec)
     if not rows:
         return []
     titles = ("at peak", ">before", ">then", ">limit", ">headroom")

@@ -143,7 +143,7 @@ def why_text(spec: SpecDiff) -> str:
     hidden = len(spec.keys) - len(texts)
     if hidden > 0:
         texts.append(f"{hidden} more")
-    texts += [f"{name} differs" for name in spec.files]
+    texts += [f"what is in {name}" for name in spec.files]
     if spec.state == "renamed" and spec.before is not None:
         texts.insert(0, f"was {spec.before.path}")
     return ", ".join(texts) or spec.state
