@@ -52,7 +52,7 @@ def compare_revisions(
     comparison = compare_trees(
         trees,
         inputs,
-        plans_all=option_values["plans_all"],
+        plans_all=option_values["all"],
         past=(
             replace(inputs[0], catalog=_past_catalog(past_name))
             if past_name
@@ -69,7 +69,7 @@ def compare_revisions(
         catalog=CatalogRef(sha256=catalog.sha256, as_of=catalog.as_of),
         unplanned=comparison.unplanned,
         earlier=comparison.earlier,
-        thresholds=option_values["thresholds"],
+        thresholds=option_values["fail_if"],
     )
 
 

@@ -74,7 +74,6 @@ def parse_thresholds(
 )
 @click.option(
     "--all",
-    "plans_all",
     is_flag=True,
     help="With --base: plan unchanged specs too, so that totals are those of all.",
 )
@@ -85,7 +84,6 @@ def parse_thresholds(
 )
 @click.option(
     "--fail-if",
-    "thresholds",
     metavar="GROWTH",
     multiple=True,
     callback=parse_thresholds,
@@ -138,9 +136,9 @@ def _refuse_flags(paths: tuple[str, ...], option_values: OptionValues) -> None:
         raise click.UsageError(
             "name two specs or plans, A and B, or a revision: --base REF"
         )
-    for flag in ("head", "merge_base", "plans_all", "base_catalog"):
+    for flag in ("head", "merge_base", "all", "base_catalog"):
         if option_values[flag]:
-            name = "all" if flag == "plans_all" else flag.replace("_", "-")
+            name = flag.replace("_", "-")
             raise click.UsageError(f"--{name} takes --base REF")
 
 
@@ -167,7 +165,7 @@ def _compare_files(
         (paths[0], paths[1]),
         (plans[0], plans[1]),
         keys=keys,
-        thresholds=option_values["thresholds"],
+        thresholds=option_values["fail_if"],
     )
 
 

@@ -26,7 +26,7 @@ from planner.plan.diff_report import (
 )
 from planner.plan.document import normalized_spec
 from planner.plan.spec_pair import SpecIdentity, pair_specs
-from planner.render.clean import without_secrets
+from planner.render.clean import clean, without_secrets
 from planner.solve.settings import Memory
 from planner.spec.change import key_changes
 from planner.spec.load import load_spec
@@ -229,7 +229,7 @@ def saved_plans(tree: FileTree, paths: Sequence[str]) -> dict[str, Plan]:
             plan = parse_plan(content, path)
         except UsageError as error:
             # It says only less of the past.
-            click.echo(f"{path} is not read: {error}", err=True)
+            click.echo(clean(f"{path} is not read: {error}"), err=True)
             continue
         plans[plan.spec.sha256] = plan
     return plans

@@ -28,6 +28,7 @@ from planner.render.diff.wording import (
     effect_text,
     has_difference,
     headline,
+    limits_text,
     verdict_text,
 )
 from planner.render.markdown import escape, render
@@ -97,7 +98,7 @@ def _body(
 ) -> str:
     parts = [
         COMMENT_MARKER,
-        f"### tonnage: **{escape(headline(document))}**",
+        _title(document),
         _table(document, row_count),
         _notes(document),
         *(_details(spec, dropped) for spec in folded),
@@ -111,6 +112,12 @@ def _body(
     foot = f"{counts_text(document)} · {sides} · {catalog_text(document)}"
     parts.append(f"<sub>{escape(foot)}</sub>")
     return clean("\n\n".join(part for part in parts if part) + "\n")
+
+
+def _title(document: DiffDocument) -> str:
+    limits = limits_text(document)
+    rest = f" — {limits}" if limits else ""
+    return f"### tonnage: **{escape(headline(document))}**{rest}"
 
 
 def _table(document: DiffDocument, row_count: int) -> str:

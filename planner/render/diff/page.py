@@ -11,6 +11,7 @@ from planner.render.diff.wording import (
     STATE_MARKS,
     amount_text,
     catalog_text,
+    cause_text,
     counts_text,
     delta_text,
     effect_text,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     )
     from planner.plan.part import Number
     from planner.plan.prediction import MetricLimit, Prediction
+    from planner.spec.change import KeyChange
 
 # What fits into the log of a pipeline without a broken line.
 DIFF_WIDTH: Final = 99
@@ -200,7 +202,7 @@ def key_blocks(spec: SpecDiff) -> list[Block]:
     if spec.keys:
         rows = tuple(
             (
-                str(change.line or change.line_before or ""),
+                _line_text(change),
                 change.key,
                 shortened(change.before),
                 shortened(change.after),
@@ -214,7 +216,17 @@ def key_blocks(spec: SpecDiff) -> list[Block]:
         key_table.append(
             Paragraph(f"  other content: {names}", width=DIFF_WIDTH)
         )
+    cause = cause_text(spec)
+    if cause:
+        key_table.append(Paragraph(f"  {cause}", width=DIFF_WIDTH))
     return key_table
+
+
+def _line_text(change: KeyChange) -> str:
+    """Return the line of a key; of one that is gone that of the old file."""
+    if change.line is not None:
+        return str(change.line)
+    return f"was {change.line_before}"
 
 
 def machine_blocks(spec: SpecDiff) -> list[Block]:

@@ -233,6 +233,35 @@ def parts_text(total: PeriodTotal) -> str:
     )
 
 
+def cause_text(spec: SpecDiff) -> str:
+    """Return what a change of cost is due to; empty where that is the spec alone."""
+    if set(spec.differs) <= {"spec"}:
+        return ""
+    names = " and ".join(ORIGIN_NAMES[origin] for origin in spec.differs)
+    if not spec.parts:
+        return f"due to {names}, which cannot be told apart"
+    parts = ", ".join(
+        f"{ORIGIN_NAMES[part.origin]} {delta_text(part.delta)}"
+        for part in spec.parts
+    )
+    return f"due to {parts}"
+
+
+def limits_text(document: DiffDocument) -> str:
+    """Return whether the specs of the new side hold their limits."""
+    sides = [spec.after for spec in document.specs if spec.after is not None]
+    unsure = [
+        side.path
+        for side in sides
+        if side.status != "planned" or side.verdict == "undecided"
+    ]
+    if not sides:
+        return ""
+    if not unsure:
+        return "every limit holds"
+    return f"{len(unsure)} of {len(sides)} specs may not hold their limits"
+
+
 def verdict_text(verdict: ThresholdVerdict) -> str:
     """Return how a change stands to a threshold."""
     if not verdict.is_exceeded or verdict.period is None:

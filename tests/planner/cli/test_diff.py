@@ -18,6 +18,7 @@ from planner.cli.planning import find_plan
 from planner.plan.canonical import digest
 from planner.plan.diff_document import diff_schema
 from planner.render.diff.formats import WRITERS
+from tests.conftest import ROOT
 from tests.planner.cli.conftest import Command
 from tests.planner.cli.test_git import commit, git, repository
 
@@ -37,6 +38,7 @@ def notebook(name: str, extra: str = "", memory: str = "24GiB") -> str:
     )
 
 
+PROFILES = ROOT / "tests" / "providers" / "gcp" / "data" / "profiles.json"
 TTL = "shutdown: {ttl: 3d}\n"
 SPECS = {
     "a.yaml": notebook("a"),
@@ -342,3 +344,34 @@ def test_a_trace_is_read_from_its_side(
     code, _, err = tonnage("diff", "--base", "main")
     assert code == 2
     assert "s/t.csv  error[file]: no such file in working tree" in err
+
+
+def test_a_calibration_of_the_branch_is_a_part_of_its_own(
+    tonnage: Command, repository: Path
+) -> None:
+    """Its author has measured: what follows from that is no change of a spec."""
+    spec = (
+        "apiVersion: tonnage/v1\nkind: Inference\nname: chat\n"
+        "model: {name: llama-3-8b, precision: bf16}\n"
+        "sla: {tpot_p95: 9ms}\n"
+        "traffic: {peak_rps: RPS, input_tokens: {mean: 900, p95: 3000}, "
+        "output_tokens: {mean: 200, p95: 600}}\n"
+        "where: {clouds: [gcp], accelerators: {allow: [h100-sxm]}}\n"
+    )
+    commit(repository, {"chat.yaml": spec.replace("RPS", "200")})
+    profiles = json.loads(PROFILES.read_text())["profile"]
+    (repository / "gke.json").write_text(json.dumps(profiles))
+    flags = ("--gpu", "h100-sxm", "-o", "mine.json")
+    assert tonnage("calibrate", "gke.json", *flags)[0] == 0
+    (repository / "chat.yaml").write_text(spec.replace("RPS", "230"))
+    base = ("--base", "main", "--calibration", "mine.json")
+    code, document, _ = told(tonnage, *base)
+    assert code == 0
+    [chat] = document["specs"]
+    assert chat["files"] == ["mine.json"]
+    assert chat["differs"] == ["spec", "model"]
+    parts = {p["origin"]: Decimal(p["delta"]["usd"]) for p in chat["parts"]}
+    assert list(parts) == ["model", "spec"]
+    assert parts["model"] != 0
+    assert sum(parts.values()) == Decimal(chat["delta"]["usd"])
+    assert "due to predictions" in tonnage("diff", *base)[1]
