@@ -43,7 +43,8 @@ def compare_revisions(
         noun = "file is no spec" if trees.skipped == 1 else "files are no specs"
         click.echo(f"{trees.skipped} YAML {noun}: skipped", err=True)
     catalog = open_catalog(option_values["catalog"], None)
-    options = option.planning_options(option_values)
+    # What would have been chosen otherwise is in no difference.
+    options = replace(option.planning_options(option_values), alternatives=0)
     inputs = (
         _side_inputs(before, (before, after), catalog, options),
         _side_inputs(after, (before, after), catalog, options),
