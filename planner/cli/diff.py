@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec.structs import replace
 
 from planner.cli import option
 from planner.cli.compose import (
@@ -146,8 +147,6 @@ def _compare_files(
     paths: tuple[str, ...], option_values: OptionValues
 ) -> DiffDocument:
     """Compare two specs or plans."""
-    from planner.cli.revision import clean_key_changes
-    from planner.plan.canonical import is_plan
     from planner.plan.diff_report import plans_document
 
     # One catalog for both sides: prices do not differ, only the specs.
@@ -158,14 +157,30 @@ def _compare_files(
         _read_plan(path, content, catalog, options)
         for path, content in zip(paths, contents, strict=True)
     ]
-    keys: tuple[KeyChange, ...] = ()
-    if not any(map(is_plan, contents)):
-        keys = clean_key_changes(contents[0], contents[1], paths[1])
     return plans_document(
         (paths[0], paths[1]),
         (plans[0], plans[1]),
-        keys=keys,
+        keys=_key_changes(contents, plans, paths[1]),
         thresholds=option_values["fail_if"],
+    )
+
+
+def _key_changes(
+    contents: list[bytes], plans: list[Plan], path: str
+) -> tuple[KeyChange, ...]:
+    """Return what the specs say differently; of a saved plan without lines."""
+    from planner.cli.revision import clean_key_changes
+    from planner.plan.canonical import dump_document, is_plan
+
+    if not any(map(is_plan, contents)):
+        return clean_key_changes(contents[0], contents[1], path)
+    # A plan has its spec with defaults filled in, so that of the other side is taken too.
+    before, after = (
+        dump_document(plan.spec.normalized).encode() for plan in plans
+    )
+    return tuple(
+        replace(change, line_before=None, line=None)
+        for change in clean_key_changes(before, after, path)
     )
 
 

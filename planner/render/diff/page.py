@@ -226,6 +226,8 @@ def _line_text(change: KeyChange) -> str:
     """Return the line of a key; of one that is gone that of the old file."""
     if change.line is not None:
         return str(change.line)
+    if change.line_before is None:
+        return ""
     return f"was {change.line_before}"
 
 

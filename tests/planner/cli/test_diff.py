@@ -346,6 +346,28 @@ def test_a_trace_is_read_from_its_side(
     assert "s/t.csv  error[file]: no such file in working tree" in err
 
 
+def test_saved_plans_say_what_their_specs_say_differently(
+    tonnage: Command, here: Path
+) -> None:
+    for name, users in (("a", 1), ("b", 2)):
+        spec = notebook("n", f"users: {users}\n{TTL}")
+        (here / f"{name}.yaml").write_text(spec)
+        assert tonnage("plan", f"{name}.yaml", "-o", f"{name}.json")[0] == 0
+    for sides in (("a.json", "b.json"), ("a.json", "b.yaml")):
+        [spec] = told(tonnage, *sides)[1]["specs"]
+        assert spec["keys"] == [
+            {
+                "key": "users",
+                "before": "1",
+                "after": "2",
+                "line_before": None,
+                "line": None,
+            }
+        ]
+    assert told(tonnage, "a.json", "a.yaml")[1]["specs"][0]["keys"] == []
+    assert "no change" in tonnage("diff", "a.json", "a.yaml")[1]
+
+
 def test_a_calibration_of_the_branch_is_a_part_of_its_own(
     tonnage: Command, repository: Path
 ) -> None:
