@@ -280,15 +280,18 @@ def _write_many(
 ) -> Iterator[Plan]:
     """Make plans in parallel and show each; `explain` says what the wishes of one cost.
 
-    Several plans become one JSON list, which the caller writes.
+    Several plans become one JSON list, which the caller writes. Pages end with the total of all.
     """
     from planner.render.plan import fleet_page
+    from planner.render.total import total_page
 
     # A budget that is exceeded names the wish that would help most.
     make = _explained if option_values["budgets"] else _plan_only
+    plans = []
     for plan in results_in_order(
         [partial(make, search) for search in searches]
     ):
+        plans.append(plan)
         if option_values["format"] in PAGE_FORMATS:
             _print_page(
                 fleet_page(
@@ -297,6 +300,8 @@ def _write_many(
                 option_values,
             )
         yield plan
+    if option_values["format"] in PAGE_FORMATS:
+        _print_page(total_page(plans), option_values)
 
 
 def _plan_only(search: Callable[[], FoundPlan]) -> Plan:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from planner.cli.compose import (
     open_engine,
     own_live_catalog,
-    read_file,
     readable_stacks,
     solve_settings,
 )
@@ -239,13 +238,13 @@ def plan_inputs(
         standing=standing,
         calibration=calibration,
         calibration_sha256=(
-            hashlib.sha256(read_file(calibration)).hexdigest()
+            hashlib.sha256(options.read_own(calibration)).hexdigest()
             if calibration
             else None
         ),
         prices=options.prices,
         prices_sha256=(
-            hashlib.sha256(read_file(options.prices)).hexdigest()
+            hashlib.sha256(options.read_own(options.prices)).hexdigest()
             if options.prices
             else None
         ),

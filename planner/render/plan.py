@@ -13,6 +13,7 @@ from planner.render.change import change_blocks, created_text
 from planner.render.fallback import fallback_blocks
 from planner.render.infeasible import infeasible_blocks
 from planner.render.live import live_blocks
+from planner.render.metric import FRACTION_KEYS, metric_text, metric_title
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -24,7 +25,7 @@ from planner.render.page import (
 from planner.render.rivals import rival_blocks
 from planner.render.security import security_line
 from planner.spec.block import OFFERED_PREFIXES
-from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
+from planner.units import HOURS_PER_WEEK
 from planner.workload.registry import workload_of_kind
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PERCENTILES: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
 RATE_KEYS: Final = ("requests_per_s", "output_tokens_per_s")
-FRACTION_KEYS: Final = frozenset(
-    {"busy_fraction", "memory_fraction", "mfu", "goodput"}
-)
 # The unit of a rate, where it stands in a sentence.
 RATE_UNITS: Final = {
     "requests_per_s": "requests/s",
@@ -230,7 +228,7 @@ def prediction_blocks(plan: Plan) -> list[Block]:
     predictions = _limited_metrics(plan, plan.solution.predicted)
     # A load that arrives from outside is served as it arrives, and no faster.
     served_rates = [
-        f"{_metric_text(rate_key, predictions[rate_key].value)} "
+        f"{metric_text(rate_key, predictions[rate_key].value)} "
         f"{RATE_UNITS[rate_key]}"
         for rate_key in RATE_KEYS
         if rate_key in predictions
@@ -290,7 +288,7 @@ def _limit_cells(
         bar_text = figures.bar(1 - limit.headroom)
         headroom_text = figures.percentage(limit.headroom)
         return (
-            _metric_text(metric_key, limit.limit),
+            metric_text(metric_key, limit.limit),
             f"{bar_text} {headroom_text}",
         )
     if metric_key in FRACTION_KEYS:
@@ -330,11 +328,11 @@ def _verification_blocks(plan: Plan) -> list[Block]:
     metric_texts = []
     percentiles = _limited_metrics(plan, verification.found)
     for metric_key, percentile in sorted(percentiles.items()):
-        value_text = _metric_text(metric_key, percentile.value)
-        low_text = _metric_text(metric_key, percentile.low)
-        high_text = _metric_text(metric_key, percentile.high)
+        value_text = metric_text(metric_key, percentile.value)
+        low_text = metric_text(metric_key, percentile.low)
+        high_text = metric_text(metric_key, percentile.high)
         metric_texts.append(
-            f"{_metric_title(metric_key)} {value_text} "
+            f"{metric_title(metric_key)} {value_text} "
             f"({low_text} to {high_text})"
         )
     trace_phrase = (
@@ -420,50 +418,17 @@ def prediction_row(
 ) -> tuple[str, str, str, str]:
     """Return the row of a prediction: name, value, band, basis."""
     return (
-        _metric_title(metric_key),
-        _metric_text(metric_key, prediction.value),
+        metric_title(metric_key),
+        metric_text(metric_key, prediction.value),
         _band_text(metric_key, prediction),
         prediction.basis,
     )
 
 
 def _band_text(metric_key: str, prediction: Prediction) -> str:
-    low_text = _metric_text(metric_key, prediction.low)
-    high_text = _metric_text(metric_key, prediction.high)
+    low_text = metric_text(metric_key, prediction.low)
+    high_text = metric_text(metric_key, prediction.high)
     return f"{low_text} to {high_text}"
-
-
-def _metric_title(metric_key: str) -> str:
-    if metric_key.endswith("_ms"):
-        metric_name, percentile = metric_key.removesuffix("_ms").rsplit("_", 1)
-        return f"{metric_name.upper()} {percentile}"
-    metric_titles = {
-        "busy_fraction": "capacity used",
-        "memory_fraction": "memory used",
-        "memory_gib_per_accelerator": "GiB per accelerator",
-        "output_tokens_per_s": "output tokens/s",
-        "requests_per_s": "requests/s",
-        "duration_days": "time of a run",
-        "mfu": "MFU, 16-bit peak",
-        "step_time_s": "seconds of a step",
-        "tokens_per_s_per_accelerator": "tokens/s each",
-    }
-    return metric_titles.get(metric_key, metric_key)
-
-
-def _metric_text(metric_key: str, metric_value: float) -> str:
-    if metric_key.endswith("_ms"):
-        return figures.milliseconds(metric_value)
-    # Fractions of 1.
-    if metric_key in FRACTION_KEYS:
-        return figures.percentage(metric_value)
-    if metric_key == "duration_days":
-        return training.duration_text(metric_value * HOURS_PER_DAY)
-    return (
-        f"{metric_value:,.0f}"
-        if metric_value >= 100
-        else f"{metric_value:,.1f}"
-    )
 
 
 def _resource_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
