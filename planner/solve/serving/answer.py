@@ -12,6 +12,7 @@ from planner.solve.cause import because
 from planner.solve.serving.alternative import alternatives
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.elastic import elastic_range
+from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.reason import asked_confidence, find_reasons
 from planner.solve.serving.relaxation import relaxations
@@ -160,6 +161,9 @@ def _found_solution(
             selection,
             settings.run_all,
         ),
+        find_load_curve=None
+        if requirement.mode == "batch"
+        else partial(load_curve, requirement, selection.sizing),
     )
 
 
