@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Prediction,
         Verification,
     )
+    from planner.solve.solution import BandedPrediction
 
 DEFAULT_PERCENTILES: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
 RATE_KEYS: Final = ("requests_per_s", "output_tokens_per_s")
@@ -423,12 +424,15 @@ def prediction_row(
     return (
         metric_title(metric_key),
         metric_text(metric_key, prediction.value),
-        _band_text(metric_key, prediction),
+        band_text(metric_key, prediction),
         prediction.basis,
     )
 
 
-def _band_text(metric_key: str, prediction: Prediction) -> str:
+def band_text(
+    metric_key: str, prediction: Prediction | BandedPrediction
+) -> str:
+    """Return the 90 % band of a predicted number."""
     low_text = metric_text(metric_key, prediction.low)
     high_text = metric_text(metric_key, prediction.high)
     return f"{low_text} to {high_text}"

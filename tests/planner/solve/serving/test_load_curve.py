@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.conftest import chat, find, present
@@ -27,7 +29,7 @@ def test_at_the_peak_it_is_what_the_plan_predicts(solution) -> None:
 def test_a_higher_load_is_never_faster(solution) -> None:
     """Within the error of percentiles that are found by steps."""
     curve = curve_of(solution)
-    for before, after in zip(curve, curve[1:], strict=False):
+    for before, after in pairwise(curve):
         assert after.load > before.load
         for metric in LIMITS:
             assert (
