@@ -31,7 +31,7 @@ INFEASIBLE_EXIT_CODE = 10
 @click.command("plan")
 @click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
 @option.planning_flags
-@option.format_option("text", "json", "markdown")
+@option.format_option("text", "json", "markdown", "html")
 @option.output
 @option.color
 @option.exit_code
@@ -64,13 +64,15 @@ INFEASIBLE_EXIT_CODE = 10
 @click.option(
     "--full",
     is_flag=True,
-    help="Show every line: of the bill, fleets, layouts, resources.",
+    help="Show every line: of the bill, fleets, layouts, resources. With -f html, also what other "
+    "limits, confidences and prices would cost.",
 )
 def command(specs: tuple[str, ...], **option_values: Any) -> int:
     """Solve specs and show the plans; nothing is created and no account is needed.
 
     The cheapest fleet that meets the spec, with its cost line by line, why nothing cheaper will
-    do, and the resources. With -o the plan is saved: apply it later exactly as reviewed.
+    do, and the resources. With -o the plan is saved: apply it later exactly as reviewed. With
+    -f html it is a report with pictures, in one file.
 
     Example: tonnage plan chat.yaml -o chat.plan.json
     """
@@ -141,6 +143,10 @@ def _written(
     option_values: OptionValues,
 ) -> Iterable[Plan]:
     """Make the plans of specs, and show each, or all on one page where they buy together."""
+    if option_values["format"] == "html":
+        from planner.cli.report import write_report
+
+        return write_report(searches, option_values)
     if len(searches) == 1:
         return [_write_one(_search_one(searches[0]), option_values)]
     from planner.cli.portfolio import shared_plans, warn_of_owned_twice
@@ -159,8 +165,8 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
     if option_values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
     _refuse_overwrite(specs[0], option_values["output"])
-    is_json = option_values["format"] == "json"
-    if option_values["tco"] and (len(specs) > 1 or is_json):
+    is_document = option_values["format"] in ("json", "html")
+    if option_values["tco"] and (len(specs) > 1 or is_document):
         raise click.UsageError("--tco takes one SPEC, and shows a page")
     if option_values["record"] and (
         len(specs) > 1 or not option_values["is_live"]
@@ -172,7 +178,7 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
         raise click.UsageError(
             "--live asks real clouds: leave out --replay and --simulate"
         )
-    if option_values["share"] and (len(specs) == 1 or is_json):
+    if option_values["share"] and (len(specs) == 1 or is_document):
         raise click.UsageError("--share takes several SPECs, and shows a page")
 
 

@@ -102,13 +102,13 @@ def total_row(plan: Plan) -> tuple[str, ...]:
     """Return the last row of a bill, with the band of the total where it has one."""
     band = plan.cost.band
     if band is None:
-        return "total", "", "", _exact_total_text(plan), ""
+        return "total", "", "", exact_total_text(plan), ""
     low, high = map(figures.rough_dollars, (band.low, band.high))
     return (
         "total, and its 90 % band",
         f"{low} to {high}",
         "",
-        _exact_total_text(plan),
+        exact_total_text(plan),
         "",
     )
 
@@ -283,7 +283,8 @@ def _is_small(cost_line: CostLine, plan: Plan) -> bool:
     )
 
 
-def _exact_total_text(plan: Plan) -> str:
+def exact_total_text(plan: Plan) -> str:
+    """Return the total of a plan to the cent; >= where a price is not known."""
     partial_mark = ">= " if plan.cost.is_partial else ""
     return f"{partial_mark}{figures.dollars(plan.cost.total, cents=True)}"
 

@@ -74,14 +74,17 @@ def rivals_section(plan: Plan, level: int) -> Section | None:
                         period.TITLES[plan.cost.period],
                         "what it takes, or what stops it",
                     ),
-                    tuple(
-                        (
-                            rival.location,
-                            rival.machines,
-                            figures.dollars(rival.usd),
-                            rival.takes,
-                        )
-                        for rival in rivals
+                    (
+                        ("the plan", "", total_text(plan), ""),
+                        *(
+                            (
+                                rival.location,
+                                rival.machines,
+                                figures.dollars(rival.usd),
+                                rival.takes,
+                            )
+                            for rival in rivals
+                        ),
                     ),
                 ),
                 is_open=True,
@@ -158,7 +161,9 @@ def frontier_section(plan: Plan, found: Sequence[Variation]) -> Section | None:
     if not shown:
         return None
     return Section(
-        key="frontier", title="Time against money", content=tuple(shown)
+        key="frontier",
+        title="What time and confidence cost",
+        content=tuple(shown),
     )
 
 

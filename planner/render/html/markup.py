@@ -56,7 +56,8 @@ def joined(content: Iterable[Content]) -> Markup:
 
 
 def _escaped(text: str) -> str:
-    return escape(clean(text))
+    # Colors of a terminal are none of a page.
+    return escape(clean(text).replace("\x1b", "?"))
 
 
 def _attribute_text(amount: str | float) -> str:

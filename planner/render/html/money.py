@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Final
 from planner import figures
 from planner.market.term import TERM_OF
 from planner.render import period
-from planner.render.bill import cost_notes, line_cells, total_row, total_text
+from planner.render.bill import (
+    cost_notes,
+    exact_total_text,
+    line_cells,
+    total_row,
+    total_text,
+)
 from planner.render.html import axis_text
 from planner.render.html.blocks import block_markup
 from planner.render.html.figure import Figure, Section
@@ -32,7 +38,7 @@ def cost_section(plan: Plan, level: int) -> Section:
     rows.append(
         ChartRow(
             name="total",
-            note=total_text(plan),
+            note=exact_total_text(plan),
             bars=(Bar(0, float(plan.cost.total), "total"),),
             band=None if band is None else (float(band.low), float(band.high)),
         )
