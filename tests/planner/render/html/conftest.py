@@ -16,8 +16,8 @@ from tests.conftest import BLUEPRINTS, spec_of
 
 
 @cache
-def view_of(text: str, path: str = "spec.yaml", *, is_full: bool = False):
-    """What `plan -f html` draws, and with --full."""
+def view_of(text: str, path: str = "spec.yaml"):
+    """What `plan -f html` draws."""
     spec = spec_of(text)
     settings = SolveSettings(
         catalog=load_catalog().using(spec.stated_usage),
@@ -36,11 +36,9 @@ def view_of(text: str, path: str = "spec.yaml", *, is_full: bool = False):
         source=SpecSource(path, "0" * 64),
         stack=stack,
     )
-    return PlanView(
-        plan, outlook(spec, solution, settings if is_full else None)
-    )
+    return PlanView(plan, outlook(spec, solution))
 
 
-def blueprint_view(name: str, *, is_full: bool = False) -> PlanView:
+def blueprint_view(name: str) -> PlanView:
     [path] = [path for path in BLUEPRINTS if path.stem == name]
-    return view_of(path.read_text(), path.name, is_full=is_full)
+    return view_of(path.read_text(), path.name)

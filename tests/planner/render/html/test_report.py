@@ -6,6 +6,7 @@ import base64
 import hashlib
 import itertools
 import re
+import time
 from decimal import Decimal
 from functools import cache
 
@@ -22,8 +23,8 @@ from planner.render.html.report import (
 )
 from planner.render.page import PageTable
 from planner.render.plan import plan_page
-from planner.workload.outlook import Outlook
-from tests.conftest import BLUEPRINTS, TODAY, chat
+from planner.workload.outlook import Outlook, outlook
+from tests.conftest import BLUEPRINTS, TODAY, chat, find, spec_of
 from tests.planner.render.html.conftest import blueprint_view, view_of
 from tests.planner.render.html.reading import (
     SVG,
@@ -193,7 +194,7 @@ def test_twenty_plans_are_one_small_document() -> None:
     views = [blueprint_view(name) for name in NAMES[:20]]
     report = portfolio_report(views)
     assert len(report.encode()) <= MOST_BYTES_OF_20
-    html = read_html(report)
+    html = read_xml(report)
     keyed = [
         element.attrib["id"]
         for element in html.iter()
@@ -232,16 +233,14 @@ def test_a_saved_plan_has_the_pictures_of_its_document() -> None:
     assert view.outlook != Outlook()
 
 
-def test_a_full_report_draws_what_other_wishes_cost() -> None:
-    view = blueprint_view("chat-8b", is_full=True)
-    titles = [
-        words(caption)
-        for caption in by_name(read_html(plan_report(view)), "figcaption")
-    ]
-    subjects = {one.subject for one in view.outlook.frontier}
-    assert subjects
-    assert {f"What {subject} costs" for subject in subjects} <= set(titles)
-    assert any(one.subject == "traffic" for one in view.outlook.sensitivity)
+def test_a_report_takes_less_than_a_second_beyond_its_plan(catalog) -> None:
+    """In the time of this process: that of a machine depends on who else works there."""
+    text = next(p for p in BLUEPRINTS if p.stem == "chat-70b").read_text()
+    solution = find(catalog, text, keep=0)
+    plan = blueprint_view("chat-70b").plan
+    start = time.process_time()
+    plan_report(PlanView(plan, outlook(spec_of(text), solution)))
+    assert time.process_time() - start < 1
 
 
 def bill_of(html):
@@ -299,8 +298,10 @@ def test_the_bars_of_a_bill_begin_where_the_one_before_ends() -> None:
 def test_hostile_names_stay_text(text: str) -> None:
     """The same tags as with plain names, whatever stands in them."""
 
+    [warning, *_] = blueprint_view("chat-70b").plan.warnings
+
     def named(name: str) -> PlanView:
-        plan = blueprint_view("chat-70b").plan
+        plan = blueprint_view("chat-8b").plan
         first = plan.cost.lines[0]
         resources = tuple(
             replace(resource, type=f"a:b:{name}")
@@ -319,7 +320,7 @@ def test_hostile_names_stay_text(text: str) -> None:
                     ),
                 ),
                 graph=replace(plan.graph, resources=resources),
-                warnings=(replace(plan.warnings[0], message=name),),
+                warnings=(replace(warning, message=name),),
                 solution=replace(
                     plan.solution,
                     pools=tuple(
