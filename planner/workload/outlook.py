@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from planner.facts.accelerator import accelerators
-from planner.solve.hourly_fleet import hourly_fleet
+from planner.workload.hourly_fleet import hourly_fleet
 from planner.workload.variation import variations
 
 if TYPE_CHECKING:
-    from planner.solve.hourly_fleet import FleetHour
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import LoadPoint, Solution
     from planner.spec.model import Spec
+    from planner.workload.hourly_fleet import FleetHour
     from planner.workload.variation import Variation
 
 

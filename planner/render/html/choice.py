@@ -12,7 +12,7 @@ from planner.render.html import axis_text
 from planner.render.html.blocks import block_markup
 from planner.render.html.figure import Figure, Section
 from planner.render.html.plot import Axis
-from planner.render.html.points import Choice, choices_drawing
+from planner.render.html.points import PricedChoice, choices_drawing
 from planner.render.html.rows import Bar, ChartRow, rows_drawing
 from planner.render.page import PageTable, Paragraph
 from planner.render.rivals import EVEN_ODDS_TEXT, binding_blocks, rivals_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from planner.plan.types import Plan
     from planner.render.html.rows import BarStyle
+    from planner.render.rivals import Rival
     from planner.workload.variation import Variation
 
 
@@ -67,29 +68,33 @@ def rivals_section(plan: Plan, level: int) -> Section | None:
                 summary=f"The plan, and {len(rivals)} fleets that were not chosen; striped ones "
                 "are cheaper, and break a wish of the spec.",
                 drawing=rows_drawing(rows, axis_text.money_tick),
-                table=PageTable(
-                    (
-                        "fleet",
-                        "",
-                        period.TITLES[plan.cost.period],
-                        "what it takes, or what stops it",
-                    ),
-                    (
-                        ("the plan", "", total_text(plan), ""),
-                        *(
-                            (
-                                rival.location,
-                                rival.machines,
-                                figures.dollars(rival.usd),
-                                rival.takes,
-                            )
-                            for rival in rivals
-                        ),
-                    ),
-                ),
+                table=_rival_table(plan, rivals),
                 is_open=True,
             ),
             *block_markup(notes, level + 1),
+        ),
+    )
+
+
+def _rival_table(plan: Plan, rivals: Sequence[Rival]) -> PageTable:
+    return PageTable(
+        (
+            "fleet",
+            "",
+            period.TITLES[plan.cost.period],
+            "what it takes, or what stops it",
+        ),
+        (
+            ("the plan", "", total_text(plan), ""),
+            *(
+                (
+                    rival.location,
+                    rival.machines,
+                    figures.dollars(rival.usd),
+                    rival.takes,
+                )
+                for rival in rivals
+            ),
         ),
     )
 
@@ -176,7 +181,7 @@ def _run_figures(plan: Plan) -> list[Figure]:
     longest_s = SECONDS_PER_HOUR * max(point.hours for point in run.curve)
     unit = axis_text.time_unit(longest_s)
     choices = [
-        Choice(
+        PricedChoice(
             point.hours * SECONDS_PER_HOUR / unit.seconds,
             float(point.usd),
             "plan"
@@ -216,13 +221,15 @@ def _frontier_figure(
     unit = axis_text.time_unit(float(max(one.value for one in group)))
     scale = 1.0 if is_share else unit.seconds
     choices = [
-        Choice(float(one.value) / scale, float(one.answer.usd), "other")
+        PricedChoice(float(one.value) / scale, float(one.answer.usd), "other")
         for one in group
         if one.answer.usd is not None
     ]
     asked = _asked_value(plan, subject)
     if asked is not None:
-        choices.append(Choice(asked / scale, float(plan.cost.total), "plan"))
+        choices.append(
+            PricedChoice(asked / scale, float(plan.cost.total), "plan")
+        )
     first = frontier_page(plan, group)[0]
     if not isinstance(first, PageTable):
         raise TypeError(first)

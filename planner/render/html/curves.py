@@ -28,7 +28,7 @@ PLOT_HEIGHT: Final = 180.0
 MOST_ABOVE: Final = 1.5
 
 
-class CurvePoint(Struct, frozen=True):
+class BandPoint(Struct, frozen=True):
     """A number at a place of the axis, and its 90 % band."""
 
     x: float
@@ -38,7 +38,7 @@ class CurvePoint(Struct, frozen=True):
 
 
 def curve_drawing(
-    points: Sequence[CurvePoint],
+    points: Sequence[BandPoint],
     axes: tuple[Axis, Axis],
     *,
     limit: float | None,
@@ -74,7 +74,7 @@ def curve_drawing(
     return Drawing(tuple(shapes), plot.height)
 
 
-def _curve_shapes(points: Sequence[CurvePoint], plot: Plot) -> list[Markup]:
+def _curve_shapes(points: Sequence[BandPoint], plot: Plot) -> list[Markup]:
     def places(numbers: list[float]) -> list[tuple[float, float]]:
         return [
             (plot.across.at(point.x), plot.up.at(number))

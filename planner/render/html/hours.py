@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from planner.plan.types import Plan
-    from planner.solve.hourly_fleet import FleetHour
+    from planner.workload.hourly_fleet import FleetHour
 
 
 def hours_section(plan: Plan, hours: Sequence[FleetHour]) -> Section | None:

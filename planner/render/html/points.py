@@ -21,7 +21,7 @@ SIZE: Final = 5.0
 BIG: Final = 8.0
 
 
-class Choice(Struct, frozen=True):
+class PricedChoice(Struct, frozen=True):
     """A choice at a place; the plan, another one, or one that breaks a limit."""
 
     x: float
@@ -30,7 +30,7 @@ class Choice(Struct, frozen=True):
 
 
 def choices_drawing(
-    choices: Sequence[Choice], axes: tuple[Axis, Axis]
+    choices: Sequence[PricedChoice], axes: tuple[Axis, Axis]
 ) -> Drawing:
     """Return choices from left to right with a line through them.
 
@@ -62,7 +62,7 @@ def choices_drawing(
     )
 
 
-def _mark(choice: Choice, x: float, y: float) -> Markup:
+def _mark(choice: PricedChoice, x: float, y: float) -> Markup:
     if choice.mark == "plan":
         corners = [(x, y - BIG), (x + BIG, y), (x, y + BIG), (x - BIG, y)]
         return element(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from planner import figures
 from planner.render.html import axis_text
 from planner.render.html.blocks import block_markup
-from planner.render.html.curves import CurvePoint, curve_drawing
+from planner.render.html.curves import BandPoint, curve_drawing
 from planner.render.html.figure import Figure, Section
 from planner.render.html.plot import Axis
 from planner.render.html.rows import Bar, ChartRow, rows_drawing
@@ -124,7 +124,7 @@ def _load_figure(plan: Plan, curve: Sequence[LoadPoint], metric: str) -> Figure:
         else "requests in flight"
     )
     points = [
-        CurvePoint(point.load, found.low, found.value, found.high)
+        BandPoint(point.load, found.low, found.value, found.high)
         for point in curve
         for found in [point.predictions[metric]]
     ]

@@ -30,6 +30,7 @@ from planner.solve.serving.spot_promise import has_promise
 from planner.solve.serving.spot_range import promise_at_both_ends
 from planner.solve.serving.token_volume import token_volume
 from planner.solve.solution import (
+    LoadPoint,
     PlanWarning,
     SimulationCheck,
     SizedPool,
@@ -41,7 +42,7 @@ from planner.solve.warning import idle_network_warnings, price_warnings
 from planner.spec.model import Inference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from planner.market.offer_filter import OfferFilter
     from planner.solve.serving.candidate import ServingCandidate
@@ -113,6 +114,7 @@ def _found_solution(
 ) -> Solution:
     simulation_check = _simulation_check(requirement, search, selection)
     predictions = predict_serving(requirement, selection.sizing)
+    owned = owned_machines(spec, settings.read_file)
     is_undecided = (
         simulation_check is not None and simulation_check.verdict == "undecided"
     )
@@ -146,13 +148,7 @@ def _found_solution(
                 requirement, selection, settings.catalog, settings.futures
             )
         ),
-        owned=tuple(
-            owned_uses(
-                requirement,
-                selection,
-                owned_machines(spec, settings.read_file),
-            )
-        ),
+        owned=tuple(owned_uses(requirement, selection, owned)),
         find_reasons=partial(
             find_reasons,
             requirement,
@@ -161,10 +157,17 @@ def _found_solution(
             selection,
             settings.run_all,
         ),
-        find_load_curve=None
-        if requirement.mode == "batch"
-        else partial(load_curve, requirement, selection.sizing),
+        find_load_curve=_load_curve_finder(requirement, selection.sizing),
     )
+
+
+def _load_curve_finder(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Callable[[], tuple[LoadPoint, ...]] | None:
+    """Return what predicts a fleet at other loads; nothing of a batch, which has no latency."""
+    if requirement.mode == "batch":
+        return None
+    return partial(load_curve, requirement, sizing)
 
 
 def _simulation_check(

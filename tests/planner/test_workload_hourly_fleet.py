@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from planner.cost.bill_line import MACHINE_KIND
-from planner.solve.hourly_fleet import hourly_fleet
 from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
+from planner.workload.hourly_fleet import hourly_fleet
 from tests.conftest import chat, find, present, spec_of
 
 CASES = {
