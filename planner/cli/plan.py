@@ -143,17 +143,20 @@ def _written(
     option_values: OptionValues,
 ) -> Iterable[Plan]:
     """Make the plans of specs, and show each, or all on one page where they buy together."""
+    is_shared = option_values["share"]
+    if len(searches) > 1:
+        from planner.cli.portfolio import warn_of_owned_twice
+
+        warn_of_owned_twice(spec_files, is_shared=is_shared)
     if option_values["format"] == "html":
         from planner.cli.report import write_report
 
         return write_report(searches, option_values)
     if len(searches) == 1:
         return [_write_one(_search_one(searches[0]), option_values)]
-    from planner.cli.portfolio import shared_plans, warn_of_owned_twice
-
-    is_shared = option_values["share"]
-    warn_of_owned_twice(spec_files, is_shared=is_shared)
     if is_shared:
+        from planner.cli.portfolio import shared_plans
+
         plans, page = shared_plans(spec_files, searches, catalog, options)
         _print_page(page, option_values)
         return plans

@@ -154,7 +154,7 @@ def bottom_axis(
     for x, text in ticks:
         half_width = text_width(text) / 2
         # The texts of marks at the ends stay within the picture.
-        middle = min(max(x, half_width), WIDTH - half_width)
+        middle = min(max(x, half_width), WIDTH - EDGE / 2 - half_width)
         # One that would touch the text before it is left out.
         if middle - half_width > last_end:
             shapes.append(
