@@ -43,20 +43,33 @@ def layers_drawing(
         for name, all_needed in sorted(direct_needs(needs).items())
         for needed in sorted(all_needed)
     )
-    shapes = [element("path", {"d": links, "class": "link"})]
-    for name, (x, y) in sorted(places.items()):
-        shapes += [
-            box(x, y, width=BOX_WIDTH, height=BOX_HEIGHT, style="thing"),
-            label(x + 6, y + 13, fitted(name, BOX_WIDTH - 12)),
-            label(
-                x + 6,
-                y + 26,
-                fitted(kinds[name], BOX_WIDTH - 12),
-                "quiet small",
+    by_name = sorted(places.items())
+    # What has one style is in one group: plans have many resources.
+    shapes = (
+        element("path", {"d": links, "class": "link"}),
+        element(
+            "g",
+            {"class": "thing"},
+            *(
+                box(x, y, width=BOX_WIDTH, height=BOX_HEIGHT)
+                for _, (x, y) in by_name
             ),
-        ]
+        ),
+        *(
+            label(x + 6, y + 13, fitted(name, BOX_WIDTH - 12))
+            for name, (x, y) in by_name
+        ),
+        element(
+            "g",
+            {"class": "quiet small"},
+            *(
+                label(x + 6, y + 26, fitted(kinds[name], BOX_WIDTH - 12))
+                for name, (x, y) in by_name
+            ),
+        ),
+    )
     return Drawing(
-        tuple(shapes),
+        shapes,
         2 * EDGE + row_count * (BOX_HEIGHT + ROW_GAP),
         2 * EDGE + len(layers) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP,
     )

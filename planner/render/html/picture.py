@@ -84,13 +84,18 @@ def line(
 
 
 def box(
-    x: float, y: float, *, width: float, height: float, style: str
+    x: float, y: float, *, width: float, height: float, style: str = ""
 ) -> Markup:
-    """Return a rectangle."""
-    return element(
-        "rect",
-        {"x": x, "y": y, "width": width, "height": height, "class": style},
-    )
+    """Return a rectangle; without a style it has that of its group."""
+    attributes: dict[str, str | float] = {
+        "x": x,
+        "y": y,
+        "width": width,
+        "height": height,
+    }
+    if style:
+        attributes["class"] = style
+    return element("rect", attributes)
 
 
 def polyline(points: list[tuple[float, float]], style: str) -> Markup:

@@ -91,7 +91,7 @@ def portfolio_report(views: Sequence[PlanView]) -> str:
     )
     table = PageTable(("plan", "machines", ">cost"), rows)
     names = [
-        (f"plan-{number}", view.plan.workload.name)
+        (f"p{number}", view.plan.workload.name)
         for number, view in enumerate(views, 1)
     ]
     return document(

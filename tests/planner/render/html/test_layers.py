@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,14 +52,10 @@ def test_what_is_left_out_is_said_by_a_longer_way(needs) -> None:
 
 def places_of(drawing) -> dict[str, float]:
     """The left edge of the box of each name."""
-    places = {}
-    left = 0.0
-    for shape in drawing.shapes:
-        if shape.text.startswith("<rect"):
-            left = float(shape.text.split('x="')[1].split('"')[0])
-        elif shape.text.startswith("<text") and "small" not in shape.text:
-            places[shape.text.split(">")[1].split("<")[0]] = left
-    return places
+    _, boxes, *names, _ = drawing.shapes
+    lefts = re.findall(r'<rect x="([\d.]+)"', boxes.text)
+    texts = [shape.text.split(">")[1].split("<")[0] for shape in names]
+    return dict(zip(texts, map(float, lefts), strict=True))
 
 
 @given(needs_of_things())
