@@ -37,6 +37,7 @@ FORMATS: Final = (
     "json",
     "markdown",
     "csv",
+    "html",
     "github",
     "gitlab",
     "sarif",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Prediction,
         Verification,
     )
+    from planner.solve.solution import BandedPrediction
 
 DEFAULT_PERCENTILES: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
 RATE_KEYS: Final = ("requests_per_s", "output_tokens_per_s")
@@ -86,7 +87,7 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
     if plan.solution.status == "infeasible":
         return infeasible_page(plan)
     page_blocks = [
-        *_request_blocks(plan),
+        *request_blocks(plan),
         *decision_blocks(plan),
         *prediction_blocks(plan),
     ]
@@ -94,7 +95,7 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
         page_blocks += training.run_blocks(plan.solution.run, full=full)
     page_blocks += cost_blocks(plan, today=today, full=full)
     page_blocks += _resource_blocks(plan, today=today, full=full)
-    page_blocks += _warning_blocks(plan)
+    page_blocks += warning_blocks(plan)
     page_blocks += live_blocks(plan, full=full)
     return tuple(page_blocks)
 
@@ -119,13 +120,14 @@ def reasons_page(
 def infeasible_page(plan: Plan) -> Page:
     """Return the page of a plan that nothing meets: the nearest changes that would do."""
     return (
-        *_request_blocks(plan),
+        *request_blocks(plan),
         *infeasible_blocks(plan),
         *live_blocks(plan, full=False),
     )
 
 
-def _request_blocks(plan: Plan) -> list[Block]:
+def request_blocks(plan: Plan) -> list[Block]:
+    """Return what the spec asks for, in one line."""
     spec_phrases = [plan.spec.path, str(plan.workload.kind)]
     if plan.workload.model is not None:
         spec_phrases.append(plan.workload.model.name)
@@ -420,12 +422,15 @@ def prediction_row(
     return (
         metric_title(metric_key),
         metric_text(metric_key, prediction.value),
-        _band_text(metric_key, prediction),
+        band_text(metric_key, prediction),
         prediction.basis,
     )
 
 
-def _band_text(metric_key: str, prediction: Prediction) -> str:
+def band_text(
+    metric_key: str, prediction: Prediction | BandedPrediction
+) -> str:
+    """Return the 90 % band of a predicted number."""
     low_text = metric_text(metric_key, prediction.low)
     high_text = metric_text(metric_key, prediction.high)
     return f"{low_text} to {high_text}"
@@ -434,24 +439,16 @@ def _band_text(metric_key: str, prediction: Prediction) -> str:
 def _resource_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
     """Return the number of resources and what ends them; all of them when the page is full."""
     resources = plan.graph.resources
-    summary = _shutdown_phrases(plan, today)
+    summary = shutdown_phrases(plan)
+    if resources:
+        summary.append(security_line(security_findings(plan), today))
     page_blocks: list[Block] = [Paragraph("")]
     if plan.changes is None:
         summary = [created_text(plan), *summary]
     else:
         page_blocks += change_blocks(plan, plan.changes, full=full)
     page_blocks.append(phrases(summary))
-    page_blocks += _block_purchase(plan)
-    for commitment in commitments_of(plan):
-        page_blocks += [
-            Paragraph(
-                f"! to buy before apply: {commitment.text} ({commitment.name})",
-                "warn",
-                LINE_WIDTH,
-            ),
-            # A command is copied, so it is one line, however long.
-            *([Paragraph(f"  {commitment.command}")] if full else []),
-        ]
+    page_blocks += purchase_blocks(plan, full=full)
     page_blocks.append(
         Paragraph(
             f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "
@@ -464,6 +461,22 @@ def _resource_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
             (resource.name, resource.type) for resource in resources
         )
         page_blocks.append(PageTable(("", ""), table_rows))
+    return page_blocks
+
+
+def purchase_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    """Return what is bought with the first apply or has to be bought before; often nothing."""
+    page_blocks = _block_purchase(plan)
+    for commitment in commitments_of(plan):
+        page_blocks += [
+            Paragraph(
+                f"! to buy before apply: {commitment.text} ({commitment.name})",
+                "warn",
+                LINE_WIDTH,
+            ),
+            # A command is copied, so it is one line, however long.
+            *([Paragraph(f"  {commitment.command}")] if full else []),
+        ]
     return page_blocks
 
 
@@ -486,23 +499,22 @@ def _block_purchase(plan: Plan) -> list[Block]:
     ]
 
 
-def _shutdown_phrases(plan: Plan, today: str) -> list[str]:
+def shutdown_phrases(plan: Plan) -> list[str]:
+    """Return what ends the machines, and who is told."""
     shutdown = plan.shutdown
     idle_text = figures.compact_seconds(shutdown.idle) if shutdown.idle else ""
     ttl_text = figures.compact_seconds(shutdown.ttl) if shutdown.ttl else ""
-    shutdown_phrases = [
+    ending_phrases = [
         f"idle: {idle_text or 'never'}{_return_phrase(plan)}",
         f"ttl: {ttl_text or 'none'}",
     ]
     if shutdown.schedule:
-        shutdown_phrases.append(shutdown.schedule)
+        ending_phrases.append(shutdown.schedule)
     receivers = plan.spec.normalized.get("notify", ())
-    shutdown_phrases.append(f"notify: {', '.join(receivers) or 'nobody'}")
+    ending_phrases.append(f"notify: {', '.join(receivers) or 'nobody'}")
     if shutdown.backstop:
-        shutdown_phrases.append(f"enforced from outside: {shutdown.backstop}")
-    if plan.graph.resources:
-        shutdown_phrases.append(security_line(security_findings(plan), today))
-    return shutdown_phrases
+        ending_phrases.append(f"enforced from outside: {shutdown.backstop}")
+    return ending_phrases
 
 
 def _return_phrase(plan: Plan) -> str:
@@ -517,7 +529,8 @@ def _return_phrase(plan: Plan) -> str:
     return f", back by {hours}tonnage start {plan.stack.name}"
 
 
-def _warning_blocks(plan: Plan) -> list[Block]:
+def warning_blocks(plan: Plan) -> list[Block]:
+    """Return what to know before paying."""
     shutdown = plan.shutdown
     warnings = [plan_warning.message for plan_warning in plan.warnings]
     # A fleet without shutdown costs money until someone destroys it.

@@ -10,6 +10,7 @@ from planner.render.diff.github import workflow_commands
 from planner.render.diff.gitlab import code_quality_report
 from planner.render.diff.sarif import sarif_log
 from planner.render.diff.table import diff_table
+from planner.render.html.comparison import diff_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ WRITERS: Final[Mapping[str, Callable[[DiffDocument], str]]] = {
     "json": dump_diff,
     "markdown": comment_body,
     "csv": diff_table,
+    "html": diff_report,
     "github": workflow_commands,
     "gitlab": code_quality_report,
     "sarif": sarif_log,
