@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check fit accuracy bench brute-force reliability docs docs-check live-test cloud-test clean
+.PHONY: plan test check fit accuracy bench brute-force reliability docs docs-check live-test cloud-test browser-test clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -52,6 +52,11 @@ live-test: $(VENV)/.dev
 cloud-test: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(CLOUD)]"
 	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -p no:randomly tests/cloud/test_machine.py
+
+# Reports in Chromium, which has to be on PATH: what it loads, how it reads, what axe-core says.
+browser-test: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
+	$(BIN)/python -m pytest -q tests/planner/render/html/test_report_browser.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

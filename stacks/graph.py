@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections import Counter
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct, field
 
 from planner.facts.cloud import clouds
+from planner.plan.graph import referenced_names
 from planner.plan.types import PlannedGraph, PlannedResource
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from planner.plan.types import Properties
 
 
@@ -125,25 +124,6 @@ Reference = TypedDict("Reference", {"$ref": str, "output": str})
 def ref(resource_name: str, output_path: str = "id") -> Reference:
     """Refer to an output of another resource."""
     return {"$ref": resource_name, "output": output_path}
-
-
-def references(pulumi_input: Any) -> Iterator[Properties]:
-    """Yield the references of a value, in the order in which they stand."""
-    if isinstance(pulumi_input, dict):
-        if "$ref" in pulumi_input:
-            yield pulumi_input
-        else:
-            for nested_input in pulumi_input.values():
-                yield from references(nested_input)
-    elif isinstance(pulumi_input, list):
-        for nested_input in pulumi_input:
-            yield from references(nested_input)
-
-
-def referenced_names(pulumi_input: Any) -> Iterator[str]:
-    """Yield the names that a value refers to."""
-    for reference in references(pulumi_input):
-        yield reference["$ref"]
 
 
 def creation_order(resource_graph: Graph) -> list[Resource]:

@@ -86,6 +86,9 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (DOCS / "buying.md").read_text() == buying_page()
     assert (DOCS / "live.md").read_text() == live_page()
     assert (DOCS / "plan-document.md").read_text() == reference.plan_page()
+    assert (
+        DOCS / "diff-document.md"
+    ).read_text() == reference.difference_page()
 
 
 @pytest.mark.parametrize("cloud", clouds())

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from planner.cli.parallel import run_in_parallel
 from planner.errors import (
@@ -43,18 +43,39 @@ DEFAULT_WORLD: Final = "default"
 class SpecFile(Struct, frozen=True, kw_only=True):
     """A spec with the file that it is from.
 
-    path        as given on the command line; - is standard input
-    file_bytes  content, for the digest
+    path         as given on the command line; - is standard input
+    file_bytes   content, for the digest
+    read_beside  opens files that the spec names; None: those beside it on this machine
     """
 
     path: str
     file_bytes: bytes
     spec: Spec
+    read_beside: Callable[[str], bytes] | None = None
 
     @property
     def sha256(self) -> str:
         """SHA-256 of the file's bytes."""
         return hashlib.sha256(self.file_bytes).hexdigest()
+
+    def folder_reader(
+        self, digests: dict[str, str] | None = None
+    ) -> Callable[[str], bytes]:
+        """Return a function that opens files that the spec names.
+
+        The SHA-256 of each file that it opens is entered into `digests`.
+        """
+        read_beside = self.read_beside
+        if read_beside is None:
+            return spec_folder_reader(self.path, digests)
+
+        def read_recorded(file_name: str) -> bytes:
+            file_bytes = read_beside(file_name)
+            if digests is not None:
+                digests[file_name] = hashlib.sha256(file_bytes).hexdigest()
+            return file_bytes
+
+        return read_recorded
 
 
 def read_file(
@@ -192,17 +213,25 @@ def open_catalogs() -> CatalogFolder:
     )
 
 
-def own_catalog(catalog: Catalog, prices_path: str | None) -> Catalog:
-    """Return a catalog at the prices of a file of one's own; as it is without a file."""
+def own_catalog(
+    catalog: Catalog,
+    prices_path: str | None,
+    file_bytes: bytes | None = None,
+) -> Catalog:
+    """Return a catalog at the prices of a file of one's own; as it is without a file.
+
+    `file_bytes` is what the file holds, where it is not the one on this machine.
+    """
     if prices_path is None:
         return catalog
     from planner.market.own_prices import read_own_prices
 
-    file_bytes = read_file(
-        prices_path,
-        MAX_DOCUMENT_BYTES,
-        begin="see its keys: tonnage schema prices",
-    )
+    if file_bytes is None:
+        file_bytes = read_file(
+            prices_path,
+            MAX_DOCUMENT_BYTES,
+            begin="see its keys: tonnage schema prices",
+        )
     return read_own_prices(file_bytes, prices_path).applied(catalog)
 
 
@@ -216,7 +245,8 @@ def own_live_catalog(
         catalog = with_live(
             catalog, live.facts, live.standing_counts, live.caps
         )
-    return own_catalog(catalog, options.prices)
+    own_prices = options.contents.get(options.prices or "")
+    return own_catalog(catalog, options.prices, own_prices)
 
 
 def cache_folder() -> Path | None:
@@ -269,7 +299,7 @@ def solve_settings(
     return SolveSettings(
         catalog=catalog.using(usage),
         unbuilt_reason=unsupported_reason,
-        read_file=spec_folder_reader(spec_file.path, digests),
+        read_file=spec_file.folder_reader(digests),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
         futures=futures(options.stops_after),
@@ -290,10 +320,8 @@ def load_confidence(options: PlanningOptions) -> Confidence:
     from planner.estimate.calibration_file import parse_correction
 
     correction = parse_correction(
-        read_file(
-            calibration_path,
-            MAX_DOCUMENT_BYTES,
-            begin="make one: tonnage calibrate BENCH -o FILE",
+        options.read_own(
+            calibration_path, begin="make one: tonnage calibrate BENCH -o FILE"
         ),
         calibration_path,
     )
@@ -317,6 +345,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     replay        file with what clouds answered, instead of asking them
     tells_shortfalls  whether a plan says which quotas keep it from a cheaper fleet
     policy_pack   folders with policies of Pulumi
+    contents      what files of these options hold elsewhere than on this machine
     """
 
     catalog: str | None = None
@@ -333,6 +362,16 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     replay: str | None = None
     tells_shortfalls: bool = True
     policy_pack: tuple[str, ...] = ()
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def read_own(
+        self, path: str, *, begin: str = "check the path of the flag"
+    ) -> bytes:
+        """Return what a file of one of the options holds."""
+        content = self.contents.get(path)
+        if content is not None:
+            return content
+        return read_file(path, MAX_DOCUMENT_BYTES, begin=begin)
 
     @property
     def flags(self) -> str:

@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "calibrate": "learn from your own benchmark, or say which one to run",
     "bench": "measure the fleet of a spec on one machine, and learn from it",
     "estimate": "what an exactly given fleet, or a table of them, would do",
-    "diff": "cost difference of two specs or two plans",
+    "diff": "cost difference of two specs or plans, or of a branch and its base",
     "comment": "post a report to a pull request",
     "doctor": "what stands between a plan and its apply",
     "apply": "create or change what a plan says",
@@ -59,7 +59,7 @@ COMMANDS: Final = {
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",
-    "schema": "JSON Schema of a spec, a plan or a file of your own",
+    "schema": "JSON Schema of a spec, a plan, a difference or a file of your own",
     "completion": "completion script for bash, zsh or fish",
 }
 # A word of Python cannot be the name of a module.

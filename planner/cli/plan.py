@@ -35,7 +35,7 @@ PAGE_FORMATS = ("text", "markdown")
 @click.command("plan")
 @click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
 @option.planning_flags
-@option.format_option("text", "json", "markdown", "sarif")
+@option.format_option("text", "json", "markdown", "html", "sarif")
 @option.output
 @option.color
 @option.exit_code
@@ -69,14 +69,16 @@ PAGE_FORMATS = ("text", "markdown")
 @click.option(
     "--full",
     is_flag=True,
-    help="Show every line: of the bill, fleets, layouts, resources.",
+    help="Show every line: of the bill, fleets, layouts, resources. With -f html, also what other "
+    "limits, confidences and prices would cost.",
 )
 def command(specs: tuple[str, ...], **option_values: Any) -> int:
     """Solve specs and show the plans; nothing is created and no account is needed.
 
     The cheapest fleet that meets the spec, with its cost line by line, why nothing cheaper will
     do, and the resources. With -o the plan is saved: apply it later exactly as reviewed. With
-    -f sarif it is what policies and warnings say, at their lines, for a code host.
+    -f html it is a report with pictures, in one file; with -f sarif it is what policies and
+    warnings say, at their lines, for a code host.
 
     Example: tonnage plan chat.yaml -o chat.plan.json
     """
@@ -169,13 +171,20 @@ def _written(
     option_values: OptionValues,
 ) -> Iterable[Plan]:
     """Make the plans of specs, and show each, or all on one page where they buy together."""
+    is_shared = option_values["share"]
+    if len(searches) > 1:
+        from planner.cli.portfolio import warn_of_owned_twice
+
+        warn_of_owned_twice(spec_files, is_shared=is_shared)
+    if option_values["format"] == "html":
+        from planner.cli.report import write_report
+
+        return write_report(searches, option_values)
     if len(searches) == 1:
         return [_write_one(_search_one(searches[0]), option_values)]
-    from planner.cli.portfolio import shared_plans, warn_of_owned_twice
-
-    is_shared = option_values["share"]
-    warn_of_owned_twice(spec_files, is_shared=is_shared)
     if is_shared:
+        from planner.cli.portfolio import shared_plans
+
         plans, page = shared_plans(spec_files, searches, catalog, options)
         _print_page(page, option_values)
         return plans
@@ -280,15 +289,18 @@ def _write_many(
 ) -> Iterator[Plan]:
     """Make plans in parallel and show each; `explain` says what the wishes of one cost.
 
-    Several plans become one JSON list, which the caller writes.
+    Several plans become one JSON list, which the caller writes. Pages end with the total of all.
     """
     from planner.render.plan import fleet_page
+    from planner.render.total import total_page
 
     # A budget that is exceeded names the wish that would help most.
     make = _explained if option_values["budgets"] else _plan_only
+    plans = []
     for plan in results_in_order(
         [partial(make, search) for search in searches]
     ):
+        plans.append(plan)
         if option_values["format"] in PAGE_FORMATS:
             _print_page(
                 fleet_page(
@@ -297,6 +309,8 @@ def _write_many(
                 option_values,
             )
         yield plan
+    if option_values["format"] in PAGE_FORMATS:
+        _print_page(total_page(plans), option_values)
 
 
 def _plan_only(search: Callable[[], FoundPlan]) -> Plan:

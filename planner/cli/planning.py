@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from planner.cli.compose import (
     open_engine,
     own_live_catalog,
-    read_file,
     readable_stacks,
     solve_settings,
 )
@@ -24,20 +23,22 @@ if TYPE_CHECKING:
     from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, PlanInputs
-    from planner.solve.settings import Memory
+    from planner.solve.settings import Memory, SolveSettings
     from planner.solve.solution import Solution
-    from planner.spec.model import NetworkRule
+    from planner.spec.model import NetworkRule, Spec
     from stacks.engine.protocol import StackEngine
 
 
 class FoundPlan(Struct, frozen=True):
-    """The plan of a spec, and the solution that it was made of.
+    """The plan of a spec, the solution that it was made of, and what that was found with.
 
     What each wish of the spec costs may still be to plan.
     """
 
     plan: Plan
     solution: Solution
+    spec: Spec
+    settings: SolveSettings
 
     def explained(self) -> Plan:
         """Return the plan with what each wish of the spec costs."""
@@ -92,7 +93,7 @@ def find_plan(
     if stack_status is None or not found_plan.solution.is_built:
         return found_plan
     plan = _with_changes(found_plan.plan, stack_status, options)
-    return FoundPlan(plan, found_plan.solution)
+    return replace(found_plan, plan=plan)
 
 
 def standing_range(
@@ -198,7 +199,7 @@ def derive_plan(
         ),
     )
     plan = with_planned_fallbacks(plan, placed_spec, settings, solution)
-    return FoundPlan(plan, solution)
+    return FoundPlan(plan, solution, spec_file.spec, settings)
 
 
 def _shortfalls(
@@ -239,13 +240,13 @@ def plan_inputs(
         standing=standing,
         calibration=calibration,
         calibration_sha256=(
-            hashlib.sha256(read_file(calibration)).hexdigest()
+            hashlib.sha256(options.read_own(calibration)).hexdigest()
             if calibration
             else None
         ),
         prices=options.prices,
         prices_sha256=(
-            hashlib.sha256(read_file(options.prices)).hexdigest()
+            hashlib.sha256(options.read_own(options.prices)).hexdigest()
             if options.prices
             else None
         ),

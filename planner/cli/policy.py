@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from planner.cli.compose import SpecFile
-    from planner.plan.part import Properties
+    from planner.plan.diff_document import SpecDiff
     from planner.plan.policy.judged_plan import JudgedPlan
     from planner.plan.policy.rule import PolicyFile
     from planner.plan.policy.verdict import Verdict
@@ -105,23 +105,37 @@ def judge_specs(
     )
 
 
-def refuse_change(paths: Sequence[str], plan: Plan, diff: Properties) -> None:
-    """Judge a plan and its difference to another one. Raises PolicyError for what is denied."""
+def refuse_changes(
+    paths: Sequence[str], changes: Iterable[tuple[str, Plan, SpecDiff]]
+) -> None:
+    """Judge plans by the files of their specs, with the difference of each to another one.
+
+    Raises PolicyError for what is denied.
+    """
+    refuse_denied(
+        judge_all(
+            paths,
+            [
+                _changed_plan(path, plan, diff)
+                for path, plan, diff in changes
+                if plan.is_feasible
+            ],
+        )
+    )
+
+
+def _changed_plan(path: str, plan: Plan, diff: SpecDiff) -> JudgedPlan:
     from planner.plan.policy.judged_plan import JudgedPlan
 
-    if not plan.is_feasible:
-        return
-    path = plan.spec.path
     spec_bytes = read_file(path) if Path(path).is_file() else b""
     # Lines of another file would mislead.
     is_same = hashlib.sha256(spec_bytes).hexdigest() == plan.spec.sha256
-    judged_plan = JudgedPlan(
+    return JudgedPlan(
         plan=plan,
         spec_path=path,
         spec_bytes=spec_bytes if is_same else None,
         diff=diff,
     )
-    refuse_denied(judge_all(paths, [judged_plan]))
 
 
 def sarif_of(plans: Sequence[Plan], verdicts: Sequence[Verdict]) -> str:

@@ -16,6 +16,7 @@ from planner.cli.live_page import live_page
 from planner.cli.main import COMMANDS, cli
 from planner.facts.cloud import clouds
 from planner.plan.canonical import plan_schema
+from planner.plan.diff_document import diff_schema
 from planner.plan.own_file import OWN_FILES
 from planner.spec.field import ListOf
 from planner.spec.kinds import SPEC_KINDS
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from planner.cli.option import OptionValues
+    from planner.plan.part import Properties
     from planner.spec.field import Block, Field
 
 
@@ -53,6 +55,13 @@ PLAN_INTRO: Final = (
     "`tonnage plan -o FILE` writes this document: JSON with sorted keys, snake_case, money as "
     "decimal text. Equal inputs give equal bytes. `apply` carries out exactly this document, or "
     "refuses it. An unknown key, another type or a wrong digest is refused."
+)
+
+
+DIFF_INTRO: Final = (
+    "Made from the types by `make docs`; `tonnage schema diff` prints the JSON Schema. "
+    "`tonnage diff -f json` writes this document, in the manner of "
+    "[the plan document](plan-document.md)."
 )
 
 
@@ -207,9 +216,21 @@ def _accepted_text(spec_field: Field) -> str:
 
 def plan_page() -> str:
     """Return the page of the plan document: Plan first, then its parts by name."""
-    definitions = plan_schema()["$defs"]
-    page_lines = ["# The plan document", "", PLAN_INTRO, ""]
-    part_names = ["Plan", *sorted(set(definitions) - {"Plan"})]
+    head = ["# The plan document", "", PLAN_INTRO, ""]
+    return _document_page(head, plan_schema()["$defs"], "Plan")
+
+
+def difference_page() -> str:
+    """Return the page of the document of a difference, as that of the plan."""
+    head = ["# The document of a difference", "", DIFF_INTRO, ""]
+    return _document_page(head, diff_schema()["$defs"], "DiffDocument")
+
+
+def _document_page(
+    page_lines: list[str], definitions: Properties, first_name: str
+) -> str:
+    """Return a page with a table of the fields of each part, of the whole first."""
+    part_names = [first_name, *sorted(set(definitions) - {first_name})]
     for part_name in part_names:
         part_schema = definitions[part_name]
         page_lines += [
@@ -259,6 +280,9 @@ if __name__ == "__main__":
     (docs_folder / "live.md").write_text(live_page(), encoding="utf-8")
     (docs_folder / "files.md").write_text(files_page(), encoding="utf-8")
     (docs_folder / "plan-document.md").write_text(plan_page(), encoding="utf-8")
+    (docs_folder / "diff-document.md").write_text(
+        difference_page(), encoding="utf-8"
+    )
     for cloud in clouds():
         (docs_folder / "clouds" / f"{cloud}.md").write_text(
             cloud_page(cloud), encoding="utf-8"

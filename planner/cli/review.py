@@ -45,7 +45,7 @@ def parse_share(
     callback=parse_share,
     help="Exit with 5 when it has cost so much more than planned: 20%.",
 )
-@option.format_option("text", "json", "markdown")
+@option.format_option("text", "json", "markdown", "html")
 @option.color
 def command(
     plan: str,
@@ -78,6 +78,10 @@ def command(
         from planner.plan.canonical import dump_document
 
         option.write_output(dump_document(to_builtins(reviewed)))
+    elif option_values["format"] == "html":
+        from planner.render.html.comparison import review_report
+
+        option.write_output(review_report(reviewed, review_page(reviewed)))
     else:
         option.print_page(
             review_page(reviewed),

@@ -1,4 +1,4 @@
-"""tonnage schema: JSON Schema of a spec, a plan, a world or a file of one's own."""
+"""tonnage schema: JSON Schema of a spec, a plan, a difference, a world or a file of one's own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from planner.cli.option import output, write_output
         [
             "spec",
             "plan",
+            "diff",
             "world",
             "prices",
             "owned",
@@ -35,6 +36,10 @@ def command(document: str, output: str | None) -> int:
         from planner.plan.canonical import plan_schema
 
         schema = plan_schema()
+    elif document == "diff":
+        from planner.plan.diff_document import diff_schema
+
+        schema = diff_schema()
     elif document == "world":
         from providers.simulated.world_file import world_schema
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @click.argument("plan")
-@option.format_option("text", "json", "markdown")
+@option.format_option("text", "json", "markdown", "html")
 @option.output
 @option.color
 @click.option(
@@ -44,6 +44,11 @@ def command(plan: str, **option_values: Any) -> int:
         return 0
     if output_format == "json":
         option.write_output(dump_plan(plan_document), output_path)
+        return 0
+    if output_format == "html":
+        from planner.render.html.report import PlanView, plan_report
+
+        option.write_output(plan_report(PlanView(plan_document)), output_path)
         return 0
     shown_page = plan_page(
         plan_document, today=option.today(), full=option_values["full"]

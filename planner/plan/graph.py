@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, field
 
 from planner.plan.part import DocumentPart, Properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class PlannedResource(DocumentPart, frozen=True, kw_only=True):
@@ -33,6 +36,11 @@ class PlannedResource(DocumentPart, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=dict)
 
+    @property
+    def dependencies(self) -> tuple[str, ...]:
+        """Names of the resources that have to be there first, sorted."""
+        return tuple(sorted({*self.depends_on, *referenced_names(self.inputs)}))
+
 
 class PlannedGraph(DocumentPart, frozen=True, kw_only=True):
     """All resources of the stack."""
@@ -45,3 +53,22 @@ class PlannedGraph(DocumentPart, frozen=True, kw_only=True):
     outputs: Annotated[
         Properties, Meta(description="what the stack tells once it stands")
     ] = field(default_factory=dict)
+
+
+def references(pulumi_input: Any) -> Iterator[Properties]:
+    """Yield the references of a value, in the order in which they stand."""
+    if isinstance(pulumi_input, dict):
+        if "$ref" in pulumi_input:
+            yield pulumi_input
+        else:
+            for nested_input in pulumi_input.values():
+                yield from references(nested_input)
+    elif isinstance(pulumi_input, list):
+        for nested_input in pulumi_input:
+            yield from references(nested_input)
+
+
+def referenced_names(pulumi_input: Any) -> Iterator[str]:
+    """Yield the names that a value refers to."""
+    for reference in references(pulumi_input):
+        yield reference["$ref"]

@@ -66,7 +66,7 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
     table_rows = [_line_row(line, today) for line in single_lines]
     if small_lines:
         table_rows.append(_group_row(small_lines, today))
-    table_rows.append(_total_row(plan))
+    table_rows.append(total_row(plan))
     column_titles = (
         f"the bill of {period.NAMES[plan.cost.period]}",
         ">quantity",
@@ -81,6 +81,13 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
             total_row_tones(len(table_rows)),
             LINE_WIDTH,
         ),
+        *cost_notes(plan, full=full),
+    ]
+
+
+def cost_notes(plan: Plan, *, full: bool) -> list[Block]:
+    """Return what is said below a bill: what it leaves out, its band, commitments, use."""
+    return [
         Paragraph(
             f"  not in it: {', '.join(plan.cost.excludes)}", "dim", LINE_WIDTH
         ),
@@ -97,16 +104,17 @@ def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
     ]
 
 
-def _total_row(plan: Plan) -> tuple[str, ...]:
+def total_row(plan: Plan) -> tuple[str, ...]:
+    """Return the last row of a bill, with the band of the total where it has one."""
     band = plan.cost.band
     if band is None:
-        return "total", "", "", _exact_total_text(plan), ""
+        return "total", "", "", exact_total_text(plan), ""
     low, high = map(figures.rough_dollars, (band.low, band.high))
     return (
         "total, and its 90 % band",
         f"{low} to {high}",
         "",
-        _exact_total_text(plan),
+        exact_total_text(plan),
         "",
     )
 
@@ -289,18 +297,25 @@ def _is_small(cost_line: CostLine, plan: Plan) -> bool:
     )
 
 
-def _exact_total_text(plan: Plan) -> str:
+def exact_total_text(plan: Plan) -> str:
+    """Return the total of a plan to the cent; >= where a price is not known."""
     partial_mark = ">= " if plan.cost.is_partial else ""
     return f"{partial_mark}{figures.dollars(plan.cost.total, cents=True)}"
 
 
-def _line_row(cost_line: CostLine, today: str) -> tuple[str, ...]:
-    quantity_text = f"{figures.quantity(cost_line.quantity)} {cost_line.unit}"
+def line_cells(cost_line: CostLine) -> tuple[str, str, str, str]:
+    """Return name, quantity, unit price and USD of a line; ? where there is no price."""
     return (
         cost_line.name,
-        quantity_text,
+        f"{figures.quantity(cost_line.quantity)} {cost_line.unit}",
         figures.unit_price(cost_line.unit_price),
         figures.dollars(cost_line.usd, cents=True),
+    )
+
+
+def _line_row(cost_line: CostLine, today: str) -> tuple[str, ...]:
+    return (
+        *line_cells(cost_line),
         # An unpriced line is listed but not in the total.
         figures.age(age_days(cost_line.price_as_of or "", today))
         if cost_line.price_found

@@ -15,6 +15,12 @@ TITLES: Final[dict[Period, str]] = {
     "run": ">USD",
     "life": ">USD",
 }
+# After an amount among those of other periods, which are never added to it.
+UNITS: Final[dict[Period, str]] = {
+    "month": "/mo",
+    "run": "/run",
+    "life": "/life",
+}
 # In a sentence after an amount, and over the amounts of a comparison.
 RATES: Final[dict[Period, str]] = {"month": " a month", "run": "", "life": ""}
 AMOUNTS: Final[dict[Period, str]] = {

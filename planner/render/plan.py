@@ -13,6 +13,7 @@ from planner.render.change import change_blocks, created_text
 from planner.render.fallback import fallback_blocks
 from planner.render.infeasible import infeasible_blocks
 from planner.render.live import live_blocks
+from planner.render.metric import FRACTION_KEYS, metric_text, metric_title
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -24,7 +25,7 @@ from planner.render.page import (
 from planner.render.rivals import rival_blocks
 from planner.render.security import security_line
 from planner.spec.block import OFFERED_PREFIXES
-from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
+from planner.units import HOURS_PER_WEEK
 from planner.workload.registry import workload_of_kind
 
 if TYPE_CHECKING:
@@ -38,12 +39,10 @@ if TYPE_CHECKING:
         Prediction,
         Verification,
     )
+    from planner.solve.solution import BandedPrediction
 
 DEFAULT_PERCENTILES: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
 RATE_KEYS: Final = ("requests_per_s", "output_tokens_per_s")
-FRACTION_KEYS: Final = frozenset(
-    {"busy_fraction", "memory_fraction", "mfu", "goodput"}
-)
 # The unit of a rate, where it stands in a sentence.
 RATE_UNITS: Final = {
     "requests_per_s": "requests/s",
@@ -88,7 +87,7 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
     if plan.solution.status == "infeasible":
         return infeasible_page(plan)
     page_blocks = [
-        *_request_blocks(plan),
+        *request_blocks(plan),
         *decision_blocks(plan),
         *prediction_blocks(plan),
     ]
@@ -96,7 +95,7 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
         page_blocks += training.run_blocks(plan.solution.run, full=full)
     page_blocks += cost_blocks(plan, today=today, full=full)
     page_blocks += _resource_blocks(plan, today=today, full=full)
-    page_blocks += _warning_blocks(plan)
+    page_blocks += warning_blocks(plan)
     page_blocks += live_blocks(plan, full=full)
     return tuple(page_blocks)
 
@@ -121,13 +120,14 @@ def reasons_page(
 def infeasible_page(plan: Plan) -> Page:
     """Return the page of a plan that nothing meets: the nearest changes that would do."""
     return (
-        *_request_blocks(plan),
+        *request_blocks(plan),
         *infeasible_blocks(plan),
         *live_blocks(plan, full=False),
     )
 
 
-def _request_blocks(plan: Plan) -> list[Block]:
+def request_blocks(plan: Plan) -> list[Block]:
+    """Return what the spec asks for, in one line."""
     spec_phrases = [plan.spec.path, str(plan.workload.kind)]
     if plan.workload.model is not None:
         spec_phrases.append(plan.workload.model.name)
@@ -230,7 +230,7 @@ def prediction_blocks(plan: Plan) -> list[Block]:
     predictions = _limited_metrics(plan, plan.solution.predicted)
     # A load that arrives from outside is served as it arrives, and no faster.
     served_rates = [
-        f"{_metric_text(rate_key, predictions[rate_key].value)} "
+        f"{metric_text(rate_key, predictions[rate_key].value)} "
         f"{RATE_UNITS[rate_key]}"
         for rate_key in RATE_KEYS
         if rate_key in predictions
@@ -290,7 +290,7 @@ def _limit_cells(
         bar_text = figures.bar(1 - limit.headroom)
         headroom_text = figures.percentage(limit.headroom)
         return (
-            _metric_text(metric_key, limit.limit),
+            metric_text(metric_key, limit.limit),
             f"{bar_text} {headroom_text}",
         )
     if metric_key in FRACTION_KEYS:
@@ -330,11 +330,11 @@ def _verification_blocks(plan: Plan) -> list[Block]:
     metric_texts = []
     percentiles = _limited_metrics(plan, verification.found)
     for metric_key, percentile in sorted(percentiles.items()):
-        value_text = _metric_text(metric_key, percentile.value)
-        low_text = _metric_text(metric_key, percentile.low)
-        high_text = _metric_text(metric_key, percentile.high)
+        value_text = metric_text(metric_key, percentile.value)
+        low_text = metric_text(metric_key, percentile.low)
+        high_text = metric_text(metric_key, percentile.high)
         metric_texts.append(
-            f"{_metric_title(metric_key)} {value_text} "
+            f"{metric_title(metric_key)} {value_text} "
             f"({low_text} to {high_text})"
         )
     trace_phrase = (
@@ -420,73 +420,35 @@ def prediction_row(
 ) -> tuple[str, str, str, str]:
     """Return the row of a prediction: name, value, band, basis."""
     return (
-        _metric_title(metric_key),
-        _metric_text(metric_key, prediction.value),
-        _band_text(metric_key, prediction),
+        metric_title(metric_key),
+        metric_text(metric_key, prediction.value),
+        band_text(metric_key, prediction),
         prediction.basis,
     )
 
 
-def _band_text(metric_key: str, prediction: Prediction) -> str:
-    low_text = _metric_text(metric_key, prediction.low)
-    high_text = _metric_text(metric_key, prediction.high)
+def band_text(
+    metric_key: str, prediction: Prediction | BandedPrediction
+) -> str:
+    """Return the 90 % band of a predicted number."""
+    low_text = metric_text(metric_key, prediction.low)
+    high_text = metric_text(metric_key, prediction.high)
     return f"{low_text} to {high_text}"
-
-
-def _metric_title(metric_key: str) -> str:
-    if metric_key.endswith("_ms"):
-        metric_name, percentile = metric_key.removesuffix("_ms").rsplit("_", 1)
-        return f"{metric_name.upper()} {percentile}"
-    metric_titles = {
-        "busy_fraction": "capacity used",
-        "memory_fraction": "memory used",
-        "memory_gib_per_accelerator": "GiB per accelerator",
-        "output_tokens_per_s": "output tokens/s",
-        "requests_per_s": "requests/s",
-        "duration_days": "time of a run",
-        "mfu": "MFU, 16-bit peak",
-        "step_time_s": "seconds of a step",
-        "tokens_per_s_per_accelerator": "tokens/s each",
-    }
-    return metric_titles.get(metric_key, metric_key)
-
-
-def _metric_text(metric_key: str, metric_value: float) -> str:
-    if metric_key.endswith("_ms"):
-        return figures.milliseconds(metric_value)
-    # Fractions of 1.
-    if metric_key in FRACTION_KEYS:
-        return figures.percentage(metric_value)
-    if metric_key == "duration_days":
-        return training.duration_text(metric_value * HOURS_PER_DAY)
-    return (
-        f"{metric_value:,.0f}"
-        if metric_value >= 100
-        else f"{metric_value:,.1f}"
-    )
 
 
 def _resource_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
     """Return the number of resources and what ends them; all of them when the page is full."""
     resources = plan.graph.resources
-    summary = _shutdown_phrases(plan, today)
+    summary = shutdown_phrases(plan)
+    if resources:
+        summary.append(security_line(security_findings(plan), today))
     page_blocks: list[Block] = [Paragraph("")]
     if plan.changes is None:
         summary = [created_text(plan), *summary]
     else:
         page_blocks += change_blocks(plan, plan.changes, full=full)
     page_blocks.append(phrases(summary))
-    page_blocks += _block_purchase(plan)
-    for commitment in commitments_of(plan):
-        page_blocks += [
-            Paragraph(
-                f"! to buy before apply: {commitment.text} ({commitment.name})",
-                "warn",
-                LINE_WIDTH,
-            ),
-            # A command is copied, so it is one line, however long.
-            *([Paragraph(f"  {commitment.command}")] if full else []),
-        ]
+    page_blocks += purchase_blocks(plan, full=full)
     page_blocks.append(
         Paragraph(
             f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "
@@ -499,6 +461,22 @@ def _resource_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
             (resource.name, resource.type) for resource in resources
         )
         page_blocks.append(PageTable(("", ""), table_rows))
+    return page_blocks
+
+
+def purchase_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    """Return what is bought with the first apply or has to be bought before; often nothing."""
+    page_blocks = _block_purchase(plan)
+    for commitment in commitments_of(plan):
+        page_blocks += [
+            Paragraph(
+                f"! to buy before apply: {commitment.text} ({commitment.name})",
+                "warn",
+                LINE_WIDTH,
+            ),
+            # A command is copied, so it is one line, however long.
+            *([Paragraph(f"  {commitment.command}")] if full else []),
+        ]
     return page_blocks
 
 
@@ -521,23 +499,22 @@ def _block_purchase(plan: Plan) -> list[Block]:
     ]
 
 
-def _shutdown_phrases(plan: Plan, today: str) -> list[str]:
+def shutdown_phrases(plan: Plan) -> list[str]:
+    """Return what ends the machines, and who is told."""
     shutdown = plan.shutdown
     idle_text = figures.compact_seconds(shutdown.idle) if shutdown.idle else ""
     ttl_text = figures.compact_seconds(shutdown.ttl) if shutdown.ttl else ""
-    shutdown_phrases = [
+    ending_phrases = [
         f"idle: {idle_text or 'never'}{_return_phrase(plan)}",
         f"ttl: {ttl_text or 'none'}",
     ]
     if shutdown.schedule:
-        shutdown_phrases.append(shutdown.schedule)
+        ending_phrases.append(shutdown.schedule)
     receivers = plan.spec.normalized.get("notify", ())
-    shutdown_phrases.append(f"notify: {', '.join(receivers) or 'nobody'}")
+    ending_phrases.append(f"notify: {', '.join(receivers) or 'nobody'}")
     if shutdown.backstop:
-        shutdown_phrases.append(f"enforced from outside: {shutdown.backstop}")
-    if plan.graph.resources:
-        shutdown_phrases.append(security_line(security_findings(plan), today))
-    return shutdown_phrases
+        ending_phrases.append(f"enforced from outside: {shutdown.backstop}")
+    return ending_phrases
 
 
 def _return_phrase(plan: Plan) -> str:
@@ -552,7 +529,8 @@ def _return_phrase(plan: Plan) -> str:
     return f", back by {hours}tonnage start {plan.stack.name}"
 
 
-def _warning_blocks(plan: Plan) -> list[Block]:
+def warning_blocks(plan: Plan) -> list[Block]:
+    """Return what to know before paying."""
     shutdown = plan.shutdown
     warnings = [plan_warning.message for plan_warning in plan.warnings]
     # A fleet without shutdown costs money until someone destroys it.

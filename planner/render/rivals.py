@@ -28,7 +28,7 @@ PRICE_TEXT: Final = describe(DEARER)
 EVEN_ODDS_TEXT: Final = figures.percentage(EVEN_ODDS)
 
 
-class _Rival(Struct, frozen=True):
+class Rival(Struct, frozen=True):
     """A fleet with its cost, and what it takes or what stops it.
 
     `is_offered`  whether a change of the spec is known that buys it
@@ -43,7 +43,7 @@ class _Rival(Struct, frozen=True):
 
 def rival_blocks(plan: Plan, *, full: bool) -> list[Block]:
     """Return what would be cheaper and what it takes, and the fleets that are dearer."""
-    rivals = _rivals(plan)
+    rivals = rivals_of(plan)
     cheaper = [rival for rival in rivals if rival.usd < plan.cost.total]
     dearer = [rival for rival in rivals if rival.usd >= plan.cost.total]
     page_blocks: list[Block] = []
@@ -76,7 +76,7 @@ def rival_blocks(plan: Plan, *, full: bool) -> list[Block]:
     return page_blocks
 
 
-def _rivals(plan: Plan) -> list[_Rival]:
+def rivals_of(plan: Plan) -> list[Rival]:
     """Return all fleets that were not chosen, the cheapest first, each of them once."""
     rivals = _relaxed_fleets(plan)
     offered_fleets = {
@@ -103,12 +103,12 @@ def _fleet_of(alternative: Alternative) -> FleetRef:
     )
 
 
-def _stopped_fleet(alternative: Alternative) -> _Rival:
+def _stopped_fleet(alternative: Alternative) -> Rival:
     pool = alternative.pools[0]
     machines_text = f"{pool.nodes} x {pool.instance_type}"
     if pool.purchase != "on_demand":
         machines_text += f" {pool.purchase.replace('_', ' ')}"
-    return _Rival(
+    return Rival(
         f"{pool.provider} {pool.region}",
         machines_text,
         alternative.usd_month,
@@ -117,7 +117,7 @@ def _stopped_fleet(alternative: Alternative) -> _Rival:
     )
 
 
-def _relaxed_fleets(plan: Plan) -> list[_Rival]:
+def _relaxed_fleets(plan: Plan) -> list[Rival]:
     """Return the fleets that a change of the spec buys, with all changes that buy each."""
     changes = [
         (f"{limit.constraint}: {limit.relax_to}", limit.fleet, limit.usd_month)
@@ -135,7 +135,7 @@ def _relaxed_fleets(plan: Plan) -> list[_Rival]:
         if fleet is not None and usd is not None:
             changes_of_fleet.setdefault((fleet, usd), []).append(change)
     return [
-        _Rival(
+        Rival(
             f"{fleet.provider} {fleet.region}".strip(),
             _machines_text(fleet),
             usd,
@@ -153,7 +153,7 @@ def _machines_text(fleet: FleetRef) -> str:
 
 
 def _cheaper_table(
-    plan: Plan, cheaper: list[_Rival], *, full: bool
+    plan: Plan, cheaper: list[Rival], *, full: bool
 ) -> PageTable:
     """Return the table of cheaper fleets; those that a change buys are never left out."""
     by_worth = sorted(cheaper, key=lambda rival: not rival.is_offered)
@@ -179,7 +179,7 @@ def _cheaper_table(
     )
 
 
-def _dearer_text(rival: _Rival) -> str:
+def _dearer_text(rival: Rival) -> str:
     fleet = f"{rival.location} {rival.machines} {figures.dollars(rival.usd)}"
     return fleet if rival.takes == PRICE_TEXT else f"{fleet} ({rival.takes})"
 

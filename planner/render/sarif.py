@@ -21,6 +21,8 @@ SarifLevel: TypeAlias = Literal["error", "warning", "note"]
 SCHEMA_URL: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 URI_LETTERS: Final = frozenset(string.ascii_letters + string.digits + "/._~-")
 HASH_DIGITS: Final = 16
+# Of one run, more of them are refused by GitHub.
+MOST_RESULTS: Final = 5_000
 
 
 class SarifFinding(Struct, frozen=True, kw_only=True):
@@ -28,6 +30,7 @@ class SarifFinding(Struct, frozen=True, kw_only=True):
 
     title       what the rule is for, the same in each of its findings
     help        what to do about it
+    key         what makes it the same finding when lines move, beside its rule and its file
     is_accepted whether somebody accepts it, and `acceptance` says who and why
     """
 
@@ -37,6 +40,7 @@ class SarifFinding(Struct, frozen=True, kw_only=True):
     message: str
     place: Place | None = None
     help: str = ""
+    key: str = ""
     is_accepted: bool = False
     acceptance: str = ""
 
@@ -45,21 +49,22 @@ def sarif_text(findings: Sequence[SarifFinding]) -> str:
     """Return a SARIF log of one run, as JSON. Equal findings give equal bytes.
 
     A result keeps its identity, by which a host knows it again, when lines move: it follows from
-    the rule and the file, and from how many there are of both.
+    the rule, the file and the key, and from how many there are of them. What a host would refuse
+    to read is left out, the last first.
     """
+    findings = findings[:MOST_RESULTS]
     rules = {finding.rule: finding for finding in findings}
     rule_ids = sorted(rules)
-    counts: dict[tuple[str, str], int] = {}
+    counts: dict[str, int] = {}
     results = []
     for finding in findings:
-        path = finding.place.path if finding.place else ""
-        count = counts.get((finding.rule, path), 0) + 1
-        counts[finding.rule, path] = count
+        subject = _subject(finding)
+        counts[subject] = counts.get(subject, 0) + 1
         results.append(
             _result(
                 finding,
                 rule_ids.index(finding.rule),
-                _identity(finding.rule, path, count),
+                _identity(subject, counts[subject]),
             )
         )
     log = {
@@ -133,6 +138,12 @@ def file_uri(path: str) -> str:
     return f"file://{quoted}" if path.startswith("/") else quoted
 
 
-def _identity(rule: str, path: str, count: int) -> str:
-    text = f"{rule}\n{path}\n{count}"
-    return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS] + ":1"
+def _subject(finding: SarifFinding) -> str:
+    """Return what a finding is about, whatever its line is."""
+    path = finding.place.path if finding.place else ""
+    return "\n".join(filter(None, (finding.rule, path, finding.key)))
+
+
+def _identity(subject: str, count: int) -> str:
+    digest = hashlib.sha256(f"{subject}\n{count}".encode()).hexdigest()
+    return f"{digest[:HASH_DIGITS]}:1"

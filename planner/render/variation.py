@@ -15,6 +15,8 @@ from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.estimate.calibration_worth import CalibrationWorth
     from planner.plan.types import Plan
     from planner.workload.variation import Variation
@@ -24,16 +26,21 @@ BAND_ENDS: Final = ("p5", "p95")
 NO_FLEET: Final = "no fleet meets it"
 
 
-class _Swing(Struct, frozen=True):
-    """How far something moves a bill: what it is at its two ends, and the bill then, USD."""
+class Swing(Struct, frozen=True):
+    """How far something moves a bill: what it is at its two ends, and the bill then, USD.
+
+    `usd`   from the lowest bill to the highest, that of the plan included
+    `ends`  the bill at the low end and at the high one; None where no fleet meets the spec
+    """
 
     subject: str
     low: tuple[str, str]
     high: tuple[str, str]
     usd: Decimal
+    ends: tuple[Decimal | None, Decimal | None]
 
 
-def frontier_page(plan: Plan, found: list[Variation]) -> Page:
+def frontier_page(plan: Plan, found: Sequence[Variation]) -> Page:
     """Return what each limit and each confidence costs, beside those of the spec."""
     if not found:
         return (
@@ -50,7 +57,7 @@ def frontier_page(plan: Plan, found: list[Variation]) -> Page:
             rows.append(
                 (
                     subject if number == 0 else "",
-                    _value(one),
+                    value_text(one),
                     "-" if usd is None else figures.dollars(usd),
                     change,
                     NO_FLEET if usd is None else fleet_text(one.answer.fleet),
@@ -67,30 +74,10 @@ def frontier_page(plan: Plan, found: list[Variation]) -> Page:
 
 
 def sensitivity_page(
-    plan: Plan, found: list[Variation], worth: CalibrationWorth | None
+    plan: Plan, found: Sequence[Variation], worth: CalibrationWorth | None
 ) -> Page:
     """Return what moves a bill, the most first, what does not, and what a benchmark would."""
-    swings = [
-        _Swing(
-            CAUSE_PHRASES[cause.cause],
-            (BAND_ENDS[0], figures.dollars(cause.low)),
-            (BAND_ENDS[1], figures.dollars(cause.high)),
-            cause.high - cause.low,
-        )
-        for cause in (plan.cost.band.causes if plan.cost.band else ())
-    ]
-    still = []
-    ordered = sorted(found, key=lambda one: one.subject)
-    for subject, group in groupby(ordered, key=lambda one: one.subject):
-        low, high = sorted(group, key=lambda one: one.value)
-        costs = [one.answer.usd for one in (low, high)]
-        known = [usd for usd in costs if usd is not None]
-        usd = max([*known, plan.cost.total]) - min([*known, plan.cost.total])
-        if usd == 0 and len(known) == len(costs):
-            still.append(subject)
-            continue
-        swings.append(_Swing(subject, _cells(low), _cells(high), usd))
-    swings.sort(key=lambda swing: (-swing.usd, swing.subject))
+    swings, still = bill_swings(plan, found)
     most = max((swing.usd for swing in swings), default=0) or Decimal(1)
     blocks: list[Block] = [
         PageTable(
@@ -125,6 +112,35 @@ def sensitivity_page(
     return tuple(blocks)
 
 
+def bill_swings(
+    plan: Plan, found: Sequence[Variation]
+) -> tuple[list[Swing], list[str]]:
+    """Return what moves a bill, the most first, and the names of what does not."""
+    swings = [
+        Swing(
+            CAUSE_PHRASES[cause.cause],
+            (BAND_ENDS[0], figures.dollars(cause.low)),
+            (BAND_ENDS[1], figures.dollars(cause.high)),
+            cause.high - cause.low,
+            (cause.low, cause.high),
+        )
+        for cause in (plan.cost.band.causes if plan.cost.band else ())
+    ]
+    still = []
+    ordered = sorted(found, key=lambda one: one.subject)
+    for subject, group in groupby(ordered, key=lambda one: one.subject):
+        low, high = sorted(group, key=lambda one: one.value)
+        ends = (low.answer.usd, high.answer.usd)
+        bills = [usd for usd in ends if usd is not None]
+        usd = max([*bills, plan.cost.total]) - min([*bills, plan.cost.total])
+        if usd == 0 and len(bills) == len(ends):
+            still.append(subject)
+            continue
+        swings.append(Swing(subject, _cells(low), _cells(high), usd, ends))
+    swings.sort(key=lambda swing: (-swing.usd, swing.subject))
+    return swings, still
+
+
 def _calibration(plan: Plan, worth: CalibrationWorth) -> str:
     sweep = worth.sweep
     fleet = worth.fleet
@@ -149,14 +165,15 @@ def _calibration(plan: Plan, worth: CalibrationWorth) -> str:
 
 def _cells(one: Variation) -> tuple[str, str]:
     usd = one.answer.usd
-    return _value(one), NO_FLEET if usd is None else figures.dollars(usd)
+    return value_text(one), NO_FLEET if usd is None else figures.dollars(usd)
 
 
 def _change(delta_usd: Decimal) -> str:
     return figures.signed_dollars(delta_usd) if delta_usd else ""
 
 
-def _value(one: Variation) -> str:
+def value_text(one: Variation) -> str:
+    """Return what is varied, as people write it."""
     if one.quantity == "limit":
         return figures.duration(float(one.value))
     if one.quantity == "confidence":

@@ -208,6 +208,17 @@ class BandedPrediction(Struct, frozen=True):
     basis: Literal["measured", "calibrated", "physics", "spec"]
 
 
+class LoadPoint(Struct, frozen=True):
+    """What a fleet does at a load: requests a second, or requests in flight of a closed loop.
+
+    `share`  of the load at the peak
+    """
+
+    load: float
+    share: float
+    predictions: dict[str, BandedPrediction]
+
+
 class FleetSummary(Struct, frozen=True):
     """A fleet that is named and not bought; region or nodes are empty where they are open."""
 
@@ -418,6 +429,7 @@ class Solution(Struct, frozen=True, kw_only=True):
     """The whole answer. Without pools it is infeasible, and `bindings` says what would do.
 
     `find_reasons`  plans what each wish costs; None when that is known
+    `find_load_curve`  predicts the fleet at other loads than the peak; None without a latency
     """
 
     status: Literal["optimal", "feasible", "infeasible"]
@@ -440,6 +452,7 @@ class Solution(Struct, frozen=True, kw_only=True):
     commitments: tuple[CommitmentSaving, ...] = ()
     owned: tuple[OwnedUse, ...] = ()
     find_reasons: Callable[[], Reasons] | None = None
+    find_load_curve: Callable[[], tuple[LoadPoint, ...]] | None = None
 
     @property
     def is_built(self) -> bool:

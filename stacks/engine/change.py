@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from planner.plan.graph import referenced_names, references
 from providers.resource_type import (
     exclusive_inputs,
     has_same_name,
@@ -13,7 +14,7 @@ from providers.resource_type import (
 )
 from stacks.engine.fill import TEXT_OUTPUTS, built_on_digests
 from stacks.engine.protocol import ResourceStep
-from stacks.graph import creation_order, referenced_names, references
+from stacks.graph import creation_order
 
 if TYPE_CHECKING:
     from collections.abc import (

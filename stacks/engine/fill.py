@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.graph import references
+from planner.plan.graph import references
 from stacks.runtime.vm.node.unique import unique_digits
 
 if TYPE_CHECKING:

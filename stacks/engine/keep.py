@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from planner.errors import PolicyError, Problem
 from planner.facts import table
+from planner.plan.graph import referenced_names
 from stacks.engine.state import resource_name
-from stacks.graph import referenced_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

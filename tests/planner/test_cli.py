@@ -154,13 +154,20 @@ def test_diff_and_many_plans_are_written_as_json(tonnage, spec) -> None:
     spec.with_name("busier.yaml").write_text(busier)
     code, out, _ = tonnage("diff", "chat.yaml", "busier.yaml", "-f", "json")
     assert code == 0
-    difference = json.loads(out)
-    assert difference["period"] == difference["period_before"] == "life"
-    assert Decimal(difference["usd_delta"]) == sum(
-        Decimal(change["usd_after"]) - Decimal(change["usd_before"])
+    [difference] = json.loads(out)["specs"]
+    assert difference["before"]["period"] == "life"
+    assert difference["after"]["period"] == "life"
+
+    def usd(change: dict, side: str) -> Decimal:
+        entry = change[side]
+        return Decimal(entry["cost"]["usd"] if entry else 0)
+
+    grown_usd = Decimal(difference["delta"]["usd"])
+    assert grown_usd == sum(
+        usd(change, "after") - usd(change, "before")
         for change in difference["changes"]
     )
-    assert Decimal(difference["usd_delta"]) > 0
+    assert grown_usd > 0
     code, out, _ = tonnage("plan", "chat.yaml", "busier.yaml", "-f", "json")
     assert code == 0
     assert [plan["schema"] for plan in json.loads(out)] == [

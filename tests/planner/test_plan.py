@@ -21,11 +21,12 @@ from planner.plan.canonical import (
     to_document,
 )
 from planner.plan.diff import compare_plans
+from planner.plan.diff_report import plans_document
 from planner.plan.staleness import PresentInputs, check_staleness
 from planner.plan.status import StackStatus
 from planner.plan.types import PlanInputs
 from planner.render import markdown, text
-from planner.render.diff import diff_page
+from planner.render.diff.page import diff_page
 from planner.render.page import Heading, PageTable, Paragraph
 from planner.render.plan import plan_page
 from tests.conftest import BLUEPRINTS, TODAY, chat
@@ -274,7 +275,8 @@ def test_the_changes_of_a_diff_add_up_to_its_total(catalog) -> None:
     back = compare_plans(after, before)
     assert back.delta_usd == -found.delta_usd
     assert {c.mark for c in found.changes} <= {"+", "~", "-"}
-    assert "total" in text.render(diff_page((found,), ("a", "b")))
+    document = plans_document(("a", "b"), (before, after))
+    assert "total" in text.render(diff_page(document))
 
 
 def test_a_month_and_a_life_have_no_difference(catalog) -> None:
@@ -286,14 +288,16 @@ def test_a_month_and_a_life_have_no_difference(catalog) -> None:
     assert found.changes
     assert found.delta_usd is None
     assert found.delta_percent is None
-    page = text.render(diff_page((found,), ("a", "b")))
+    document = plans_document(("a", "b"), (before, after))
+    page = text.render(diff_page(document))
     assert "USD a month" in page
     assert "then, USD of a life" in page
     assert "+$" not in page
     assert "-$" not in page
     same = compare_plans(after, after)
     assert same.delta_usd == 0
-    assert "/mo" not in text.render(diff_page((same,), ("a", "b")))
+    document = plans_document(("a", "b"), (after, after))
+    assert "/mo" not in text.render(diff_page(document))
     assert "/mo" not in text.render(plan_page(after, today=TODAY))
 
 

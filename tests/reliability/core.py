@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from planner.plan.graph import referenced_names
 from stacks.engine.rolling import is_machine_group
-from stacks.graph import Graph, parse_graph, referenced_names
+from stacks.graph import Graph, parse_graph
 
 if TYPE_CHECKING:
     from planner.plan.types import Plan

@@ -22,13 +22,14 @@ from planner.facts.cloud import built_routings, clouds
 from planner.facts.rule import rules_of
 from planner.perf.serving.load import Routing
 from planner.perf.serving.simulation import tabulate_replica
+from planner.plan.graph import referenced_names
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.spec.model import OWN_RANGE, Inference
 from providers.catalog.load import load_catalog
 from stacks.azure.identity import ASSIGNMENT_TYPE, BLOB_WRITER
 from stacks.build import build_stack
-from stacks.graph import Graph, Resource, creation_order, ref, referenced_names
+from stacks.graph import Graph, Resource, creation_order, ref
 from stacks.runtime.vm.megatron import megatron_options
 from stacks.runtime.vm.program import unpacked
 from stacks.spec.stack import SERVING_PORT, WRITTEN_FOLDERS, derive_stack

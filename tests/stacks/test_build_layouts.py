@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
+from planner.plan.graph import referenced_names
 from providers.catalog.load import load_catalog
 from stacks.build import build_stack
-from stacks.graph import Graph, referenced_names
+from stacks.graph import Graph
 from tests.conftest import only, solve, spec_of
 from tests.stacks.test_build import check, named
 from tests.stacks.test_build_combinations import MACHINES, PURCHASES

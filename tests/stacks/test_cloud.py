@@ -15,6 +15,7 @@ from msgspec.structs import replace
 import providers
 import stacks
 from planner.facts.cloud import CloudFacts, clouds
+from planner.plan.graph import referenced_names
 from planner.spec.stack_name import STACK_NAME
 from providers import registry as provider_registry
 from providers.resource_type import name_rules
@@ -25,7 +26,6 @@ from stacks.cloud import group_outputs
 from stacks.engine.protocol import StackEngine
 from stacks.engine.pulumi.engine import PulumiEngine
 from stacks.engine.simulated import SimulatedEngine
-from stacks.graph import referenced_names
 from stacks.spec.stack import derive_stack
 from stacks.user_data import NodeBoot
 from tests.conftest import BLUEPRINTS, ROOT, solve, spec_of

@@ -134,6 +134,13 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
         """The load without how much of it there is: what a single replica depends on."""
         return replace(self, rate_per_s=0.0, concurrency=0)
 
+    @property
+    def lengths(self) -> ServingLoad:
+        """The load without when requests arrive and who answers them: what is in them."""
+        return replace(
+            self.shape, arrival_variation=1.0, routing="random", token_budget=0
+        )
+
     def thinned_variation(self, arrival_share: float) -> float:
         """Return the arrival variation of a random share of all arrivals.
 

@@ -191,9 +191,7 @@ class RoutedReplicas:
         """Queue a request at the replica of the router's choice; it is changed in place."""
         position, self._sent_count = self._sent_count, self._sent_count + 1
         simulations = self._simulations
-        if len(simulations) == 1:
-            simulation = simulations[0]
-        elif self._routing == "least-loaded":
+        if self._routing == "least-loaded":
             # The choice depends on the state of all replicas at the arrival.
             self.advance(request.due_s)
             simulation = self._least_loaded(position)
@@ -202,6 +200,14 @@ class RoutedReplicas:
         else:
             simulation = self._generator.choice(simulations)
         simulation.queue.append(request)
+
+    def send_all(self, requests: list[Request]) -> None:
+        """Queue requests in order of arrival, each at the replica of the router's choice."""
+        if len(self._simulations) == 1:
+            self._simulations[0].queue.extend(requests)
+            return
+        for request in requests:
+            self.send(request)
 
     def advance(self, until_s: float) -> None:
         """Simulate all replicas up to a time, in s; NEVER ends all requests."""
@@ -236,8 +242,7 @@ def route_requests(
     The requests are modified in place and returned.
     """
     replicas = RoutedReplicas(replica_table, replica_count, routing)
-    for request in requests:
-        replicas.send(request)
+    replicas.send_all(requests)
     replicas.advance(NEVER)
     return requests
 
@@ -270,8 +275,7 @@ def open_steps(
     replicas = RoutedReplicas(replica_table, replica_count, routing)
     sent_batches: deque[list[Request]] = deque()
     while batch := list(itertools.islice(requests, batch_size)):
-        for request in batch:
-            replicas.send(request)
+        replicas.send_all(batch)
         sent_batches.append(batch)
         now_s = batch[-1].due_s
         replicas.advance(now_s)

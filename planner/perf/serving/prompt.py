@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from planner.perf.serving.step import p_norm, smaller
+from planner.perf.serving.step import norm_timer, p_norm, smaller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,12 +67,11 @@ def latency_timer(times: StepTimes) -> PromptTimer:
     """
     causal_time = _causal_timer(times)
     idle_share = 1.0 - times.expert_share
-    read_attention_s, flop_attention_s, read_dense_s, flop_dense_s = (
-        times.read_attention_s,
-        times.flop_attention_s,
-        times.read_dense_s,
-        times.flop_dense_s,
+    exponent = times.overlap_exponent
+    attention_norm = norm_timer(
+        times.read_attention_s, times.flop_attention_s, exponent
     )
+    dense_norm = norm_timer(times.read_dense_s, times.flop_dense_s, exponent)
     read_experts_s, flop_experts_s, padding_rows = (
         times.read_experts_s,
         times.flop_experts_s,
@@ -83,14 +82,10 @@ def latency_timer(times: StepTimes) -> PromptTimer:
         times.fixed_s,
         times.token_s,
     )
-    exponent = times.overlap_exponent
 
     def latency(prompt_tokens: float) -> float:
         touched_share = 1.0 - idle_share**prompt_tokens
-        dense_s = p_norm(
-            read_attention_s, flop_attention_s * prompt_tokens, exponent
-        )
-        dense_s += p_norm(read_dense_s, flop_dense_s * prompt_tokens, exponent)
+        dense_s = attention_norm(prompt_tokens) + dense_norm(prompt_tokens)
         expert_rows = prompt_tokens + padding_rows * touched_share
         experts_s = p_norm(
             read_experts_s * touched_share,

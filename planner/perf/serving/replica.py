@@ -39,7 +39,7 @@ from planner.perf.serving.service import Service, Wait
 from planner.perf.serving.step import (
     StepTimes,
     attention_time,
-    decode_time,
+    decode_timer,
     step_times,
 )
 from planner.perf.serving.work import profile_replica
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.margin import LimitedMetric, RateMargins
+    from planner.perf.serving.step import DecodeTimer
 
 SERVING_ENGINE: Final = find_engine(
     "vllm"
@@ -277,6 +278,10 @@ class Replica:
         return attention_time(self.step_times, self.load.decode_context_tokens)
 
     @cached_property
+    def _decode_time(self) -> DecodeTimer:
+        return decode_timer(self.step_times)
+
+    @cached_property
     def _interference_s(self) -> float:
         return (
             # Per token and per request in flight: k * prompt / answer.
@@ -312,7 +317,7 @@ class Replica:
         if tpot_s is None:
             predicted_s = (
                 self.margins.decode
-                * decode_time(self.step_times, batch_size, self._attention_s)
+                * self._decode_time(batch_size, self._attention_s)
                 + batch_size * self._interference_s
             )
             tpot_s = self._tpot_by_batch[batch_size] = (

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from planner.perf.common import memory
 from planner.perf.serving.correction import REFERENCE_BATCH
 from planner.perf.serving.prompt import busy_timer, latency_timer
-from planner.perf.serving.step import attention_time, decode_time
+from planner.perf.serving.step import attention_time, decode_timer
 from planner.perf.serving.work import UNLIMITED_TOKENS
 from planner.units import BYTES_PER_GIB
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.perf.serving.coefficients import Coefficients
+    from planner.perf.serving.correction import Correction
+    from planner.perf.serving.margin import RateMargins
     from planner.perf.serving.prompt import PromptTimer
     from planner.perf.serving.replica import Replica
     from planner.perf.serving.step import StepTimes
@@ -79,8 +81,31 @@ class Request(Struct):
     reserved_tokens: float = 0.0
 
 
-class ReplicaTable(Struct, frozen=True):
-    """Tabulated times and limits of one replica.
+class TableInputs(Struct, frozen=True):
+    """All that the table of a replica is computed from: equal inputs have the same table.
+
+    step_times      times of the terms of a step
+    coefficients    of the engine on this hardware
+    margins         factors that the confidence asks for
+    correction      what a benchmark taught
+    slot_count      most requests in flight
+    pool_tokens     tokens of the KV pool
+    context_tokens  mean context of a decode step
+    token_budget    most prompt tokens of a step
+    """
+
+    step_times: StepTimes
+    coefficients: Coefficients
+    margins: RateMargins
+    correction: Correction | None
+    slot_count: int
+    pool_tokens: float
+    context_tokens: float
+    token_budget: float
+
+
+class ReplicaTable(Struct, frozen=True, eq=False):
+    """Tabulated times and limits of one replica. It is equal to no other table.
 
     base_steps_s         step time without context-dependent reads, by batch, s
     step_growths_s       step time added by one token of context, by batch, s
@@ -132,10 +157,11 @@ def tabulate_times(
     fixed_attention_s = attention_time(
         times, context_tokens
     ) - times.kv_full_s * min(context_tokens, times.sparse_tokens)
+    decode_time = decode_timer(times)
     base_steps_s = [0.0]
     step_growths_s = [0.0]
     for batch_size in range(1, slot_count + 1):
-        base_steps_s.append(decode_time(times, batch_size, fixed_attention_s))
+        base_steps_s.append(decode_time(batch_size, fixed_attention_s))
         step_growths_s.append(
             # Sequences of one accelerator in one stage, as in decode_time.
             max(max(batch_size / times.pp, 1.0) / times.adp, 1.0)
@@ -165,26 +191,45 @@ def tabulate_times(
     )
 
 
-def tabulate_replica(replica: Replica) -> ReplicaTable:
-    """Tabulate a replica under its load, with its margins and the correction from a benchmark."""
+def table_inputs(replica: Replica) -> TableInputs:
+    """Return what the table of a replica under its load is computed from."""
     context_tokens = replica.load.decode_context_tokens
     # Mean KV bytes per token, page rounding and windows included.
     token_bytes = (
         memory.kv_bytes(replica.llm, replica.layout, context_tokens)
         / context_tokens
     )
-    pool_tokens = replica.startup_memory.kv_gib * BYTES_PER_GIB / token_bytes
-    replica_table = tabulate_times(
-        replica.step_times,
-        replica.coefficients,
-        replica.max_batch,
-        pool_tokens,
-        context_tokens,
+    return TableInputs(
+        step_times=replica.step_times,
+        coefficients=replica.coefficients,
+        margins=replica.margins,
+        correction=replica.correction,
+        slot_count=replica.max_batch,
+        pool_tokens=replica.startup_memory.kv_gib * BYTES_PER_GIB / token_bytes,
+        context_tokens=context_tokens,
         token_budget=replica.startup_memory.max_step_tokens,
     )
+
+
+def tabulate_replica(replica: Replica) -> ReplicaTable:
+    """Tabulate a replica under its load, with its margins and the correction from a benchmark."""
+    return tabulate(table_inputs(replica))
+
+
+def tabulate(inputs: TableInputs) -> ReplicaTable:
+    """Tabulate the times of a replica, with margins and the correction from a benchmark."""
+    replica_table = tabulate_times(
+        inputs.step_times,
+        inputs.coefficients,
+        inputs.slot_count,
+        inputs.pool_tokens,
+        inputs.context_tokens,
+        token_budget=inputs.token_budget,
+    )
+    margins = inputs.margins
     tpot_factors = [
-        replica.margins.decode * replica.bias_factor("tpot", batch_size)
-        for batch_size in range(replica_table.slot_count + 1)
+        margins.decode * _bias_factor(inputs, "tpot", batch_size)
+        for batch_size in range(inputs.slot_count + 1)
     ]
     busy_time = replica_table.busy_time
     return replace(
@@ -192,13 +237,18 @@ def tabulate_replica(replica: Replica) -> ReplicaTable:
         base_steps_s=_scaled(replica_table.base_steps_s, tpot_factors),
         step_growths_s=_scaled(replica_table.step_growths_s, tpot_factors),
         busy_time=cache(
-            lambda prompt_tokens: (
-                replica.margins.prefill * busy_time(prompt_tokens)
-            )
+            lambda prompt_tokens: margins.prefill * busy_time(prompt_tokens)
         ),
-        prompt_factor=replica.margins.prefill,
-        ttft_factor=replica.bias_factor("ttft", int(REFERENCE_BATCH)),
+        prompt_factor=margins.prefill,
+        ttft_factor=_bias_factor(inputs, "ttft", int(REFERENCE_BATCH)),
     )
+
+
+def _bias_factor(inputs: TableInputs, metric: str, batch_size: int) -> float:
+    """Return the factor on ttft or tpot that a benchmark taught, else 1."""
+    if inputs.correction is None:
+        return 1.0
+    return inputs.correction.factor(metric, batch_size, inputs.context_tokens)
 
 
 def _scaled(
@@ -266,6 +316,8 @@ class ReplicaSimulation:
 
         It ends earlier when `finish_count` requests are in `finished`.
         """
+        # A run has some hundred thousand events: what each of them needs is looked up once, and
+        # two numbers are compared in place, which takes less time than a call of max or min.
         queue, pipeline = self.queue, self.pipeline
         decoding, finished = self.decoding, self.finished
         slot_count = self.table.slot_count
@@ -276,7 +328,16 @@ class ReplicaSimulation:
                 and self.admitted_count < slot_count
                 and not self.admission_closed
             ):
-                prompt_event_s = self._begin_prompts(prompt_event_s)
+                # The first stage is idle until the arrival, or busy until it is free.
+                due_s, free_s = queue[0].due_s, self.stage_free_s
+                start_s = due_s if due_s > free_s else free_s  # noqa: FURB136
+                if start_s > self.now_s:
+                    if start_s < prompt_event_s:  # noqa: PLR1730
+                        prompt_event_s = start_s
+                # Without prompts a request that ends makes room for the next one.
+                elif prompts := self._admit_prompts():
+                    self._enter_pipeline(prompts)
+                    prompt_event_s = min(self.stage_free_s, pipeline[0][0])
             answer_event_s = self._next_answer_event() if decoding else NEVER
             if prompt_event_s <= answer_event_s:
                 if prompt_event_s > until_s or prompt_event_s == NEVER:
@@ -294,22 +355,6 @@ class ReplicaSimulation:
                 self._finish_request(answer_event_s)
         return self.now_s
 
-    def _begin_prompts(self, pipeline_end_s: float) -> float:
-        """Start the prompts of the next step if any can start; return the next prompt event.
-
-        That is an arrival, a free first stage or the end of the pipeline.
-        """
-        # The first stage is idle until the arrival, or busy until it is free.
-        start_s = max(self.queue[0].due_s, self.stage_free_s)
-        if start_s <= self.now_s:
-            prompts = self._admit_prompts()
-            if not prompts:
-                # A request that ends makes room for the next one.
-                return pipeline_end_s
-            self._enter_pipeline(prompts)
-            start_s, pipeline_end_s = self.stage_free_s, self.pipeline[0][0]
-        return min(start_s, pipeline_end_s)
-
     def _admit_prompts(self) -> list[Request]:
         """Take the requests from the queue whose prompts fit in the next step together.
 
@@ -317,6 +362,7 @@ class ReplicaSimulation:
         """
         table, queue, now_s = self.table, self.queue, self.now_s
         budget_tokens = table.token_budget
+        pool_tokens, answer_share = table.pool_tokens, table.answer_share
         prompts: list[Request] = []
         while queue and self.admitted_count < table.slot_count:
             request = queue[0]
@@ -326,18 +372,21 @@ class ReplicaSimulation:
             budget_tokens -= prompt_tokens
             if budget_tokens < 0 and prompts:
                 break
-            request.reserved_tokens = max(
-                prompt_tokens,
-                request.prompt_tokens
-                + table.answer_share * request.answer_tokens,
+            share_tokens = (
+                request.prompt_tokens + answer_share * request.answer_tokens
             )
-            reserved_tokens = self.reserved_tokens + request.reserved_tokens
+            # One that was preempted may have outgrown its share.
+            own_tokens = share_tokens
+            if own_tokens < prompt_tokens:  # noqa: PLR1730
+                own_tokens = prompt_tokens
+            request.reserved_tokens = own_tokens
+            reserved_tokens = self.reserved_tokens + own_tokens
             prefilled_tokens = self.prefilled_tokens + prompt_tokens
             # An empty replica admits any request, so it cannot deadlock. Answers may have
             # outgrown what was reserved for them.
             if self.admitted_count and (
-                reserved_tokens > table.pool_tokens
-                or self.context_tokens + prefilled_tokens > table.pool_tokens
+                reserved_tokens > pool_tokens
+                or self.context_tokens + prefilled_tokens > pool_tokens
             ):
                 break
             prompts.append(queue.popleft())
@@ -361,17 +410,16 @@ class ReplicaSimulation:
                 request.prompt_tokens + request.generated_tokens
             )
             stage_s += request.busy_s
+        stage_count = table.stage_count
         for request in prompts:
             # A preempted request has had its first token.
             if not request.first_token_s:
                 request.prompt_start_s = now_s
                 request.step_s = step_s
-                request.shared_s = (
-                    stage_s - request.busy_s
-                ) * table.stage_count
+                request.shared_s = (stage_s - request.busy_s) * stage_count
         self.stage_free_s = now_s + stage_s
         # The tokens pass all stages one after the other.
-        self.pipeline.append((now_s + stage_s * table.stage_count, prompts))
+        self.pipeline.append((now_s + stage_s * stage_count, prompts))
 
     def _next_answer_event(self) -> float:
         """Return when a request ends, or the pool overflows before that; say which it is.

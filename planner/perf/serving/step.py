@@ -8,13 +8,19 @@ one value for each replica (the fit uses arrays), so no branch depends on a valu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.perf.serving.coefficients import Coefficients
     from planner.perf.serving.work import ReplicaProfile
+
+
+# Sequences in flight and the attention time of one of them, to seconds per output token.
+DecodeTimer: TypeAlias = "Callable[[float, float], float]"
 
 
 def smaller(left: float, right: float) -> float:
@@ -37,6 +43,23 @@ def p_norm(read_s: float, product_s: float, exponent: float) -> float:
         1.0 / exponent
     )
     return combined_s
+
+
+def norm_timer(
+    read_s: float, product_s: float, exponent: float
+) -> Callable[[float], float]:
+    """Return what gives the p-norm of one read and of the products of so many tokens."""
+    # The first of three powers is the same for any number of tokens.
+    read_power = read_s**exponent
+    root = 1.0 / exponent
+
+    def norm(tokens: float) -> float:
+        combined_s: float = (
+            read_power + (product_s * tokens) ** exponent
+        ) ** root
+        return combined_s
+
+    return norm
 
 
 class Draft(Struct, frozen=True):
@@ -363,7 +386,15 @@ def decode_time(
 ) -> float:
     """Return the seconds per output token with `batch_size` sequences in flight.
 
-    `attention_s` is the attention time of one sequence. Terms of a step:
+    `attention_s` is the attention time of one sequence.
+    """
+    return decode_timer(times)(batch_size, attention_s)
+
+
+def decode_timer(times: StepTimes) -> DecodeTimer:
+    """Return what gives the seconds per output token of a batch and its attention time.
+
+    Terms of a step:
         norm(read, flop * tokens)           attention, dense layers, head
         norm(read * touched, flop * rows)   experts
         fixed + token * tokens              collectives, launches, activations
@@ -373,52 +404,52 @@ def decode_time(
     batch / adp of them and computes experts for all. A step checks draft tokens together with
     the next token and yields those that are accepted.
     """
+    pp, adp, draft = times.pp, times.adp, times.draft
     # A step verifies all draft tokens and computes the next one.
-    checked_tokens = 1.0 + times.draft.draft_tokens
-    stage_sequences = larger(batch_size / times.pp, 1.0)
-    # Sequences that one accelerator attends to in one stage.
-    sequence_count = larger(stage_sequences / times.adp, 1.0)
-    stage_tokens = stage_sequences * checked_tokens
-    local_tokens = sequence_count * checked_tokens
-    # Expected share of experts in use: 1 - (1 - k / E)^tokens.
-    touched_share = 1.0 - (1.0 - times.expert_share) ** stage_tokens
-    body_s = p_norm(
-        times.read_attention_s,
-        times.flop_attention_s * local_tokens,
-        times.overlap_exponent,
+    checked_tokens = 1.0 + draft.draft_tokens
+    idle_share = 1.0 - times.expert_share
+    exponent = times.overlap_exponent
+    # A batch of any size reads the weights once.
+    attention_norm = norm_timer(
+        times.read_attention_s, times.flop_attention_s, exponent
     )
-    body_s += p_norm(
-        times.read_dense_s,
-        times.flop_dense_s * local_tokens,
-        times.overlap_exponent,
-    )
-    # Tiles pad the rows of each expert in use.
-    expert_rows = stage_tokens + times.padding_rows * touched_share
-    body_s += p_norm(
-        times.read_experts_s * touched_share,
-        times.flop_experts_s * expert_rows,
-        times.overlap_exponent,
-    )
-    head_s = p_norm(
-        times.read_head_s,
-        times.flop_head_s * local_tokens,
-        times.overlap_exponent,
-    )
-    # A draft pass costs one layer and the output head.
-    drafting_s = times.draft.draft_passes * (
-        (body_s + times.launch_s) / times.layer_count + head_s
-    )
-    step_s = (
-        body_s
-        + head_s
-        + drafting_s
-        + times.fixed_s
-        # The faster of the one-phase and the two-phase all-reduce.
-        + smaller(local_tokens * times.one_phase_s, times.phase_limit_s)
-    )
-    return (
-        step_s
-        + local_tokens * times.token_s
-        + sequence_count * (attention_s + times.sequence_s)
-        # Time of a step over the tokens that it yields.
-    ) / times.draft.tokens_per_step
+    dense_norm = norm_timer(times.read_dense_s, times.flop_dense_s, exponent)
+    head_norm = norm_timer(times.read_head_s, times.flop_head_s, exponent)
+
+    def time_of(batch_size: float, attention_s: float) -> float:
+        stage_sequences = larger(batch_size / pp, 1.0)
+        # Sequences that one accelerator attends to in one stage.
+        sequence_count = larger(stage_sequences / adp, 1.0)
+        stage_tokens = stage_sequences * checked_tokens
+        local_tokens = sequence_count * checked_tokens
+        # Expected share of experts in use: 1 - (1 - k / E)^tokens.
+        touched_share = 1.0 - idle_share**stage_tokens
+        # Tiles pad the rows of each expert in use.
+        expert_rows = stage_tokens + times.padding_rows * touched_share
+        body_s = attention_norm(local_tokens) + dense_norm(local_tokens)
+        body_s += p_norm(
+            times.read_experts_s * touched_share,
+            times.flop_experts_s * expert_rows,
+            exponent,
+        )
+        head_s = head_norm(local_tokens)
+        # A draft pass costs one layer and the output head.
+        drafting_s = draft.draft_passes * (
+            (body_s + times.launch_s) / times.layer_count + head_s
+        )
+        step_s = (
+            body_s
+            + head_s
+            + drafting_s
+            + times.fixed_s
+            # The faster of the one-phase and the two-phase all-reduce.
+            + smaller(local_tokens * times.one_phase_s, times.phase_limit_s)
+        )
+        return (
+            step_s
+            + local_tokens * times.token_s
+            + sequence_count * (attention_s + times.sequence_s)
+            # Time of a step over the tokens that it yields.
+        ) / draft.tokens_per_step
+
+    return time_of

@@ -154,6 +154,7 @@ class Trial:
         self._batches: list[RequestTimes] = []
         # By number of batches, metric and seconds.
         self._late_shares: dict[tuple[int, str, float], LateShare] = {}
+        self._last_ranked: tuple[tuple[int, str], list[float]] | None = None
 
     def decide(self, limits: Sequence[TrialLimit]) -> Decision:
         """Return whether all limits hold, after as many batches as that takes."""
@@ -291,9 +292,7 @@ class Trial:
         Its interval is between the percentiles that are one half width of the late share away.
         """
         share = percentile / 100
-        values_s = sorted(
-            itertools.chain.from_iterable(self._samples(batch_count, metric))
-        )
+        values_s = self._ranked(batch_count, metric)
         estimate_s = nearest_rank(values_s, share)
         half_width = self._late_share(
             batch_count, metric, estimate_s
@@ -303,6 +302,15 @@ class Trial:
             nearest_rank(values_s, max(0.0, share - half_width)),
             nearest_rank(values_s, min(1.0, share + half_width)),
         )
+
+    def _ranked(self, batch_count: int, metric: str) -> list[float]:
+        """Return the times of the first batches in rising order; the last ones asked are kept."""
+        key = batch_count, metric
+        if self._last_ranked is None or self._last_ranked[0] != key:
+            samples = self._samples(batch_count, metric)
+            ranked = sorted(itertools.chain.from_iterable(samples))
+            self._last_ranked = key, ranked
+        return self._last_ranked[1]
 
     def _late_share(
         self, batch_count: int, metric: str, time_s: float

@@ -9,7 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from planner.plan.part import Properties
+    from planner.plan.diff_document import SpecDiff
     from planner.plan.types import Plan
 
 
@@ -18,13 +18,13 @@ class JudgedPlan(Struct, frozen=True, kw_only=True):
 
     spec_path   the file of its spec, or where it was
     spec_bytes  what stands in it, where it is there
-    diff        the difference to another plan, as a document
+    diff        the difference to another plan
     """
 
     plan: Plan
     spec_path: str
     spec_bytes: bytes | None = None
-    diff: Properties | None = None
+    diff: SpecDiff | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from planner.market.owned import paid_machines
 from planner.solve.serving.alternative import alternatives
 from planner.solve.serving.commitment import commitment_options, owned_uses
+from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_answer import mixed_solution
 from planner.solve.serving.pool_answer import (
     serving_pool,
@@ -26,14 +27,18 @@ from planner.solve.serving.requirement import (
 from planner.solve.serving.search import ServingResult, ServingSearch
 from planner.solve.serving.token_volume import token_volume
 from planner.solve.solution import (
+    LoadPoint,
     Solution,
     infeasible_solution,
 )
 from planner.spec.model import Inference
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.market.offer_filter import OfferFilter
     from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.sizing import FleetSizing
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Batch
 
@@ -114,6 +119,7 @@ def _found_solution(
 ) -> Solution:
     simulation_check = simulation_check_of(requirement, search, selection)
     predictions = predict_serving(requirement, selection.sizing)
+    owned = paid_machines(spec, settings.catalog, settings.read_file)
     is_undecided = (
         simulation_check is not None and simulation_check.verdict == "undecided"
     )
@@ -147,13 +153,7 @@ def _found_solution(
                 requirement, selection, settings.catalog, settings.futures
             )
         ),
-        owned=tuple(
-            owned_uses(
-                requirement,
-                selection,
-                paid_machines(spec, settings.catalog, settings.read_file),
-            )
-        ),
+        owned=tuple(owned_uses(requirement, selection, owned)),
         find_reasons=partial(
             find_reasons,
             requirement,
@@ -162,4 +162,14 @@ def _found_solution(
             selection,
             settings.run_all,
         ),
+        find_load_curve=_load_curve_finder(requirement, selection.sizing),
     )
+
+
+def _load_curve_finder(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Callable[[], tuple[LoadPoint, ...]] | None:
+    """Return what predicts a fleet at other loads; nothing of a batch, which has no latency."""
+    if requirement.mode == "batch":
+        return None
+    return partial(load_curve, requirement, sizing)

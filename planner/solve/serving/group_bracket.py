@@ -20,8 +20,8 @@ class GroupBracket(Struct):
     enough        groups that pass, None until some do
     first_enough  the first groups that were found to pass
     rejection     what `too_few` groups miss, None while only formulas have ruled them out, or
-                  while only that they miss something was asked
-    is_untold     whether `too_few` groups were judged without asking what they miss
+                  while it is untold
+    is_untold     whether `too_few` groups were judged and nobody has asked what they miss
 
     Delays fall with groups, so that fewer groups than some that do not pass do not either.
     """
@@ -61,7 +61,10 @@ class GroupBracket(Struct):
         self.enough = groups
         self.first_enough = self.first_enough or groups
 
-    def reject(self, groups: int, rejection: LayoutRejection | None) -> None:
-        """Note that so many groups do not pass, and what they miss where that was asked."""
-        self.too_few, self.rejection = groups, rejection
-        self.is_untold = rejection is None
+    def reject(self, groups: int) -> None:
+        """Note that so many groups do not pass; what they miss is still to be told."""
+        self.too_few, self.rejection, self.is_untold = groups, None, True
+
+    def tell(self, rejection: LayoutRejection | None) -> None:
+        """Note what `too_few` groups miss."""
+        self.rejection, self.is_untold = rejection, False

@@ -90,13 +90,11 @@ class GroupSearch:
         estimate = self._estimated_groups(requirement, replica, group, ceiling)
         while (groups := bracket.next_groups(estimate, ceiling)) is not None:
             fleet = sized_fleet(requirement, replica, group, groups)
-            is_missed, rejection = self._judged(
-                requirement, fleet, tells_why=tells_why
-            )
-            if not is_missed:
+            # How far a limit is missed takes longer, and is of interest where no number passes.
+            if not self._pricer.judge.misses(requirement, fleet):
                 bracket.accept(groups)
                 continue
-            bracket.reject(groups, rejection)
+            bracket.reject(groups)
             if bracket.enough is None and ceiling == math.inf:
                 hopeless = self._hopeless(requirement, replica, groups)
                 if hopeless is not None:
@@ -105,24 +103,8 @@ class GroupSearch:
             return sized_fleet(requirement, replica, group, bracket.enough)
         if tells_why and bracket.is_untold:
             fleet = sized_fleet(requirement, replica, group, bracket.too_few)
-            bracket.reject(
-                bracket.too_few,
-                self._pricer.judge.missed_limit(requirement, fleet),
-            )
+            bracket.tell(self._pricer.judge.missed_limit(requirement, fleet))
         return bracket.rejection
-
-    def _judged(
-        self,
-        requirement: ServingRequirement,
-        fleet: FleetSizing,
-        *,
-        tells_why: bool,
-    ) -> tuple[bool, LayoutRejection | None]:
-        """Return whether a fleet misses a limit, and which one if that is asked."""
-        if not tells_why:
-            return self._pricer.judge.misses(requirement, fleet), None
-        rejection = self._pricer.judge.missed_limit(requirement, fleet)
-        return rejection is not None, rejection
 
     def _bracket(
         self, requirement: ServingRequirement, layout_option: LayoutOption

@@ -178,7 +178,7 @@ def test_diff_judges_what_is_after_and_what_changes(
 ) -> None:
     (files / "policy.yaml").write_text(
         "rules: [{id: rise, message: too much at once, "
-        "when: 'diff.usd_delta != null && diff.usd_delta > 1', about: traffic.peak_rps}]\n"
+        "when: 'diff.delta != null && diff.delta.usd > 1', about: traffic.peak_rps}]\n"
     )
     code, out, err = tonnage("diff", "days.json", "always.json")
     assert code == 5

@@ -146,7 +146,7 @@ OPERANDS = st.sampled_from(
         "plan.cost.total",
         "spec.labels.team",
         'graph["region"]',
-        "diff.usd_delta",
+        "diff.delta.usd",
         "1.5",
         '"plan.x"',
         "'it is spec'",

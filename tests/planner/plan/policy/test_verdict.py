@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from planner.errors import Place, SpecError
+from planner.plan.amount import CostDelta
+from planner.plan.diff_report import plans_document
 from planner.plan.policy.judged_plan import JudgedPlan
 from planner.plan.policy.verdict import (
     RuleAnswer,
@@ -171,10 +174,14 @@ def test_a_denial_says_what_the_rule_has_read(judged: JudgedPlan) -> None:
 
 
 def test_a_rule_about_a_difference_waits_for_one(judged: JudgedPlan) -> None:
-    rule = {"when": "diff.usd_delta > 5"}
+    rule = {"when": "diff.delta.usd > 5"}
     verdict = verdict_of(judged, rule, fault="missing key diff")
     assert verdict.judgment == "not judged"
-    changed = replace(judged, diff={"usd_delta": "7.50", "name": "x"})
+    difference = plans_document(("a", "b"), (judged.plan, judged.plan))
+    changed = replace(
+        judged,
+        diff=replace(difference.specs[0], delta=CostDelta(usd=Decimal("7.50"))),
+    )
     asked = []
 
     def judge(question: RuleQuestion) -> list[RuleAnswer]:
@@ -184,7 +191,8 @@ def test_a_rule_about_a_difference_waits_for_one(judged: JudgedPlan) -> None:
     (verdict,) = judge_plans([policy_of(rule)], [changed], judge, TODAY)
     assert verdict.judgment == "denies"
     # Amounts are numbers, other texts stay texts.
-    assert asked[0] == {"usd_delta": 7.5, "name": "x"}
+    assert asked[0]["delta"]["usd"] == 7.5
+    assert asked[0]["name"] == judged.plan.workload.name
 
 
 def test_a_text_that_is_no_expression_refuses_the_file(

@@ -1,0 +1,172 @@
+"""Where each number of a plan is from: its source, its date, and the row that has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from planner import figures
+from planner.cost.bill_line import MACHINE_KIND
+from planner.render.html.blocks import table_markup
+from planner.render.html.figure import Section
+from planner.render.page import PageTable
+from planner.render.plan import prediction_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.plan.types import CostLine, HostedCost, Plan
+    from planner.workload.outlook import FactSource
+
+# What a predicted number rests on.
+BASIS_TEXTS: Final = {
+    "measured": "your own measurements of this deployment",
+    "calibrated": "published measurements of its kind, or your own of another layout",
+    "physics": "formulas; no measurement of its kind, so a wider band",
+    "spec": "the data sheet alone",
+}
+NO_DATE: Final = ""
+
+
+def source_section(plan: Plan, data_sheets: Sequence[FactSource]) -> Section:
+    """Return a row for every price, prediction, assumption and file."""
+    rows = (
+        *_price_rows(plan),
+        *_other_price_rows(plan),
+        *_prediction_rows(plan),
+        *_usage_rows(plan),
+        *_fact_rows(plan, data_sheets),
+        *_file_rows(plan),
+    )
+    table = PageTable(
+        ("number", ">value", "source", "date", "row"), tuple(rows)
+    )
+    return Section(
+        key="sources",
+        title="Where each number is from",
+        content=(table_markup(table, "Sources of all numbers"),),
+    )
+
+
+def _price_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for cost_line in plan.cost.lines:
+        yield (
+            f"price: {cost_line.name}",
+            f"{figures.unit_price(cost_line.unit_price)} USD per {cost_line.unit}",
+            (cost_line.price_source or "not said")
+            if cost_line.price_found
+            else "no price is known",
+            cost_line.price_as_of or NO_DATE,
+            _price_row_name(plan, cost_line),
+        )
+
+
+def _price_row_name(plan: Plan, cost_line: CostLine) -> str:
+    """Return what identifies a price: an offer, or a service in the region of the machines."""
+    pools = [
+        pool
+        for pool in plan.solution.pools
+        if cost_line.pool in (None, pool.name)
+    ]
+    if not pools:
+        return cost_line.kind
+    place = f"{pools[0].provider} {pools[0].region}"
+    if cost_line.kind == MACHINE_KIND:
+        return f"offer: {place} {pools[0].instance_type}"
+    return f"service: {place} {cost_line.kind}"
+
+
+def _other_price_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for hosted in plan.cost.hosted:
+        yield (
+            f"price: tokens at {hosted.provider}",
+            _token_prices(hosted),
+            hosted.price_source,
+            hosted.price_as_of,
+            hosted.name,
+        )
+    for fleet in plan.cost.elsewhere:
+        yield (
+            f"price: a machine at {fleet.cloud}",
+            f"{figures.unit_price(fleet.usd_hour)} USD an hour",
+            fleet.price_source,
+            fleet.price_as_of,
+            fleet.machine,
+        )
+
+
+def _token_prices(hosted: HostedCost) -> str:
+    return (
+        f"{figures.token_price(hosted.input_usd)} in, "
+        f"{figures.token_price(hosted.output_usd)} out"
+    )
+
+
+def _prediction_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for title, value, band, basis in prediction_rows(plan.solution.predicted):
+        yield (
+            f"predicted: {title}",
+            f"{value} ({band})",
+            BASIS_TEXTS[basis],
+            NO_DATE,
+            f"basis: {basis}",
+        )
+
+
+def _usage_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for used in plan.cost.usage:
+        yield (
+            f"use: {used.meaning}",
+            f"{used.amount:f} {used.unit}",
+            used.source,
+            NO_DATE,
+            f"usage.{used.name}",
+        )
+
+
+def _fact_rows(
+    plan: Plan, data_sheets: Sequence[FactSource]
+) -> Iterator[tuple[str, ...]]:
+    model = plan.workload.model
+    if model is not None:
+        yield (
+            f"model: {model.name}",
+            f"{figures.short_count(int(model.params))} parameters",
+            model.source,
+            NO_DATE,
+            model.family,
+        )
+    for sheet in data_sheets:
+        yield (
+            f"data sheet: {sheet.name}",
+            "",
+            sheet.source,
+            sheet.as_of,
+            "accelerators.csv",
+        )
+
+
+def _file_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    yield (
+        "catalog",
+        f"{plan.solution.considered:,} offers",
+        "its files",
+        plan.catalog.as_of,
+        f"sha256 {plan.catalog.sha256}",
+    )
+    yield ("spec", "", plan.spec.path, NO_DATE, f"sha256 {plan.spec.sha256}")
+    for name, digest in sorted(plan.inputs.files.items()):
+        yield ("file of the spec", "", name, NO_DATE, f"sha256 {digest}")
+    inputs = plan.inputs
+    if inputs.calibration is not None:
+        digest_text = f"sha256 {inputs.calibration_sha256}"
+        yield ("calibration", "", inputs.calibration, NO_DATE, digest_text)
+    if inputs.prices is not None:
+        digest_text = f"sha256 {inputs.prices_sha256}"
+        yield ("prices of one's own", "", inputs.prices, NO_DATE, digest_text)
+    yield (
+        "plan",
+        "",
+        f"tonnage {plan.tool_version}",
+        NO_DATE,
+        f"digest {plan.digest}",
+    )
