@@ -179,12 +179,15 @@ def _with_commitments(
     if not counts_commitments(spec_file.spec):
         return facts
     facts = ask_commitment_regions(
-        _allowed_regions(spec_file, catalog), facts, end_s - time.monotonic()
+        _allowed_regions(spec_file, catalog),
+        facts,
+        max(0.0, end_s - time.monotonic()),
     )
     regions = [
         (cloud, region)
         for cloud, answer in facts.commitment_regions.items()
         for region in answer.value or ()
+        if facts.place(cloud, region) is None
     ]
     return ask_places(
         _places(regions, catalog),
