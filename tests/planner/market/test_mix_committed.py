@@ -308,7 +308,7 @@ def test_what_is_left_out_is_dearer_at_any_hours(
     prices: list[tuple[Decimal, Decimal]], hours: int
 ) -> None:
     offers: Any = [
-        SimpleNamespace(mix=mix_of(*pair), pair=pair, purchases=())
+        SimpleNamespace(mix=mix_of(*pair), pair=pair, purchases=(), quotas=())
         for pair in prices
     ]
 
