@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from planner.cost.service_price import PriceBook
+    from planner.facts.small_cloud import SmallCloudMachine
     from planner.spec.block import CapacityBlock
     from planner.spec.reservation import Reservation
 
@@ -345,6 +346,7 @@ class Catalog(Struct, frozen=True, dict=True):
     `unlisted`  offers whose price is quoted at purchase or unclear
     `unpriced`  machine types without any price
     `sha256`, `as_of`  digest of the manifest, and the date of the catalog
+    `small_machines`  machines of small clouds; None: those that the program came with
     """
 
     offers: tuple[Offer, ...]
@@ -353,6 +355,7 @@ class Catalog(Struct, frozen=True, dict=True):
     price_book: PriceBook
     sha256: str
     as_of: str
+    small_machines: tuple[SmallCloudMachine, ...] | None = None
 
     def using(self, usage: Mapping[str, Decimal]) -> Catalog:
         """Return it with what a spec states of its use instead of what is assumed."""

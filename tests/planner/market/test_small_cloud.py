@@ -31,7 +31,9 @@ def test_machines_are_compared_with_such_ones_alone(catalog) -> None:
     }
     compared = 0
     for instance in instances.values():
-        fleets = cheapest_elsewhere(instance, HOURS_PER_MONTH, most=99)
+        fleets = cheapest_elsewhere(
+            small_cloud_machines(), instance, HOURS_PER_MONTH, most=99
+        )
         compared += bool(fleets)
         for fleet in fleets:
             machine = fleet.machine
