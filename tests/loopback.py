@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -16,10 +17,14 @@ from google.auth.credentials import AnonymousCredentials
 
 from providers.azure import account as azure_account
 from providers.azure import client as azure_client
+from providers.azure import commitment as azure_commitment
 from providers.azure import market as azure_market
+from providers.azure import running as azure_running
 from providers.gcp import account as gcp_account
+from providers.gcp import commitment as gcp_commitment
 from providers.gcp import market as gcp_market
 from providers.gcp import profile as gcp_profile
+from providers.gcp import running as gcp_running
 from providers.live import rest
 from stacks.azure import logs as azure_logs
 from stacks.azure import size as azure_size
@@ -54,8 +59,18 @@ class Cloud:
         self.url = ""
 
 
-@pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+class BusyServer(ThreadingHTTPServer):
+    """A server of which all questions of a region may be asked at once.
+
+    With a shorter queue a connection is tried again after a second.
+    """
+
+    request_queue_size = 64
+
+
+@contextmanager
+def standing_cloud() -> Iterator[Cloud]:
+    """Serve what a cloud answers, until its end."""
     service = Cloud()
 
     class Handler(BaseHTTPRequestHandler):
@@ -87,12 +102,20 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = BusyServer(("127.0.0.1", 0), Handler)
     # How often it looks whether it shall end, in seconds: tests wait for that.
     threading.Thread(
         target=server.serve_forever, args=(0.01,), daemon=True
     ).start()
-    service.url = url = f"http://127.0.0.1:{server.server_port}"
+    service.url = f"http://127.0.0.1:{server.server_port}"
+    yield service
+    server.shutdown()
+    server.server_close()
+
+
+def ask_only(service: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all that is asked of clouds be asked of a service, by somebody who is signed in."""
+    url = service.url
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -103,6 +126,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     monkeypatch.setattr(azure_size, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_account, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_market, "MANAGEMENT_URL", url)
+    monkeypatch.setattr(azure_commitment, "MANAGEMENT_URL", url)
+    monkeypatch.setattr(azure_running, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_market, "RETAIL_URL", f"{url}/retail/prices")
     for name, path in (
         ("COMPUTE_URL", "/compute/v1"),
@@ -112,6 +137,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     ):
         monkeypatch.setattr(gcp_account, name, f"{url}{path}")
     monkeypatch.setattr(gcp_market, "COMPUTE_URL", f"{url}/compute/v1")
+    monkeypatch.setattr(gcp_commitment, "COMPUTE_URL", f"{url}/compute/v1")
+    monkeypatch.setattr(gcp_running, "COMPUTE_URL", f"{url}/compute/v1")
     monkeypatch.setattr(gcp_profile, "RECOMMENDER_URL", f"{url}/gke/v1")
     monkeypatch.setattr(gcp_market, "CATALOG_URL", f"{url}/billing/v1/skus")
     monkeypatch.setattr(
@@ -126,6 +153,10 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     )
     # Sessions try again over https alone; here nobody waits.
     monkeypatch.setattr(rest, "RETRIES", 0)
-    yield service
-    server.shutdown()
-    server.server_close()
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    with standing_cloud() as service:
+        ask_only(service, monkeypatch)
+        yield service

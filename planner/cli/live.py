@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,7 +17,9 @@ from planner.cli.compose import (
 )
 from planner.errors import Place, Problem, UsageError
 from planner.facts.cloud import clouds
+from planner.market.block import may_buy_block
 from planner.market.live import LiveFacts
+from planner.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from planner.plan.change import LiveInputs, StandingMachines
     from planner.plan.status import StackStatus
     from planner.solve.solution import Solution
+    from providers.live.kept import KeptAnswers
     from providers.live.place import LivePlace
 
 # Clouds have so long to answer, all of them and all rounds together.
@@ -71,8 +75,9 @@ def asked_facts(
 
     A region that nobody has asked about is taken as the catalog has it, which allows at least what
     an account may have. So a plan whose regions are all asked is the cheapest that the account may
-    have: those that were cheaper before have been asked, and refused. `inputs` has what is known
-    before, and the machines of the stack that stand.
+    have: those that were cheaper before have been asked, and refused. What an account has
+    committed to makes a region cheaper, so those regions are asked first. `inputs` has what is
+    known before, and the machines of the stack that stand.
     """
     from planner.workload.fallback import find_fallbacks
     from planner.workload.solver import find
@@ -82,7 +87,7 @@ def asked_facts(
     end_s = time.monotonic() + DEADLINE_S
     folder = cache_folder()
     kept = KeptAnswers(folder / "live") if folder is not None else None
-    facts = inputs.facts
+    facts = _with_commitments(spec_file, catalog, inputs.facts, end_s, kept)
     while True:
         settings = solve_settings(
             spec_file,
@@ -104,6 +109,7 @@ def asked_facts(
                 facts,
                 max(0.0, end_s - time.monotonic()),
             )
+            facts = _with_blocks(spec_file, catalog, solution, facts, end_s)
             # As a record of it is read, so that a replay gives the same bytes.
             return msgspec.json.decode(
                 msgspec.json.encode(facts), type=LiveFacts
@@ -115,6 +121,99 @@ def asked_facts(
         facts = ask_places(
             places, facts, max(0.0, end_s - time.monotonic()), kept
         )
+
+
+def _with_blocks(
+    spec_file: SpecFile,
+    catalog: Catalog,
+    solution: Solution,
+    facts: LiveFacts,
+    end_s: float,
+) -> LiveFacts:
+    """Return the facts with the capacity blocks that the run of a plan would fit in.
+
+    They are asked about where the spec may buy one, and the catalog has had a price of one.
+    """
+    from planner.cost.capacity_block import BLOCK_PURCHASE, block_days
+    from providers.live.place import LivePlace, ask_blocks
+
+    run = solution.training_run
+    if run is None or not may_buy_block(spec_file.spec):
+        return facts
+    sold = {
+        offer.key[:2]
+        for offer in catalog.unlisted
+        if offer.purchase == BLOCK_PURCHASE
+    }
+    _, hours = run.hours_p50_p90
+    for pool in solution.pools:
+        cloud, machine_type = (
+            pool.instance.provider,
+            pool.instance.instance_type,
+        )
+        days = block_days(
+            BLOCK_PURCHASE, cloud, pool.nodes, hours * SECONDS_PER_HOUR
+        )
+        if days is not None and (cloud, machine_type) in sold:
+            facts = ask_blocks(
+                LivePlace(cloud, pool.region, (machine_type,)),
+                pool.nodes,
+                days * HOURS_PER_DAY,
+                facts,
+                max(0.0, end_s - time.monotonic()),
+            )
+    return facts
+
+
+def _with_commitments(
+    spec_file: SpecFile,
+    catalog: Catalog,
+    facts: LiveFacts,
+    end_s: float,
+    kept: KeptAnswers | None,
+) -> LiveFacts:
+    """Return what clouds answer about the regions in which the account has commitments."""
+    from planner.market.owned import counts_commitments
+    from providers.live.place import ask_commitment_regions, ask_places
+
+    if not counts_commitments(spec_file.spec):
+        return facts
+    facts = ask_commitment_regions(
+        _allowed_regions(spec_file, catalog),
+        facts,
+        max(0.0, end_s - time.monotonic()),
+    )
+    regions = [
+        (cloud, region)
+        for cloud, answer in facts.commitment_regions.items()
+        for region in answer.value or ()
+        if facts.place(cloud, region) is None
+    ]
+    return ask_places(
+        _places(regions, catalog),
+        facts,
+        max(0.0, end_s - time.monotonic()),
+        kept,
+    )
+
+
+def _allowed_regions(
+    spec_file: SpecFile, catalog: Catalog
+) -> dict[str, list[str]]:
+    """Return the regions of real clouds that a spec allows, by cloud."""
+    where = spec_file.spec.where
+    regions: dict[str, set[str]] = {}
+    for offer in catalog.offers:
+        is_allowed = not where.regions or any(
+            fnmatchcase(offer.region, pattern) for pattern in where.regions
+        )
+        if (
+            offer.provider in clouds()
+            and offer.provider in where.clouds
+            and is_allowed
+        ):
+            regions.setdefault(offer.provider, set()).add(offer.region)
+    return {cloud: sorted(names) for cloud, names in sorted(regions.items())}
 
 
 def _open_regions(

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts.cloud import clouds
-from providers.live.probe import probes, reading_rights
+from providers.live.probe import probes, reading_rights, rights_by_resource
 from providers.live.reach import login_text, rights_form
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ INTRO: Final = """\
 
 A plan stands on a dated catalog. `tonnage plan SPEC --live` asks the account that you are signed
 in to what it may have today, and plans within that: quotas, zones, prices on demand and on spot,
-reservations. It asks about the regions of the cheapest plan first; where an account may not have
-that plan, about those of the next one. So few regions are asked, and no more quota would be found
-by asking all. Elsewhere prices are those of the catalog. All questions together take 20 seconds
-at most. What is not answered by then, or not at all, changes nothing, and the page says so.
+reservations, commitments. It asks about the regions of the cheapest plan first; where an account
+may not have that plan, about those of the next one. So few regions are asked, and no more quota
+would be found by asking all. Elsewhere prices are those of the catalog. All questions together
+take 20 seconds at most. What is not answered by then, or not at all, changes nothing, and the page
+says so.
 
 ```console
 $ tonnage init --blueprint chat-8b
@@ -35,12 +36,45 @@ asked for quota, zones, prices and reservations, from 2026-11-27 06:00 UTC on: g
 ...
 ```
 
+Where the account has committed to machines, a service takes those first that nothing else uses:
+they cost nothing more, as with [`buy.owned`](bills.md). What it does not use of them is on the
+page. A file in `buy.owned` counts instead of them, since it may name the same. Regions that have
+commitments of their own are asked as well, wherever they are. A savings plan that pays in all
+regions opens none.
+
+| what | on | its use | its price |
+|---|---|---|---|
+| reserved instances of a region | AWS | machines of the type that run | of the contract |
+| savings plans | AWS | the mean of seven days, of Cost Explorer | of the contract |
+| committed use of accelerators | Google Cloud | accelerators that run | such a term today |
+| reservations | Azure | the mean of the time that Azure tells | such a term today |
+| savings plans | Azure | the mean of the time that Azure tells | of the contract |
+
+A commitment whose use nobody tells is told and not counted on. So is one of a single zone.
+Committed use of Google Cloud pays for accelerators, vCPUs and memory: local SSD is billed beside
+it. Reservations and savings plans of Azure belong to a tenant, so a role on a subscription does
+not read them: ask for Reservations Reader and Savings plan Reader.
+
+Where [EC2 Capacity Manager](https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-manager.html)
+is enabled in a region, how often your own machines on spot were taken back in four weeks stands in
+place of what AWS publishes, once they have run for a month together. Few reclaims say little: the
+range is that in which their mean is within 90 %.
+
+For a training that may buy a [capacity block](training.md), AWS is asked which blocks its run
+would fit in, in the region of the plan. The page has the cheapest, as `buy.block` takes it.
+
 What was answered is kept for five minutes, for the next plan of the same account, in the cache
 folder of the user (`TONNAGE_CACHE`).
 
 `--record FILE` writes down what was answered, and `--replay FILE` plans with it again: the same
 bytes, on another machine, without a login. The answers are in the plan too, so an apply derives
 the same plan from them. No answer has a secret.
+
+`tonnage status STACK --live` says what runs by the word of the cloud, beside what was applied;
+what the stack has cost this month, beside the plan; and what of commitments is used. It takes the
+file of a plan too, whose stack somebody else applied. All of it takes 20 seconds at most, and what
+a cloud does not answer is said. AWS tells costs a day late, and only of tags that are activated
+for cost allocation; Google Cloud tells them by its export alone, which `tonnage usage` reads.
 
 `tonnage plan A.yaml B.yaml --share --live` holds a quota against all of the specs together, minute
 by minute: services by their load, in their time zones, and everything else at its peak. Where
@@ -66,7 +100,9 @@ Logins are those of the tools of each cloud. The packages are extras, such as `p
 'tonnage[aws]'`. Without a login a cloud is not asked, the page names it, and the plan takes it as
 the catalog has it; prices that are public are asked all the same.
 
-No question costs money. The tables are made by `make docs` from `providers/data/probes.csv`.
+One service takes money: Cost Explorer of AWS a cent, for the use of savings plans where there is
+one, and for the cost of a stack. The tables are made by `make docs` from
+`providers/data/probes.csv`.
 """
 
 
@@ -110,11 +146,14 @@ def policy_of(cloud: str) -> dict[str, Any]:
             "Version": "2012-10-17",
             "Statement": [
                 {
-                    "Sid": "TonnageAsks",
+                    "Sid": f"TonnageAsks{number or ''}",
                     "Effect": "Allow",
-                    "Action": rights,
-                    "Resource": "*",
+                    "Action": actions,
+                    "Resource": resource,
                 }
+                for number, (resource, actions) in enumerate(
+                    rights_by_resource(rights).items()
+                )
             ],
         },
         "role": {

@@ -146,15 +146,24 @@ def _merged(
     """Return all that clouds answered; of a region the first answer."""
     facts = known or LiveFacts()
     callers = {**facts.callers}
+    chances = dict.fromkeys(facts.spot_chances)
+    regions = {**facts.commitment_regions}
     places = {(place.cloud, place.region): place for place in facts.places}
     for shared in plans:
         live = shared.plan.inputs.live
         if live is None:
             continue
         callers = {**live.facts.callers, **callers}
+        regions = {**live.facts.commitment_regions, **regions}
+        chances.update(dict.fromkeys(live.facts.spot_chances))
         for place in live.facts.places:
             places.setdefault((place.cloud, place.region), place)
-    return LiveFacts(callers=callers, places=tuple(places.values()))
+    return LiveFacts(
+        callers=callers,
+        places=tuple(places.values()),
+        commitment_regions=regions,
+        spot_chances=tuple(chances),
+    )
 
 
 def remedy(need: QuotaNeed, facts: LiveFacts) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,18 +15,27 @@ from planner.cli.compose import open_bucket, open_engine, standing_stack
 from planner.cli.progress import waiting
 from planner.cost.lifetime import release_time
 from planner.errors import UsageError
+from planner.spec.stack_name import STACK_NAME, STACK_NAME_HINT
 
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions
     from planner.plan.account import StackHealth
+    from planner.plan.live_status import LiveStatus
     from planner.plan.status import StackStatus
+    from planner.render.page import Block
     from stacks.engine.protocol import StackEngine
 
 SHOWN_EVENTS: Final = 3
 
 
 @click.command("status")
-@click.argument("stack", callback=option.check_stack_name)
+@click.argument("stack", metavar="STACK|PLAN")
+@click.option(
+    "--live",
+    "is_live",
+    is_flag=True,
+    help="Ask the cloud what runs, what it has cost this month, and what is committed.",
+)
 @option.simulate
 @option.engine
 @option.backend
@@ -38,16 +48,22 @@ def command(stack: str, **option_values: Any) -> int:
     On simulated clouds hours are counted. Of real ones the machines are counted that say in the
     bucket of the stack that they live, and the hours that they and earlier ones have lived.
 
+    With --live its cloud is asked too, for 20 seconds at most: what runs by its tag, what it has
+    cost this month, and what of commitments is used. So a PLAN can be asked about without a state.
+
     Example: tonnage status chat-8b --simulate
     """
     from planner.render.status import status_page
 
     options = option.planning_options(option_values)
+    if options.is_live and options.simulate is not None:
+        raise click.UsageError("--live asks real clouds: leave out --simulate")
+    if not STACK_NAME.fullmatch(stack):
+        return _plan_status(stack, options, option_values)
     stack_status = standing_stack(stack, options)
     engine = open_engine(options)
     account = stack_account(engine, stack_status)
-    with waiting("asking the machines"):
-        health = _health(stack_status, options)
+    health, live = _asked(stack_status, options)
     facts = stack_status.facts
     if account.basis == "plan" and facts is not None and not health.problem:
         from stacks.operate.account import counted
@@ -67,24 +83,83 @@ def command(stack: str, **option_values: Any) -> int:
                     **to_builtins(stack_status),
                     "account": to_builtins(account),
                     "health": to_builtins(health),
+                    **_live_part(live),
                     "events": _events(engine, stack),
                 }
             )
         )
     else:
+        page = status_page(
+            stack_status,
+            account,
+            health,
+            events=_events(engine, stack),
+            calls=service_calls(stack_status),
+            full=option_values["full"],
+        )
         option.print_page(
-            status_page(
-                stack_status,
-                account,
-                health,
-                events=_events(engine, stack),
-                calls=service_calls(stack_status),
-                full=option_values["full"],
-            ),
+            (*page, *_live_blocks(live)),
             option_values["format"],
             option_values["color"],
         )
     return 0
+
+
+def _plan_status(
+    path: str, options: PlanningOptions, option_values: dict[str, Any]
+) -> int:
+    """Show what a cloud says of the stack of a plan."""
+    if not options.is_live:
+        raise click.UsageError(
+            f"{path} is no stack name: use {STACK_NAME_HINT}; a plan takes --live"
+        )
+    from planner.cli.live import DEADLINE_S
+    from planner.cli.status_live import ask_live, plan_subject
+
+    subject = plan_subject(path)
+    with waiting(f"asking {subject.facts.provider}"):
+        live = ask_live(subject, time.monotonic() + DEADLINE_S)
+    if option_values["format"] == "json":
+        from planner.plan.canonical import dump_document
+
+        option.write_output(dump_document(_live_part(live)))
+    else:
+        option.print_page(
+            tuple(_live_blocks(live)),
+            option_values["format"],
+            option_values["color"],
+        )
+    return 0
+
+
+def _asked(
+    status: StackStatus, options: PlanningOptions
+) -> tuple[StackHealth, LiveStatus | None]:
+    """Return how the machines are, and what their cloud says where it is asked."""
+    if not options.is_live:
+        with waiting("asking the machines"):
+            return _health(status, options), None
+    from planner.cli.status_live import live_report, stack_subject
+
+    with waiting("asking the cloud and the machines"):
+        report = live_report(
+            stack_subject(status), lambda: _health(status, options)
+        )
+    return report.health, report.status
+
+
+def _live_part(live: LiveStatus | None) -> dict[str, Any]:
+    from msgspec import to_builtins
+
+    return {} if live is None else {"live": to_builtins(live)}
+
+
+def _live_blocks(live: LiveStatus | None) -> list[Block]:
+    if live is None:
+        return []
+    from planner.render.live_status import live_status_blocks
+
+    return live_status_blocks(live)
 
 
 def _health(status: StackStatus, options: PlanningOptions) -> StackHealth:

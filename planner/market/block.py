@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.errors import Problem, SpecError
 from planner.facts.cloud import clouds
+from planner.spec.model import Training
 from planner.spec.reservation import Reservation, zone_name
 from planner.suggest import closest
 from planner.units import SECONDS_PER_HOUR
@@ -18,6 +19,7 @@ from planner.units import SECONDS_PER_HOUR
 if TYPE_CHECKING:
     from planner.market.offer import Catalog, Offer
     from planner.spec.block import CapacityBlock
+    from planner.spec.model import Spec
 
 
 def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
@@ -70,6 +72,20 @@ def block_offer(catalog: Catalog, block: CapacityBlock) -> Offer:
             instance_type=block.type,
         ),
         block=block,
+    )
+
+
+def may_buy_block(spec: Spec) -> bool:
+    """Whether a spec may name a block that it does not yet, as the rules of buy.block have it."""
+    buy = spec.buy
+    return (
+        isinstance(spec, Training)
+        and buy.block is None
+        and not buy.reservations
+        and buy.spot != "only"
+        and set(buy.commit) == {"none"}
+        and not buy.flex_start
+        and spec.shutdown.ttl is None
     )
 
 

@@ -151,6 +151,68 @@ class ReservationAnswer(
     """What an account pays for already."""
 
 
+CommitmentUnit: TypeAlias = Literal["machines", "accelerators", "usd_hour"]
+
+
+class CommitmentFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an account has bought for a term and pays for in every hour, used or not."""
+
+    id: Annotated[str, Meta(description="as its cloud names it")]
+    name: Annotated[str, Meta(description="what its cloud calls such a thing")]
+    unit: Annotated[
+        CommitmentUnit, Meta(description="of the amount: what it pays for")
+    ]
+    amount: Annotated[Decimal, Meta(description="in every hour, in the unit")]
+    takes: Annotated[
+        dict[str, Decimal],
+        Meta(
+            description="what a machine takes of it, of each type of the question that it pays for"
+        ),
+    ]
+    usd_hour: Annotated[
+        Decimal | None,
+        Meta(
+            description="all of it, USD an hour; none where its cloud does not say"
+        ),
+    ]
+    term: Annotated[
+        str, Meta(description="the way to buy; empty where none is as long")
+    ] = ""
+    zone: Annotated[
+        str, Meta(description="the only one it counts in; else empty")
+    ] = ""
+    ends: Annotated[
+        str, Meta(description="when it ends, in UTC; empty without an end")
+    ] = ""
+
+
+class CommitmentAnswer(
+    LiveAnswer[tuple[CommitmentFact, ...]], frozen=True, kw_only=True
+):
+    """What an account has committed to that pays for the machine types of the question."""
+
+
+class ReclaimFact(Struct, frozen=True, kw_only=True):
+    """Machines of an account on spot, and how many of them its cloud took back."""
+
+    reclaims: Annotated[float, Meta(description="machines taken back")]
+    machine_hours: Annotated[float, Meta(description="in which some ran")]
+
+
+class ReclaimAnswer(
+    LiveAnswer[dict[str, ReclaimFact]], frozen=True, kw_only=True
+):
+    """What happened to an account's own machines on spot, by their type."""
+
+
+class RegionAnswer(LiveAnswer[tuple[str, ...]], frozen=True, kw_only=True):
+    """Regions in which an account has commitments that pay there alone."""
+
+
+class UsedAnswer(LiveAnswer[dict[str, Decimal]], frozen=True, kw_only=True):
+    """What is used of commitments in an hour, each by its id in its unit."""
+
+
 class PlaceFacts(Struct, frozen=True, kw_only=True):
     """What a cloud answers about a region, for the machine types that were asked about."""
 
@@ -180,10 +242,31 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
         ReservationAnswer,
         Meta(description="what the account pays for already"),
     ]
+    commitments: Annotated[
+        CommitmentAnswer | None,
+        Meta(
+            description="what it pays for by the hour; none where nobody asked"
+        ),
+    ] = None
+    commitment_use: Annotated[
+        UsedAnswer | None,
+        Meta(description="what of that is used; none where nobody asked"),
+    ] = None
+    reclaims: Annotated[
+        ReclaimAnswer | None,
+        Meta(
+            description="of the account's own machines on spot; none where nobody asked"
+        ),
+    ] = None
 
     @property
     def answers(self) -> dict[str, LiveAnswer[object]]:
-        """All answers by the name of what was asked."""
+        """All answers by the name of what was asked; what an old record has not is left out."""
+        newer: dict[str, LiveAnswer[object] | None] = {
+            "commitments": self.commitments,
+            "what is used of commitments": self.commitment_use,
+            "reclaims": self.reclaims,
+        }
         return {
             **{
                 f"quota {purchase}": answer
@@ -193,6 +276,7 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
             "prices on demand": self.on_demand_usd,
             "prices on spot": self.spot_usd,
             "reservations": self.reservations,
+            **{name: answer for name, answer in newer.items() if answer},
         }
 
 
@@ -215,6 +299,33 @@ class SpotChance(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ]
 
 
+class BlockFact(Struct, frozen=True, kw_only=True):
+    """A capacity block that a cloud offers now, as a spec names it in buy.block."""
+
+    id: Annotated[str, Meta(description="of the offering")]
+    machine_type: Annotated[str, Meta(description="machine type")]
+    zone: Annotated[str, Meta(description="that its machines are in")]
+    machines: Annotated[int, Meta(description="how many")]
+    starts: Annotated[str, Meta(description="as 2026-12-01T11:30Z")]
+    ends: Annotated[str, Meta(description="as its start")]
+    usd: Annotated[Decimal, Meta(description="what all of it costs")]
+
+
+class BlockAnswer(LiveAnswer[tuple[BlockFact, ...]], frozen=True, kw_only=True):
+    """Blocks for a run, the cheapest first."""
+
+
+class OfferedBlocks(Struct, frozen=True, kw_only=True):
+    """The blocks that a run would fit in."""
+
+    cloud: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    machine_type: Annotated[str, Meta(description="machine type")]
+    machines: Annotated[int, Meta(description="that the run needs")]
+    hours: Annotated[int, Meta(description="whole days that cover it")]
+    blocks: Annotated[BlockAnswer, Meta(description="what is offered")]
+
+
 class LiveFacts(Struct, frozen=True, kw_only=True):
     """What clouds answered while a plan was made. The same facts give the same plan."""
 
@@ -230,6 +341,16 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
         Meta(
             description="of the machines on spot of the plan and of its fallbacks"
         ),
+    ] = ()
+    commitment_regions: Annotated[
+        dict[str, RegionAnswer],
+        Meta(
+            description="of each cloud, where the account has committed to something"
+        ),
+    ] = field(default_factory=dict)
+    offered_blocks: Annotated[
+        tuple[OfferedBlocks, ...],
+        Meta(description="capacity blocks for the run of the plan"),
     ] = ()
 
     def place(self, cloud: str, region: str) -> PlaceFacts | None:

@@ -14,14 +14,16 @@ from planner.market.capacity import (
     PEAK_LOAD,
     quota_purchase,
 )
+from planner.market.commitment import free_machines
 from planner.market.live import NO_ZONE, QuotaCap, QuotaKey
 from planner.market.offer import QuotaNodes
+from planner.market.own_reclaims import own_band
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from planner.market.live import LiveFacts, PlaceFacts, QuotaFact
-    from planner.market.offer import Catalog, Instance, Offer
+    from planner.market.offer import Catalog, Instance, Offer, ReclaimBand
     from planner.market.offer_key import OfferKey
 
 PRICE_STEP: Final = Decimal("0.000001")
@@ -46,6 +48,11 @@ def with_live(
         catalog,
         offers=tuple(_live_offers(catalog.offers, facts, used, caps)),
         unlisted=tuple(_live_offers(catalog.unlisted, facts, used, caps)),
+        owned=tuple(
+            machines
+            for place in facts.places
+            for machines in free_machines(place, catalog, standing)
+        ),
     )
 
 
@@ -81,9 +88,20 @@ def _live_offers(
                     offer,
                     zones=zones,
                     quotas=tuple(_quota_nodes(offer, place, standing, caps)),
+                    reclaim_band=_reclaim_band(offer, place),
                 ),
                 place,
             )
+
+
+def _reclaim_band(offer: Offer, place: PlaceFacts) -> ReclaimBand | None:
+    """Return how often machines on spot are taken back: the account's own, where enough ran."""
+    answer = place.reclaims
+    facts = answer.value if answer is not None else None
+    fact = (facts or {}).get(offer.instance.instance_type)
+    if answer is None or fact is None or offer.purchase != "spot":
+        return offer.reclaim_band
+    return own_band(fact, answer.as_of) or offer.reclaim_band
 
 
 def _offered_zones(offer: Offer, place: PlaceFacts) -> tuple[str, ...] | None:

@@ -121,15 +121,15 @@ def _owned_tiers(
     offer: Offer, owned: tuple[OwnedMachines, ...]
 ) -> Iterator[PurchaseTier]:
     """Yield what is owned of a machine type in a region: it costs nothing more."""
-    machines = sum(
-        machines.count for machines in owned if machines.are_of(offer)
-    )
-    if machines:
+    here = [machines for machines in owned if machines.are_of(offer)]
+    if here:
         yield PurchaseTier(
             purchase=OWNED_PURCHASE,
             usd_hour=Decimal(0),
-            owned=machines,
-            source="buy.owned",
+            owned=sum(machines.count for machines in here),
+            source=", ".join(
+                dict.fromkeys(machines.source for machines in here)
+            ),
         )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from planner.cost.service_price import PriceBook
     from planner.facts.small_cloud import SmallCloudMachine
+    from planner.market.owned import OwnedMachines
     from planner.spec.block import CapacityBlock
     from planner.spec.reservation import Reservation
 
@@ -347,6 +348,7 @@ class Catalog(Struct, frozen=True, dict=True):
     `unpriced`  machine types without any price
     `sha256`, `as_of`  digest of the manifest, and the date of the catalog
     `small_machines`  machines of small clouds; None: those that the program came with
+    `owned`  what an account was found to pay for already
     """
 
     offers: tuple[Offer, ...]
@@ -356,6 +358,7 @@ class Catalog(Struct, frozen=True, dict=True):
     sha256: str
     as_of: str
     small_machines: tuple[SmallCloudMachine, ...] | None = None
+    owned: tuple[OwnedMachines, ...] = ()
 
     def using(self, usage: Mapping[str, Decimal]) -> Catalog:
         """Return it with what a spec states of its use instead of what is assumed."""

@@ -87,16 +87,18 @@ def spec_rules(
     unbuilt_reason: Callable[[Instance], str | None],
     *,
     resumes: bool,
+    owns: bool = False,
 ) -> tuple[OfferRule, ...]:
     """Return the rules of a spec in the order in which they are reported.
 
     `unbuilt_reason` returns why no stack exists for a machine type, or None. `resumes` says
-    that the workload goes on after an interruption.
+    that the workload goes on after an interruption, `owns` that its account pays for machines
+    already.
     """
     where_spec = spec.where
     allowed_words = where_spec.accelerators.allow
     denied_words = where_spec.accelerators.deny
-    purchase_options = allowed_purchases(spec, resumes=resumes)
+    purchase_options = allowed_purchases(spec, resumes=resumes, owns=owns)
     return (
         OfferRule("data sheet", "instance", _has_data_sheet),
         OfferRule(
@@ -186,7 +188,9 @@ def _schedule_rules(schedule: str | None) -> tuple[OfferRule, ...]:
     )
 
 
-def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
+def allowed_purchases(
+    spec: Spec, *, resumes: bool, owns: bool = False
+) -> tuple[str, ...]:
     """Return the purchase options that a spec allows.
 
     auto adds spot for workloads that resume after an interruption; others break.
@@ -205,7 +209,7 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
         purchase_options.insert(0, "on_demand")
     if "on_demand" in purchase_options and len(purchase_options) > 1:
         purchase_options.append(COMMITTED_MIX)
-    if "on_demand" in purchase_options and spec.buy.owned is not None:
+    if "on_demand" in purchase_options and (owns or spec.buy.owned is not None):
         purchase_options.append(OWNED_MIX)
     # Where nothing is sold on spot, or it costs more in all, everything is the base.
     if spec.buy.on_demand_base is not None:

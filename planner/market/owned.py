@@ -9,29 +9,41 @@ from msgspec import Struct
 
 from planner.spec.field import Block, read_document
 from planner.spec.field_table import block_fields
+from planner.spec.model import Inference
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
-    from planner.market.offer import Offer
+    from planner.market.offer import Catalog, Offer
     from planner.spec.model import Spec
+
+
+# The key of a spec that names the file.
+OWNED_FILE_SOURCE: Final = "buy.owned"
 
 
 class OwnedMachines(Struct, frozen=True, kw_only=True):
     """Machines that a commitment pays for: a reservation, a savings plan, a committed use.
 
     cloud, type, region  what they are; type and region may be patterns
-    count     how many
-    usd_hour  what one of them costs, used or not, USD an hour
+    count      how many
+    usd_hour   what one of them costs, used or not, USD an hour; none where nobody says
+    source     who says so: a file of the user, or the account and what it has bought
     """
 
     cloud: str
     type: str
     region: str
     count: int
-    usd_hour: Decimal
+    usd_hour: Decimal | None
+    source: str = OWNED_FILE_SOURCE
+
+    @property
+    def are_found(self) -> bool:
+        """Whether an account was found to have them, and no file of the user says so."""
+        return self.source != OWNED_FILE_SOURCE
 
     def are_of(self, offer: Offer) -> bool:
         """Whether an offer is of their machine type, in their region."""
@@ -48,8 +60,10 @@ class OwnedMachines(Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def usd_month(self) -> Decimal:
+    def usd_month(self) -> Decimal | None:
         """What they cost together, USD a month: count * price * 730."""
+        if self.usd_hour is None:
+            return None
         return self.count * self.usd_hour * HOURS_PER_MONTH
 
 
@@ -93,6 +107,37 @@ def owned_machines(
     if spec.buy.owned is None:
         return ()
     return read_owned(read_file(spec.buy.owned), spec.buy.owned)
+
+
+def paid_machines(
+    spec: Spec, catalog: Catalog, read_file: Callable[[str], bytes]
+) -> tuple[OwnedMachines, ...]:
+    """Return what a spec may use that is paid for already.
+
+    A file says it where the spec names one: what is in it may be the same as what the account has
+    bought. Without one it is what the account was found to have, as far as the rules of
+    `buy.owned` let a spec use it.
+    """
+    if spec.buy.owned is not None:
+        return owned_machines(spec, read_file)
+    return catalog.owned if counts_commitments(spec) else ()
+
+
+def counts_commitments(spec: Spec) -> bool:
+    """Whether what an account has committed to may serve a spec first, and no file says it.
+
+    The machines above it are on demand, as the rules of `buy.owned` have it.
+    """
+    buy = spec.buy
+    is_own_capacity = buy.reservations or buy.reserve or buy.block
+    return (
+        isinstance(spec, Inference)
+        and buy.owned is None
+        and "none" in buy.commit
+        and buy.spot != "only"
+        and not is_own_capacity
+        and not buy.flex_start
+    )
 
 
 def read_owned(file_bytes: bytes, path: str) -> tuple[OwnedMachines, ...]:

@@ -137,7 +137,10 @@ def _owned(use: OwnedUse) -> types.OwnedCost:
         region=machines.region,
         machine=machines.type,
         count=machines.count,
-        usd_month=plain_money(machines.usd_month),
+        usd_month=None
+        if machines.usd_month is None
+        else plain_money(machines.usd_month),
+        source=machines.source,
         used_share=rounded(float(use.used_share)),
     )
 

@@ -197,9 +197,14 @@ class OwnedCost(DocumentPart, frozen=True, kw_only=True):
     machine: Annotated[str, Meta(description="their type")]
     count: Annotated[int, Meta(description="how many")]
     usd_month: Annotated[
-        Decimal,
-        Meta(description="what they cost anyway; not in the total"),
+        Decimal | None,
+        Meta(
+            description="what they cost anyway, not in the total; none where nobody says"
+        ),
     ]
+    source: Annotated[
+        str, Meta(description="who says so: buy.owned, or what was bought")
+    ] = "buy.owned"
     used_share: Annotated[
         Number,
         Meta(description="of their hours, in which the plan has work for them"),
@@ -274,7 +279,9 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
     ] = ()
     owned: Annotated[
         tuple[OwnedCost, ...],
-        Meta(description="what is paid for already, by buy.owned"),
+        Meta(
+            description="what is paid for already, by buy.owned or by the account"
+        ),
     ] = ()
     usage: Annotated[
         tuple[UsedAmount, ...],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner import figures
 from planner.cost.bill_line import MACHINE_KIND
+from planner.market.owned import OWNED_FILE_SOURCE
 from planner.market.price_age import age_days
 from planner.market.regret import END_SCENARIO
 from planner.market.term import TERM_OF
@@ -22,7 +23,12 @@ from planner.render.page import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.plan.types import CommitmentRegret, CostLine, Plan
+    from planner.plan.types import (
+        CommitmentRegret,
+        CostLine,
+        OwnedCost,
+        Plan,
+    )
 
 # Lines below this share of the total are in one row of the default page.
 SMALL_SHARE_PERCENT: Final = 1
@@ -180,12 +186,20 @@ def _owned_blocks(plan: Plan) -> list[Block]:
     return [
         Paragraph(
             f"  owned: {owned.count} x {owned.machine} in {owned.cloud} {owned.region}, "
-            f"{figures.dollars(owned.usd_month)} a month anyway, "
+            f"{_anyway_text(owned)}, "
             f"{figures.percentage(1 - float(owned.used_share))} of it unused",
             width=LINE_WIDTH,
         )
         for owned in plan.cost.owned
     ]
+
+
+def _anyway_text(owned: OwnedCost) -> str:
+    """Say what owned machines cost, and what has been bought where no file says that."""
+    bought = "" if owned.source == OWNED_FILE_SOURCE else f" by {owned.source}"
+    if owned.usd_month is None:
+        return f"paid for{bought}, at a price that nobody says"
+    return f"{figures.dollars(owned.usd_month)} a month anyway{bought}"
 
 
 def _usage_blocks(plan: Plan, *, full: bool) -> list[Block]:

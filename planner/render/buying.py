@@ -117,7 +117,8 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
         takes.append("machines alone; nothing is built there")
     if any(part.purchase == "spot" for part in found.purchases):
         takes.append("spot may be taken back")
-    machines = f"{fleet_text(found.fleet)}: {parts}"
+    fleets = " + ".join(map(fleet_text, found.fleets))
+    machines = f"{fleets}: {parts}"
     return _row(found.way.name, machines, found.usd, plan, "; ".join(takes))
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
+from planner.market.commitment import SPOT, used_amount
+from planner.market.own_reclaims import own_band
 from planner.render import period
 from planner.render.page import LINE_WIDTH, Block, Paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.market.live import LiveFacts, SpotChance
+    from planner.market.live import CommitmentFact, LiveFacts, SpotChance
     from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.types import Plan
 
@@ -32,6 +35,9 @@ def live_blocks(plan: Plan, *, full: bool) -> list[Block]:
         ),
         *_chance_blocks(plan.inputs.live.facts),
         *_reserved_blocks(plan),
+        *_commitment_blocks(plan.inputs.live.facts),
+        *_reclaim_blocks(plan),
+        *_offered_blocks(plan.inputs.live.facts),
     ]
 
 
@@ -59,10 +65,14 @@ def _asked_blocks(facts: LiveFacts, *, full: bool) -> Iterator[Block]:
             for answer in place.answers.values()
         )
         yield Paragraph(
-            f"asked for quota, zones, prices and reservations, from {_clock(earliest)} on: "
+            f"asked for quota, zones, prices and reservations, from {clock_text(earliest)} on: "
             f"{regions}",
             width=LINE_WIDTH,
         )
+    for cloud, regions_answer in facts.commitment_regions.items():
+        if regions_answer.state != "value":
+            why = (cloud, f"{regions_answer.state}: {regions_answer.reason}")
+            unanswered.setdefault(why, []).append("regions with commitments")
     for (cloud, reason), names in unanswered.items():
         yield Paragraph(
             f"! {cloud} did not answer for {', '.join(names)}: {reason}",
@@ -71,7 +81,7 @@ def _asked_blocks(facts: LiveFacts, *, full: bool) -> Iterator[Block]:
         )
 
 
-def _clock(as_of: str) -> str:
+def clock_text(as_of: str) -> str:
     """Return a time in UTC as people write it: 2026-11-27 06:00 UTC."""
     return f"{as_of[:10]} {as_of[11:16]} UTC"
 
@@ -140,3 +150,118 @@ def _reserved_blocks(plan: Plan) -> Iterator[Block]:
                     "warn",
                     LINE_WIDTH,
                 )
+
+
+def _commitment_blocks(facts: LiveFacts) -> Iterator[Block]:
+    """Yield what the account has committed to in the regions that were asked, and its use."""
+    for place in facts.places:
+        answer = place.commitments
+        for found in (answer.value if answer else None) or ():
+            yield commitment_line(
+                f"{place.cloud} {place.region}",
+                found,
+                used_amount(place.commitment_use, found),
+            )
+
+
+def commitment_line(
+    where: str, found: CommitmentFact, used: Decimal | None
+) -> Paragraph:
+    """Say what a commitment in a region pays for, and how much of it is used."""
+    return Paragraph(
+        f"{where}: {found.name} {found.id} pays for {_amount_text(found)}"
+        f"{_until_text(found)}, {_use_text(found, used)}",
+        width=LINE_WIDTH,
+    )
+
+
+def _amount_text(found: CommitmentFact) -> str:
+    """Say what a commitment pays for in every hour."""
+    if found.unit == "usd_hour":
+        return f"{figures.dollars(found.amount, cents=True)} an hour"
+    if found.unit == "accelerators":
+        return f"{found.amount:f} accelerators"
+    [machine_type] = found.takes
+    return f"{found.amount:f} x {machine_type}"
+
+
+def _until_text(found: CommitmentFact) -> str:
+    return f" until {found.ends[:10]}" if found.ends else ""
+
+
+def _use_text(found: CommitmentFact, used: Decimal | None) -> str:
+    """Say how much of a commitment is used, and what follows where a plan cannot count on it."""
+    if used is None:
+        return "and nobody says how much of it is used: buy.owned counts on it"
+    free = max(Decimal(0), found.amount - used)
+    amount = (
+        figures.dollars(free, cents=True)
+        if found.unit == "usd_hour"
+        else f"{free:f}"
+    )
+    if found.zone:
+        return (
+            f"of which {amount} are not used, in zone {found.zone} alone: "
+            "buy.owned counts on it"
+        )
+    return f"of which {amount} are not used"
+
+
+def _reclaim_blocks(plan: Plan) -> Iterator[Block]:
+    """Yield how often the account's own machines of the types of the plan were taken back."""
+    live = plan.inputs.live
+    for pool in plan.solution.pools:
+        place = live.facts.place(pool.provider, pool.region) if live else None
+        answer = place.reclaims if place else None
+        fact = (answer.value if answer else None) or {}
+        found = fact.get(pool.instance_type)
+        is_on_spot = any(part.purchase == SPOT for part in pool.purchases)
+        if answer is None or found is None or not is_on_spot:
+            continue
+        band = own_band(found, answer.as_of)
+        counted = (
+            f"{pool.instance_type} in {pool.region}: {found.reclaims:g} of your own machines on "
+            f"spot were taken back in {found.machine_hours:,.0f} hours: "
+        )
+        yield Paragraph(
+            f"{counted}that is too few to count on"
+            if band is None
+            else f"{counted}{band.low_share:.0%} to {band.high_share:.0%} in a month, in place of "
+            "what its cloud publishes",
+            width=LINE_WIDTH,
+        )
+
+
+def _offered_blocks(facts: LiveFacts) -> Iterator[Block]:
+    """Yield the cheapest capacity block for a run, and how a spec names it."""
+    for offered in facts.offered_blocks:
+        wanted = (
+            f"{offered.machines} x {offered.machine_type} for {offered.hours} h in "
+            f"{offered.region}"
+        )
+        answer = offered.blocks
+        if answer.value is None:
+            yield Paragraph(
+                f"! {wanted}: {offered.cloud} does not say which capacity blocks there are: "
+                f"{answer.state}: {answer.reason}",
+                "warn",
+                LINE_WIDTH,
+            )
+            continue
+        if not answer.value:
+            yield Paragraph(
+                f"{wanted}: {offered.cloud} offers no capacity block now",
+                width=LINE_WIDTH,
+            )
+            continue
+        best = answer.value[0]
+        usd_hour = best.usd / (best.machines * offered.hours)
+        yield Paragraph(
+            f"{wanted}: the cheapest of {len(answer.value)} capacity blocks costs "
+            f"{figures.dollars(best.usd)}, {figures.dollars(usd_hour, cents=True)} an hour of a "
+            f"machine, from {clock_text(best.starts)} to {clock_text(best.ends)}; to take it: "
+            f"buy: {{block: {{id: {best.id}, zone: {best.zone}, machines: {best.machines}, "
+            f"type: {best.machine_type}, starts: '{best.starts}', ends: '{best.ends}', "
+            f"usd: {best.usd:f}}}}}",
+            width=LINE_WIDTH,
+        )

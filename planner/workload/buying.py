@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 class BuyingWay(Struct, frozen=True, kw_only=True):
     """A way to buy, as a block `buy` of a spec would say it; `name` is for people.
 
+    machine_types  how many a service has
     clouds  those that the spec allows, or small ones, where only the machines are priced
     """
 
@@ -42,19 +43,21 @@ class BuyingWay(Struct, frozen=True, kw_only=True):
     commit: tuple[str, ...]
     spot: str
     on_demand_base: Decimal | None
+    machine_types: int
     clouds: Literal["spec", "small"]
 
 
 class BoughtWay(Struct, frozen=True, kw_only=True):
     """The cheapest fleet of a workload in one way to buy; without machines where there is none.
 
+    fleets    machines of one type, or of two
     usd       cost in the period of the bill
     owed_usd  what its commitments cost over their terms, used or not
     """
 
     way: BuyingWay
     period: Period
-    fleet: FleetSummary | None
+    fleets: tuple[FleetSummary, ...]
     purchases: tuple[PoolPurchase, ...]
     usd: Decimal | None
     owed_usd: Decimal
@@ -70,6 +73,7 @@ def ways() -> tuple[BuyingWay, ...]:
         "commit": table.word_list,
         "spot": table.one_of("auto", "never", "only"),
         "on_demand_base": table.optional(table.finite_decimal),
+        "machine_types": table.integer_between(1, 2),
         "clouds": table.one_of("spec", "small"),
         **table.SOURCE_COLUMNS,
     }
@@ -80,6 +84,7 @@ def ways() -> tuple[BuyingWay, ...]:
             commit=row["commit"],
             spot=row["spot"],
             on_demand_base=row["on_demand_base"],
+            machine_types=row["machine_types"],
             clouds=row["clouds"],
         )
         for row in table.load_rows("planner.market", "ways.csv", columns)
@@ -89,14 +94,20 @@ def ways() -> tuple[BuyingWay, ...]:
 def buy_in_every_way(spec: Spec, settings: SolveSettings) -> list[BoughtWay]:
     """Return the cheapest fleet of a spec in each way to buy that its kind allows.
 
-    What the spec says of how to buy is left aside, but for its budget and what it owns.
+    What the spec says of how to buy is left aside, but for its budget and what it owns. Two
+    machine types are left out where they cost no less than one.
     """
-    return settings.run_all(
+    found = settings.run_all(
         [
             partial(_bought, way, own_spec, _settings_of(way, settings))
             for way, own_spec in _allowed(spec)
         ]
     )
+    return [
+        bought
+        for bought in found
+        if bought.way.machine_types in (1, len(bought.fleets))
+    ]
 
 
 def _allowed(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
@@ -107,6 +118,7 @@ def _allowed(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
             spot=way.spot,  # type: ignore[arg-type]  # a row has one of its words
             commit=way.commit,
             on_demand_base=way.on_demand_base,
+            machine_types=way.machine_types,
             budget=spec.buy.budget,
             owned=spec.buy.owned,
         )
@@ -143,7 +155,7 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
     return BoughtWay(
         way=way,
         period=bill.period if bill is not None else "month",
-        fleet=solution.pools[0].summary if solution.pools else None,
+        fleets=tuple(pool.summary for pool in solution.pools),
         purchases=tuple(
             part for pool in solution.pools for part in pool.purchases
         ),

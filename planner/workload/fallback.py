@@ -135,7 +135,9 @@ def cheapest_among(
         ),
     )
     # What its wishes would cost is nobody's question.
-    return replace(found, find_reasons=None) if found.pools else None
+    if not found.pools:
+        return None
+    return replace(found, find_reasons=None, find_load_curve=None)
 
 
 def _costs_at_most(solution: Solution, most_usd: Decimal) -> bool:

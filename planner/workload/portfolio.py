@@ -134,8 +134,9 @@ def member_of(
     read_file: Callable[[str], bytes],
     folder: str,
 ) -> SharingService | None:
-    """Return what a service brings into a portfolio; None for what ends by itself.
+    """Return what a service brings into a portfolio.
 
+    None for what ends by itself, and for a service with two machine types.
     `folder` is that of the spec, so that files of one name in two folders are two files.
     """
     bill = solution.bill
@@ -144,6 +145,7 @@ def member_of(
         or bill is None
         or solution.week is None
         or bill.period != "month"
+        or len(solution.pools) > 1
     ):
         return None
     [pool] = solution.pools

@@ -26,7 +26,7 @@ from planner.market.offer_filter import (
     place_order,
     spec_rules,
 )
-from planner.market.owned import owned_machines
+from planner.market.owned import owned_machines, paid_machines
 from planner.market.term import TERM_PURCHASES
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.market.offer import Catalog, Offer
+    from planner.market.owned import OwnedMachines
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
@@ -132,10 +133,14 @@ def why_not(
 
 def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
     catalog = settings.catalog
+    owned = paid_machines(spec, catalog, settings.read_file)
     return OfferFilter(
-        _offer_groups(spec, catalog, settings.read_file),
+        _offer_groups(spec, catalog, owned),
         spec_rules(
-            spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
+            spec,
+            settings.unbuilt_reason,
+            resumes=workload_of(spec).resumes,
+            owns=bool(owned),
         ),
         place_order(spec),
         counts_reclaims=_counts_reclaims(spec),
@@ -162,14 +167,14 @@ def _counts_reclaims(spec: Spec) -> bool:
 
 
 def _offer_groups(
-    spec: Spec, catalog: Catalog, read_file: Callable[[str], bytes]
+    spec: Spec, catalog: Catalog, owned: tuple[OwnedMachines, ...]
 ) -> tuple[tuple[Offer, ...], ...]:
     """Return what a spec may choose from, by machine type and purchase.
 
     A mix without spot takes the place of the ways to buy of which it is made: where all machines
     are bought in one way, it is one of them.
     """
-    purchases = allowed_purchases(spec, resumes=False)
+    purchases = allowed_purchases(spec, resumes=False, owns=bool(owned))
     if not isinstance(spec, Inference) or not {
         COMMITTED_MIX,
         MIXED_PURCHASE,
@@ -182,7 +187,7 @@ def _offer_groups(
             catalog,
             commitments=allowed_terms(spec),
             base_share=spec.buy.on_demand_base,
-            owned=owned_machines(spec, read_file),
+            owned=owned,
         )
     )
     places = {

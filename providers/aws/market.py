@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.market.live import NO_ZONE, ReservationFact
+from planner.market.live import (
+    NO_ZONE,
+    BlockFact,
+    ReclaimFact,
+    ReservationFact,
+)
+from planner.units import SECONDS_PER_DAY
 from providers.aws.client import service
 
 if TYPE_CHECKING:
@@ -32,6 +39,12 @@ SPOT_PRODUCTS: Final = ["Linux/UNIX"]
 # A cloud scores groups of types that stand in for each other; a smaller group always scores low.
 SCORED_TYPES: Final = 3
 FULL_SCORE: Final = 10
+# Of more nobody reads on, and a record of them grows.
+BLOCKS_KEPT: Final = 10
+COUNTS_MACHINES: Final = "enabled"
+RECLAIMS_METRIC: Final = "spot-total-interruptions-inst"
+HOURS_METRIC: Final = "spot-total-usage-hrs-inst"
+RECLAIM_WINDOW: Final = timedelta(days=28)
 
 
 def on_demand_prices(
@@ -167,6 +180,90 @@ def spot_scores(
     if not scores:
         return {}
     return {name: {NO_ZONE: max(scores)} for name in machine_types}
+
+
+def own_reclaims(
+    region: str, machine_types: Sequence[str]
+) -> dict[str, ReclaimFact]:
+    """Return what EC2 Capacity Manager has counted in four weeks.
+
+    Raises LookupError where nobody has enabled it in the region.
+    """
+    end = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    sums: dict[str, Counter[str]] = {}
+    with service("ec2", region) as client:
+        state = client.get_capacity_manager_attributes()
+        if state["CapacityManagerStatus"] != COUNTS_MACHINES:
+            raise LookupError(
+                f"EC2 Capacity Manager is not enabled in {region}"
+            )
+        pages = client.get_paginator(
+            "get_capacity_manager_metric_data"
+        ).paginate(
+            MetricNames=[RECLAIMS_METRIC, HOURS_METRIC],
+            StartTime=end - RECLAIM_WINDOW,
+            EndTime=end,
+            Period=SECONDS_PER_DAY,
+            GroupBy=["resource-region", "instance-type"],
+        )
+        for page in pages:
+            for row in page["MetricDataResults"]:
+                dimension = row["Dimension"]
+                if dimension["ResourceRegion"] != region:
+                    continue
+                found = sums.setdefault(dimension["InstanceType"], Counter())
+                for measured in row["MetricValues"]:
+                    found[measured["Metric"]] += measured["Value"]
+    return {
+        name: ReclaimFact(
+            reclaims=float(found[RECLAIMS_METRIC]),
+            machine_hours=float(found[HOURS_METRIC]),
+        )
+        for name, found in sorted(sums.items())
+        # Both are told together; without hours no machine has run on spot.
+        if name in machine_types
+        and {RECLAIMS_METRIC, HOURS_METRIC} <= found.keys()
+        and found[HOURS_METRIC] > 0
+    }
+
+
+def block_offers(
+    region: str, machine_type: str, machines: int, hours: int
+) -> list[BlockFact]:
+    """Return the blocks of a region that are offered in USD, the cheapest and earliest first."""
+    with service("ec2", region) as client:
+        pages = client.get_paginator(
+            "describe_capacity_block_offerings"
+        ).paginate(
+            InstanceType=machine_type,
+            InstanceCount=machines,
+            CapacityDurationHours=hours,
+        )
+        listed = [
+            found for page in pages for found in page["CapacityBlockOfferings"]
+        ]
+    blocks = [
+        BlockFact(
+            id=found["CapacityBlockOfferingId"],
+            machine_type=found["InstanceType"],
+            zone=found["AvailabilityZone"],
+            machines=found["InstanceCount"],
+            starts=_block_moment(found["StartDate"]),
+            ends=_block_moment(found["EndDate"]),
+            usd=price,
+        )
+        for found in listed
+        if found["CurrencyCode"] == "USD"
+        and (price := _usd(found["UpfrontFee"])) is not None
+    ]
+    return sorted(
+        blocks, key=lambda block: (block.usd, block.starts, block.id)
+    )[:BLOCKS_KEPT]
+
+
+def _block_moment(moment: datetime) -> str:
+    """Return a time as a spec writes it."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
 
 
 def _usd(text: str) -> Decimal | None:

@@ -20,6 +20,8 @@ from providers.live.rest import list_pages, send, with_retries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from planner.market.live import BlockFact, ReclaimFact
+
 PUBLIC_QUESTIONS: Final[tuple[str, ...]] = ("on_demand_usd", "spot_usd")
 RETAIL_URL: Final = "https://prices.azure.com/api/retail/prices"
 MANAGEMENT_URL: Final = "https://management.azure.com"
@@ -69,21 +71,21 @@ def _prices(
     """
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     newest: dict[str, tuple[str, Decimal]] = {}
-    for row in _retail_rows(region, machine_types):
-        name, price = str(row.get("armSkuName")), _usd(row)
+    for row in retail_rows(region, machine_types):
+        name, price = str(row.get("armSkuName")), row_usd(row)
         # Texts such as 2026-11-27T06:00:00Z are in the order of time.
         start = row.get("effectiveStartDate") or ""
         if (
             name in machine_types
             and price is not None
             and start <= now
-            and _purchase_of(row) == purchase
+            and purchase_of(row) == purchase
         ):
             newest[name] = max((start, price), newest.get(name, ("", price)))
     return {name: price for name, (_, price) in newest.items()}
 
 
-def _retail_rows(
+def retail_rows(
     region: str, machine_types: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the prices of a region that are of an hour, in USD, and ask for no agreement.
@@ -124,7 +126,7 @@ def _shared_start(names: Sequence[str]) -> str:
     return "".join(letters[0] for letters in columns)
 
 
-def _usd(row: dict[str, Any]) -> Decimal | None:
+def row_usd(row: dict[str, Any]) -> Decimal | None:
     """Return the price of a row in USD. Some rows have a zero for what is not sold."""
     try:
         return table.usd_price(str(row.get("retailPrice")))
@@ -132,7 +134,7 @@ def _usd(row: dict[str, Any]) -> Decimal | None:
         return None
 
 
-def _purchase_of(row: dict[str, Any]) -> str:
+def purchase_of(row: dict[str, Any]) -> str:
     """Return how what a row prices is bought: the first rule that fits decides.
 
     A row that lacks a field of the rules does not say, and is bought in no way.
@@ -163,7 +165,7 @@ def reservations(region: str) -> list[ReservationFact]:
     return [
         fact
         for group in groups
-        if _is_in(region, group.get("location"))
+        if is_in(region, group.get("location"))
         for reserved in _reserved(session, group["id"])
         for fact in _reservation_facts(group["id"], reserved)
     ]
@@ -253,14 +255,28 @@ def _scores(
             if (
                 name in names
                 and score in spot_shares()
-                and _is_in(region, placed.get("region"))
+                and is_in(region, placed.get("region"))
             ):
                 zone = placed.get("availabilityZone") or NO_ZONE
                 scores.setdefault(name, {})[zone] = spot_shares()[score]
     return scores
 
 
-def _is_in(region: str, location: str | None) -> bool:
+def block_offers(
+    _region: str, _machine_type: str, _machines: int, _hours: int
+) -> list[BlockFact]:
+    """Return nothing: Azure sells none."""
+    return []
+
+
+def own_reclaims(
+    _region: str, _machine_types: Sequence[str]
+) -> dict[str, ReclaimFact]:
+    """Return nothing: Azure counts for nobody how many of its machines it takes back."""
+    return {}
+
+
+def is_in(region: str, location: str | None) -> bool:
     """Whether a location is a region: services write it as westus, and as West US."""
     return (location or "").replace(" ", "").lower() == region
 

@@ -25,6 +25,8 @@ from providers.live.rest import send
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.market.live import BlockFact, ReclaimFact
+
 # The list of SKUs is everybody's, but its service wants to know who asks.
 PUBLIC_QUESTIONS: Final[tuple[str, ...]] = ()
 COMPUTE_URL: Final = "https://compute.googleapis.com/compute/v1"
@@ -236,6 +238,20 @@ def spot_scores(
                 obtainability, by_zone.get(option.zone, 0.0)
             )
     return scores
+
+
+def block_offers(
+    _region: str, _machine_type: str, _machines: int, _hours: int
+) -> list[BlockFact]:
+    """Return nothing: Google Cloud sells them by requests for a reservation."""
+    return []
+
+
+def own_reclaims(
+    _region: str, _machine_types: Sequence[str]
+) -> dict[str, ReclaimFact]:
+    """Return nothing: Google Cloud counts for nobody how many of its machines it takes back."""
+    return {}
 
 
 def _question(machine_type: str, machines: int) -> dict[str, Any]:

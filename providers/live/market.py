@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
-    from planner.market.live import ReservationFact
+    from planner.market.live import BlockFact, ReclaimFact, ReservationFact
 
 
 class MarketModule(Protocol):
@@ -48,3 +48,17 @@ class MarketModule(Protocol):
 
         NO_ZONE has the score where a cloud has one for the whole region.
         """
+
+    def own_reclaims(
+        self, region: str, machine_types: Sequence[str]
+    ) -> dict[str, ReclaimFact]:
+        """Return how often the account's own machines on spot were taken back, by type.
+
+        A type of which none ran is left out. Raises LookupError where the account does not count
+        them; a cloud that counts them for nobody tells nothing.
+        """
+
+    def block_offers(
+        self, region: str, machine_type: str, machines: int, hours: int
+    ) -> list[BlockFact]:
+        """Return the capacity blocks that are offered for so many machines, the cheapest first."""

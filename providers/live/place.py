@@ -15,16 +15,22 @@ from msgspec.structs import replace
 from planner.market.capacity import LIMITED_PURCHASES
 from planner.market.live import (
     NO_ZONE,
+    BlockAnswer,
     CallerAnswer,
     ChanceAnswer,
+    CommitmentAnswer,
     LiveAnswer,
     LiveFacts,
+    OfferedBlocks,
     PlaceFacts,
     PriceAnswer,
     QuotaAnswer,
+    ReclaimAnswer,
+    RegionAnswer,
     ReservationAnswer,
     SpotChance,
     SpotPriceAnswer,
+    UsedAnswer,
     ZoneAnswer,
 )
 
@@ -32,7 +38,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from decimal import Decimal
 
-    from planner.market.live import AnswerState, QuotaFact, ReservationFact
+    from planner.market.live import (
+        AnswerState,
+        BlockFact,
+        CommitmentFact,
+        QuotaFact,
+        ReclaimFact,
+        ReservationFact,
+    )
+    from providers.live.commitment import CommitmentModule
     from providers.live.kept import KeptAnswers
     from providers.live.market import MarketModule
     from providers.live.question import AccountModule
@@ -94,7 +108,8 @@ def ask_places(
             caller = callers[place.cloud]
             if caller.value is not None:
                 kept.write(caller.value, place, facts[place])
-    return LiveFacts(
+    return replace(
+        known,
         callers=callers,
         places=(*known.places, *(facts[place] for place in places)),
     )
@@ -134,7 +149,7 @@ def _asked_facts(
         for question in questions
     } | {
         (question.place, question.request): answer
-        for question, answer in zip(asked, _answers(asked, end_s), strict=True)
+        for question, answer in zip(asked, ask_all(asked, end_s), strict=True)
     }
     return {place: _place_facts(place, found) for place in places}
 
@@ -165,7 +180,7 @@ def ask_chances(
         for place, machines in wanted
         if callers[place.cloud].state == "value"
     ]
-    answers = _answers([question for _, question in asked], end_s)
+    answers = ask_all([question for _, question in asked], end_s)
     return replace(
         known,
         callers=callers,
@@ -210,6 +225,87 @@ def _chances(place: LivePlace, machines: int) -> dict[str, float]:
     return scores[machine_type]
 
 
+def ask_blocks(
+    place: LivePlace,
+    machines: int,
+    hours: int,
+    known: LiveFacts,
+    deadline_s: float,
+) -> LiveFacts:
+    """Return what is known, and the capacity blocks for so many machines of the place's type.
+
+    A cloud that nobody is signed in to is not asked.
+    """
+    if known.callers[place.cloud].state != "value":
+        return known
+    [machine_type] = place.machine_types
+    question = LiveQuestion(
+        place,
+        "block_offers",
+        BlockAnswer,
+        partial(_blocks, place, machines, hours),
+    )
+    [answer] = ask_all([question], time.monotonic() + deadline_s)
+    offered = OfferedBlocks(
+        cloud=place.cloud,
+        region=place.region,
+        machine_type=machine_type,
+        machines=machines,
+        hours=hours,
+        blocks=answer,
+    )
+    return replace(known, offered_blocks=(*known.offered_blocks, offered))
+
+
+def _blocks(
+    place: LivePlace, machines: int, hours: int
+) -> tuple[BlockFact, ...]:
+    [machine_type] = place.machine_types
+    return tuple(
+        market_of(place.cloud).block_offers(
+            place.region, machine_type, machines, hours
+        )
+    )
+
+
+def ask_commitment_regions(
+    regions: Mapping[str, Sequence[str]], known: LiveFacts, deadline_s: float
+) -> LiveFacts:
+    """Return what is known, and which regions of each cloud have commitments of their own."""
+    end_s = time.monotonic() + deadline_s
+    places = [
+        LivePlace(cloud, names[0], ()) for cloud, names in regions.items()
+    ]
+    callers = {**known.callers, **ask_callers(places, end_s)}
+    questions = [
+        LiveQuestion(
+            place,
+            "commitment_regions",
+            RegionAnswer,
+            partial(_commitment_regions, place.cloud, regions[place.cloud]),
+        )
+        for place in places
+    ]
+    asked = [
+        question
+        for question in questions
+        if may_ask(question, callers[question.place.cloud])
+    ]
+    answers = ask_all(asked, end_s)
+    return replace(
+        known,
+        callers=callers,
+        commitment_regions={
+            question.place.cloud: answer
+            for question, answer in zip(asked, answers, strict=True)
+        },
+    )
+
+
+def _commitment_regions(cloud: str, regions: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_commitment_module(cloud).commitment_regions(regions))
+
+
 def ask_callers(
     places: Iterable[LivePlace], end_s: float
 ) -> dict[str, CallerAnswer]:
@@ -219,7 +315,7 @@ def ask_callers(
         LiveQuestion(place, CALLER, CallerAnswer, partial(_signed_in, place))
         for place in places_by_cloud.values()
     ]
-    answers = _answers(logins, end_s)
+    answers = ask_all(logins, end_s)
     return dict(zip(places_by_cloud, answers, strict=True))
 
 
@@ -287,6 +383,18 @@ def _questions(place: LivePlace) -> list[LiveQuestion]:
             ReservationAnswer,
             partial(_reservations, place),
         ),
+        LiveQuestion(
+            place,
+            "commitments",
+            CommitmentAnswer,
+            partial(find_commitments, place),
+        ),
+        LiveQuestion(
+            place, "reclaims", ReclaimAnswer, partial(_reclaims, place)
+        ),
+        LiveQuestion(
+            place, "commitment_use", UsedAnswer, partial(find_use, place)
+        ),
     ]
 
 
@@ -319,6 +427,33 @@ def _reservations(place: LivePlace) -> tuple[ReservationFact, ...]:
     return tuple(market_of(place.cloud).reservations(place.region))
 
 
+def _reclaims(place: LivePlace) -> dict[str, ReclaimFact]:
+    return market_of(place.cloud).own_reclaims(
+        place.region, place.machine_types
+    )
+
+
+def find_commitments(place: LivePlace) -> tuple[CommitmentFact, ...]:
+    """Return what an account has committed to in a region."""
+    return tuple(
+        _commitment_module(place.cloud).commitments(
+            place.region, place.machine_types
+        )
+    )
+
+
+def find_use(place: LivePlace) -> dict[str, Decimal]:
+    """Return what is used of the commitments of an account in a region."""
+    return _commitment_module(place.cloud).commitment_use(
+        place.region, place.machine_types
+    )
+
+
+def _commitment_module(cloud: str) -> CommitmentModule:
+    module: CommitmentModule = import_module(f"providers.{cloud}.commitment")
+    return module
+
+
 def _place_facts(
     place: LivePlace, found: Mapping[tuple[LivePlace, str], LiveAnswer[Any]]
 ) -> PlaceFacts:
@@ -336,10 +471,13 @@ def _place_facts(
         on_demand_usd=answer("on_demand_usd"),
         spot_usd=answer("spot_usd"),
         reservations=answer("reservations"),
+        commitments=answer("commitments"),
+        commitment_use=answer("commitment_use"),
+        reclaims=answer("reclaims"),
     )
 
 
-def _answers(questions: Sequence[LiveQuestion], end_s: float) -> list[Any]:
+def ask_all(questions: Sequence[LiveQuestion], end_s: float) -> list[Any]:
     """Ask all questions at once; return what is answered until a monotonic time.
 
     Each answer is of the kind of its question.

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # The one that changes an account: it is called when somebody has confirmed it.
 CHANGING_FUNCTION = "request_quota"
+ANY = "*"
+MODULES = ("account", "market", "commitment", "running", "profile")
 
 
 class Probe(Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ def probes() -> tuple[Probe, ...]:
     """Return all questions to all clouds."""
     columns: table.Columns = {
         "cloud": table.one_of(*clouds()),
-        "module": table.one_of("account", "market", "profile"),
+        "module": table.one_of(*MODULES),
         "function": table.nonempty_text,
         "what": table.nonempty_text,
         "right": lambda cell: tuple(cell.split()),
@@ -62,6 +64,27 @@ def probes() -> tuple[Probe, ...]:
         )
         for row in table.load_rows("providers", "probes.csv", columns)
     )
+
+
+def rights_by_resource(rights: Iterable[str]) -> dict[str, list[str]]:
+    """Return rights by what they are granted on: most on all that there is, which is *."""
+    grouped: dict[str, list[str]] = {}
+    for right in rights:
+        grouped.setdefault(_resources().get(right, ANY), []).append(right)
+    return grouped
+
+
+@cache
+def _resources() -> dict[str, str]:
+    columns: table.Columns = {
+        "right": table.nonempty_text,
+        "resource": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        row["right"]: row["resource"]
+        for row in table.load_rows("providers", "right_resources.csv", columns)
+    }
 
 
 def reading_rights(asked: Iterable[Probe]) -> tuple[str, ...]:

@@ -15,6 +15,10 @@ from planner.workload.buying import BoughtWay, buy_in_every_way, ways
 from stacks.spec.table import unsupported_reason
 from tests.conftest import ROOT, chat, only, present, solve, spec_of
 from tests.planner.cli.conftest import Command
+from tests.planner.solve.serving.test_mixed_answer import (
+    repriced,
+    two_types,
+)
 
 TEXT = chat(
     traffic="peak_rps: 20\n  profile: diurnal",
@@ -32,6 +36,9 @@ WRITTEN = {
     "half-mix": "commit: [none, 1y, 3y], on_demand_base: 50%",
     "small-cloud": "spot: never",
 }
+
+
+ONE_TYPE = {way.way: way.name for way in ways() if way.machine_types == 1}
 
 
 def found_ways(catalog: Any, text: str) -> dict[str, BoughtWay]:
@@ -52,7 +59,8 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
         catalog, lambda offer: offer.instance.family in ("g6", "g6e", "g5")
     )
     found = found_ways(catalog, TEXT.replace("BUY", "spot: auto"))
-    assert found.keys() == WRITTEN.keys() == {way.way for way in ways()}
+    # Of this one a second type saves nothing.
+    assert found.keys() == WRITTEN.keys() == set(ONE_TYPE)
     for way, written in WRITTEN.items():
         text = TEXT.replace("BUY", written)
         offered = catalog
@@ -78,6 +86,17 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
         assert one.owed_usd == Decimal(owed)
 
 
+def test_two_machine_types_are_a_way_where_they_cost_less(catalog) -> None:
+    few = repriced(catalog, "aws")
+    found = found_ways(few, two_types("aws", 1))
+    solution = solve(few, two_types("aws"), keep=0)
+    assert found["two-types"].usd == present(solution.bill).total
+    assert found["two-types"].fleets == tuple(
+        pool.summary for pool in solution.pools
+    )
+    assert present(found["two-types"].usd) < present(found["on-demand"].usd)
+
+
 @pytest.mark.parametrize("name", ["lora-8b", "workspace-one-gpu"])
 def test_other_kinds_have_the_ways_that_their_rules_allow(
     catalog, name: str
@@ -94,8 +113,8 @@ def test_the_page_has_every_way_and_what_is_not_rented(
     (here / "s.yaml").write_text(TEXT.replace("BUY", "spot: auto"))
     code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
     assert code == 0
-    for way in ways():
-        assert f"| {way.name} |" in page
+    for name in ONE_TYPE.values():
+        assert f"| {name} |" in page
     assert "as the spec says" in page
     assert "the same tokens at" in page
     assert "the workload ends after 4 months" in page

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from planner.market.owned import owned_machines
+from planner.market.owned import paid_machines
 from planner.solve.serving.alternative import alternatives
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.load_curve import load_curve
@@ -119,7 +119,7 @@ def _found_solution(
 ) -> Solution:
     simulation_check = simulation_check_of(requirement, search, selection)
     predictions = predict_serving(requirement, selection.sizing)
-    owned = owned_machines(spec, settings.read_file)
+    owned = paid_machines(spec, settings.catalog, settings.read_file)
     is_undecided = (
         simulation_check is not None and simulation_check.verdict == "undecided"
     )

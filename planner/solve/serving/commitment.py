@@ -89,7 +89,8 @@ def owned_uses(
     """Yield what is owned with the share of its hours in which the fleet uses it.
 
     share = node-hours of the owned part / (machines that are owned there * hours of the period)
-    Machines of another type, or elsewhere, are not used at all.
+    Machines of another type, or elsewhere, are not used at all. Those that an account was found
+    to have are told of the fleet alone: it may have bought many for something else.
     """
     offer, sizing = selection.bought, selection.sizing
     used_hours = sum(
@@ -103,6 +104,8 @@ def owned_uses(
     here = sum(machines.count for machines in owned if machines.are_of(offer))
     hours = life_hours(fleet_lifetime(requirement, sizing))
     for machines in owned:
+        if machines.are_found and not machines.are_of(offer):
+            continue
         yield OwnedUse(
             machines,
             used_hours / (here * hours)

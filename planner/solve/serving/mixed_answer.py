@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from planner.market.owned import owned_machines
+from planner.market.owned import OwnedUse, paid_machines
 from planner.market.regret import Regret
 from planner.market.term import TERM_OF
 from planner.solve.cause import DEARER
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from planner.market.offer_filter import OfferFilter
-    from planner.market.owned import OwnedUse
     from planner.perf.serving.correction import Correction
     from planner.solve.serving.bill import BilledPool
     from planner.solve.serving.mixed_fleet import MixedFleet
@@ -127,7 +126,7 @@ def _solution(
             )
             for pool, candidate in candidates
         ),
-        owned=_owned(spec, settings, candidates),
+        owned=tuple(_owned(spec, settings, candidates)),
         find_reasons=partial(
             find_reasons,
             requirement,
@@ -297,14 +296,16 @@ def _warnings(
 
 def _owned(
     spec: Inference, settings: SolveSettings, candidates: _Candidates
-) -> tuple[OwnedUse, ...]:
-    """Return what is owned, each with the share of it that the pool of its type uses."""
-    owned = owned_machines(spec, settings.read_file)
+) -> Iterator[OwnedUse]:
+    """Yield what is owned, each with the share of it that the pool of its type uses."""
+    owned = paid_machines(spec, settings.catalog, settings.read_file)
     uses = [
-        tuple(owned_uses(pool.requirement, candidate, owned))
+        use
         for pool, candidate in candidates
+        for use in owned_uses(pool.requirement, candidate, owned)
     ]
-    return tuple(
-        max(both, key=lambda use: use.used_share)
-        for both in zip(*uses, strict=True)
-    )
+    for machines in owned:
+        shares = [use.used_share for use in uses if use.machines is machines]
+        # What an account has of other types is told by neither pool.
+        if shares:
+            yield OwnedUse(machines, max(shares))

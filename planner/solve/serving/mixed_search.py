@@ -290,7 +290,8 @@ def _answers_alike(first: PoolKind, second: PoolKind) -> bool:
 def _pairs(offers: Iterable[Offer]) -> Iterator[tuple[Offer, Offer]]:
     """Yield two offers of different machine types in one region, without dominated regions.
 
-    Where both cost as much or more than in another region, nothing is gained there.
+    Where both cost as much or more than in another region, and the account has as much of both
+    there, nothing is gained.
     """
     regions: dict[tuple[str, str], list[Offer]] = {}
     for offer in offers:
@@ -299,7 +300,12 @@ def _pairs(offers: Iterable[Offer]) -> Iterator[tuple[Offer, Offer]]:
     for regional_offers in regions.values():
         ordered = sorted(regional_offers, key=lambda offer: offer.key)
         for first, second in itertools.combinations(ordered, 2):
-            if first.instance.instance_type != second.instance.instance_type:
+            is_owned_twice = first.owned_nodes and second.owned_nodes
+            if (
+                first.instance.instance_type != second.instance.instance_type
+                # One commitment may be to both types, and counts once.
+                and not is_owned_twice
+            ):
                 _keep_undominated(found, first, second)
     for priced_pairs in found.values():
         for _, pair in priced_pairs:
@@ -313,7 +319,13 @@ def _keep_undominated(
 ) -> None:
     """Add a pair unless another region sells both for no more; drop those that it beats."""
     key = tuple(
-        (offer.provider, offer.instance.instance_type, offer.purchase)
+        (
+            offer.provider,
+            offer.instance.instance_type,
+            offer.purchase,
+            offer.owned_nodes,
+            offer.quotas,
+        )
         for offer in (first, second)
     )
     prices = (float(first.usd_hour), float(second.usd_hour))

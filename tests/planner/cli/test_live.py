@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -14,17 +14,24 @@ from msgspec.structs import replace
 from planner.cli.live import facts_text, read_facts
 from planner.errors import UsageError
 from planner.market.live import (
+    BlockAnswer,
+    BlockFact,
     CallerAnswer,
     ChanceAnswer,
+    CommitmentAnswer,
+    CommitmentFact,
     LiveFacts,
+    OfferedBlocks,
     PlaceFacts,
     PriceAnswer,
     QuotaAnswer,
     QuotaFact,
+    RegionAnswer,
     ReservationAnswer,
     ReservationFact,
     SpotChance,
     SpotPriceAnswer,
+    UsedAnswer,
     ZoneAnswer,
 )
 from planner.market.live_catalog import with_live
@@ -137,13 +144,17 @@ def clouds_that(
             caller = CallerAnswer(
                 state="value", value="ada", as_of=NOW, request="caller"
             )
-            return LiveFacts(
+            return replace(
+                known,
                 callers={**known.callers, **{p.cloud: caller for p in places}},
                 places=(*known.places, *map(answer, places)),
             )
 
         monkeypatch.setattr(live_place, "ask_places", ask)
         monkeypatch.setattr(live_place, "ask_chances", score)
+        monkeypatch.setattr(
+            live_place, "ask_commitment_regions", lambda _, known, __: known
+        )
         return asked
 
     return set_up
@@ -243,6 +254,152 @@ def test_the_chance_of_machines_on_spot_is_told(
     code, out, _ = tonnage("plan", "s.yaml", "--live")
     assert code == 0
     assert "0.70 of 1 to be had now" in " ".join(out.split())
+
+
+TRAINING = """\
+apiVersion: tonnage/v1
+name: run
+kind: Training
+model: {name: llama-3.1-8b}
+data: {location: s3://sets/chat, tokens: 2B}
+train: {method: continued, deadline: 14d}
+where: {clouds: [aws], regions: [us-east-1], accelerators: {allow: [h100]}}
+"""
+
+
+@pytest.mark.parametrize("extra", ["", "buy: {spot: only}\n"])
+def test_blocks_are_told_where_a_spec_may_buy_one(
+    tonnage: Command,
+    here: Path,
+    clouds_that,
+    monkeypatch: pytest.MonkeyPatch,
+    extra: str,
+) -> None:
+    """In a form that the same spec takes, and the same plan derives from a record."""
+    (here / "s.yaml").write_text(TRAINING + extra)
+    clouds_that(
+        lambda place: facts_of(place, dict.fromkeys(place.machine_types, True))
+    )
+
+    def offer(
+        place: LivePlace, machines: int, hours: int, known: LiveFacts, _: float
+    ) -> LiveFacts:
+        [machine_type] = place.machine_types
+        block = BlockFact(
+            id="cb-0123456789abcdef0",
+            machine_type=machine_type,
+            zone=f"{place.region}a",
+            machines=machines,
+            starts="2026-12-01T11:30Z",
+            ends=f"2026-12-{1 + hours // 24:02}T11:30Z",
+            usd=Decimal(5000),
+        )
+        offered = OfferedBlocks(
+            cloud=place.cloud,
+            region=place.region,
+            machine_type=machine_type,
+            machines=machines,
+            hours=hours,
+            blocks=BlockAnswer(
+                state="value", value=(block,), as_of=NOW, request="blocks"
+            ),
+        )
+        return replace(known, offered_blocks=(offered,))
+
+    monkeypatch.setattr(live_place, "ask_blocks", offer)
+    code, page, err = tonnage("plan", "s.yaml", "--live", "--record", "r.json")
+    assert code == 0, err
+    told = " ".join(page.split())
+    assert ("to take it: buy:" in told) == (not extra)
+    if extra:
+        return
+    assert tonnage("plan", "s.yaml", "--replay", "r.json")[1] == page
+    _, _, rest = told.partition("to take it: ")
+    named = rest[: rest.index("}}") + 2]
+    (here / "s.yaml").write_text(f"{TRAINING}{named}\n")
+    code, _, err = tonnage("check", "s.yaml")
+    assert code == 0, err
+
+
+def committed(place: LivePlace) -> PlaceFacts:
+    """A region in which two machines of each type are paid for, of which one is used."""
+    facts = facts_of(place, dict.fromkeys(place.machine_types, True))
+    commitments = {f"ri-{name}": name for name in place.machine_types}
+    return replace(
+        facts,
+        commitments=CommitmentAnswer(
+            state="value",
+            as_of=NOW,
+            request="commitments",
+            value=tuple(
+                CommitmentFact(
+                    id=commitment,
+                    name="reserved instances",
+                    unit="machines",
+                    amount=Decimal(2),
+                    takes={name: Decimal(1)},
+                    usd_hour=Decimal(3),
+                    ends="2027-01-01T00:00:00Z",
+                )
+                for commitment, name in commitments.items()
+            ),
+        ),
+        commitment_use=UsedAnswer(
+            state="value",
+            as_of=NOW,
+            request="use",
+            value=dict.fromkeys(commitments, Decimal(1)),
+        ),
+    )
+
+
+def test_a_region_with_commitments_is_asked_wherever_it_is(
+    tonnage: Command,
+    here: Path,
+    clouds_that,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is paid for there serves first; a replay asks nobody and gives the same bytes."""
+    (here / "s.yaml").write_text(TEXT)
+    [cheapest] = planned(tonnage)["solution"]["pools"]
+    dear = "europe-west2"
+    clouds_that(
+        lambda place: (
+            committed(place)
+            if place.region == dear
+            else facts_of(place, dict.fromkeys(place.machine_types, True))
+        )
+    )
+
+    def regions(
+        allowed: Mapping[str, Sequence[str]], known: LiveFacts, _: float
+    ) -> LiveFacts:
+        answer = RegionAnswer(
+            state="value", value=(dear,), as_of=NOW, request="regions"
+        )
+        assert dear in allowed["gcp"]
+        silent = RegionAnswer(
+            state="denied", reason="no right", as_of=NOW, request="regions"
+        )
+        return replace(known, commitment_regions={"gcp": answer, "aws": silent})
+
+    monkeypatch.setattr(live_place, "ask_commitment_regions", regions)
+    plan = planned(tonnage, "--live", "--record", "r.json")
+    [pool] = plan["solution"]["pools"]
+    assert (cheapest["region"], pool["region"]) != (dear, dear)
+    assert pool["region"] == dear
+    assert pool["purchases"][0]["purchase"] == "owned"
+    [used] = [owned for owned in plan["cost"]["owned"] if owned["used_share"]]
+    assert used["source"] == f"reserved instances ri-{pool['instance_type']}"
+    assert Decimal(used["usd_month"]) == Decimal(1095)
+    assert planned(tonnage, "--replay", "r.json") == plan
+    code, out, _ = tonnage("plan", "s.yaml", "--replay", "r.json")
+    told = " ".join(out.split())
+    assert code == 0
+    assert f"pays for 2 x {pool['instance_type']} until 2027-01-01" in told
+    assert "of which 1 are not used" in told
+    assert "$1,095 a month anyway by reserved instances" in told
+    assert "aws did not answer for regions with commitments: denied" in told
 
 
 def zonal(*chances: float) -> Callable[..., LiveFacts]:

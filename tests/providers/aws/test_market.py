@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.stub import ANY
 
-from planner.market.live import NO_ZONE, ReservationFact
+from planner.market.live import NO_ZONE, ReclaimFact, ReservationFact
 from providers.aws import market
 from tests.providers.aws.conftest import Stubbed
 
@@ -215,3 +215,120 @@ def test_spot_is_scored_for_three_types_together(stubbed: Stubbed) -> None:
     assert market.spot_scores("us-east-1", three, 2) == {
         name: {NO_ZONE: 0.9} for name in three
     }
+
+
+def measured(name: str, reclaims: float | None, hours: float) -> dict[str, Any]:
+    values = [{"Metric": market.HOURS_METRIC, "Value": hours}]
+    if reclaims is not None:
+        values.append({"Metric": market.RECLAIMS_METRIC, "Value": reclaims})
+    return {
+        "Dimension": {"ResourceRegion": "us-east-1", "InstanceType": name},
+        "MetricValues": values,
+    }
+
+
+def test_own_reclaims_are_summed_over_four_weeks(stubbed: Stubbed) -> None:
+    """Of other regions, of other types, and where none ran: nothing."""
+    elsewhere = measured("g6.xlarge", 9.0, 9.0)
+    elsewhere["Dimension"]["ResourceRegion"] = "eu-west-1"
+    rows = [
+        measured("g6.xlarge", 1.0, 20.0),
+        measured("g6.xlarge", 2.0, 24.5),
+        measured("m5.large", 5.0, 24.0),
+        measured("p5.48xlarge", 0.0, 0.0),
+        elsewhere,
+    ]
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "get_capacity_manager_attributes",
+                    {},
+                    {"CapacityManagerStatus": "enabled"},
+                ),
+                (
+                    "get_capacity_manager_metric_data",
+                    {
+                        "MetricNames": [
+                            market.RECLAIMS_METRIC,
+                            market.HOURS_METRIC,
+                        ],
+                        "StartTime": ANY,
+                        "EndTime": ANY,
+                        "Period": 86_400,
+                        "GroupBy": ["resource-region", "instance-type"],
+                    },
+                    {"MetricDataResults": rows},
+                ),
+            ]
+        }
+    )
+    assert market.own_reclaims("us-east-1", TYPES) == {
+        "g6.xlarge": ReclaimFact(reclaims=3.0, machine_hours=44.5)
+    }
+
+
+def test_who_does_not_count_reclaims_has_none(stubbed: Stubbed) -> None:
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "get_capacity_manager_attributes",
+                    {},
+                    {"CapacityManagerStatus": "disabled"},
+                )
+            ]
+        }
+    )
+    with pytest.raises(LookupError, match="not enabled"):
+        market.own_reclaims("us-east-1", TYPES)
+
+
+def test_blocks_are_told_as_a_spec_names_them(stubbed: Stubbed) -> None:
+    """The cheapest first, then the earliest; what has no price in USD is left out."""
+    block: dict[str, Any] = {
+        "CapacityBlockOfferingId": "cb-1",
+        "InstanceType": "p5.48xlarge",
+        "AvailabilityZone": "us-east-1b",
+        "InstanceCount": 2,
+        "StartDate": HOUR,
+        "EndDate": HOUR + timedelta(days=4),
+        "UpfrontFee": "5760.0",
+        "CurrencyCode": "USD",
+    }
+    others: list[dict[str, Any]] = [
+        {"CapacityBlockOfferingId": "cb-2", "UpfrontFee": "5000.5"},
+        {
+            "CapacityBlockOfferingId": "cb-3",
+            "StartDate": HOUR - timedelta(hours=1),
+        },
+        {"CapacityBlockOfferingId": "cb-4", "CurrencyCode": "CNY"},
+        {"CapacityBlockOfferingId": "cb-5", "UpfrontFee": "0"},
+    ]
+    stubbed(
+        {
+            "ec2": [
+                (
+                    "describe_capacity_block_offerings",
+                    {
+                        "InstanceType": "p5.48xlarge",
+                        "InstanceCount": 2,
+                        "CapacityDurationHours": 96,
+                    },
+                    {
+                        "CapacityBlockOfferings": [
+                            block,
+                            *({**block, **other} for other in others),
+                        ]
+                    },
+                )
+            ]
+        }
+    )
+    found = market.block_offers("us-east-1", "p5.48xlarge", 2, 96)
+    assert [offer.id for offer in found] == ["cb-2", "cb-3", "cb-1"]
+    assert found[0].usd == Decimal("5000.5")
+    assert (found[2].starts, found[2].ends) == (
+        "2026-11-27T06:00Z",
+        "2026-12-01T06:00Z",
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from planner.market.live import LiveFacts
+from planner.plan.actual.charge import StackTags
 from providers.gcp import market as gcp_market
 from providers.live.place import MISSHAPEN, LivePlace, ask_places
 from tests.providers.live.recorded import GCP_TYPES
@@ -15,6 +17,8 @@ PLACES: Final = {
     "gcp": LivePlace("gcp", "us-central1", GCP_TYPES),
     "azure": LivePlace("azure", "eastus", ("Standard_ND96isr_H100_v5",)),
 }
+TAGS: Final = StackTags("tonnage-stack", "chat", "tonnage-pool")
+TODAY: Final = date(2026, 11, 27)
 AWS_TYPES: Final = ("g6.xlarge", "p5.48xlarge", "p4d.24xlarge")
 REGIONS: Final = {cloud: place.region for cloud, place in PLACES.items()}
 AZURE_RIGHTS: Final = (
@@ -27,7 +31,21 @@ LEAVES_OUT: Final = (
     "spot_prices",
     "reservations",
     "spot_scores",
+    "own_reclaims",
+    "block_offers",
+    "commitments",
+    "commitment_use",
+    "commitment_regions",
 )
+# The rooms of functions that are in no account.
+ROOMS: Final = {
+    **dict.fromkeys(LEAVES_OUT, "market"),
+    "commitments": "commitment",
+    "commitment_use": "commitment",
+    "commitment_regions": "commitment",
+    "running_machines": "running",
+    "month_cost": "running",
+}
 
 
 class Probe(NamedTuple):
@@ -50,9 +68,12 @@ class Probe(NamedTuple):
     def ask(self) -> Any:
         """Ask the cloud, as a process does that has not asked before."""
         gcp_market._read_rates.cache_clear()
-        room = "market" if self.leaves_out else "account"
+        room = ROOMS.get(self.function, "account")
         module = import_module(f"providers.{self.cloud}.{room}")
-        return getattr(module, self.function)(REGIONS[self.cloud], *self.rest)
+        ask = getattr(module, self.function)
+        if self.function == "commitment_regions":
+            return ask([REGIONS[self.cloud]])
+        return ask(REGIONS[self.cloud], *self.rest)
 
     def result(self) -> Any:
         """Return the answer, or the error of one of the kinds that callers expect."""
@@ -102,6 +123,42 @@ PROBES: Final = [
         ("spot_prices", (AWS_TYPES,), ("DescribeSpotPriceHistory",)),
         ("reservations", (), ("DescribeCapacityReservations",)),
         ("spot_scores", (AWS_TYPES, 2), ("GetSpotPlacementScores",)),
+        (
+            "own_reclaims",
+            (AWS_TYPES,),
+            ("GetCapacityManagerAttributes", "GetCapacityManagerMetricData"),
+        ),
+        (
+            "block_offers",
+            ("p5.48xlarge", 2, 96),
+            ("DescribeCapacityBlockOfferings",),
+        ),
+        ("running_machines", (TAGS,), ("DescribeInstances",)),
+        ("month_cost", (TAGS, TODAY), ("GetCostAndUsage",)),
+        (
+            "commitment_regions",
+            (),
+            ("DescribeReservedInstances", "DescribeSavingsPlans"),
+        ),
+        (
+            "commitments",
+            (AWS_TYPES,),
+            (
+                "DescribeReservedInstances",
+                "DescribeSavingsPlans",
+                "DescribeSavingsPlanRates",
+            ),
+        ),
+        (
+            "commitment_use",
+            (AWS_TYPES,),
+            (
+                "DescribeReservedInstances",
+                "DescribeInstances",
+                "DescribeSavingsPlans",
+                "GetSavingsPlansUtilizationDetails",
+            ),
+        ),
     ),
     *_probes(
         "gcp",
@@ -123,6 +180,10 @@ PROBES: Final = [
         ("spot_prices", (GCP_TYPES,), ("machine_types", "skus")),
         ("reservations", (), ("reservations",)),
         ("spot_scores", (("g2-standard-4",), 2), ("advice",)),
+        ("running_machines", (TAGS,), ("instances",)),
+        ("commitment_regions", (), ("commitments_everywhere",)),
+        ("commitments", (GCP_TYPES,), ("commitments", "machine_types")),
+        ("commitment_use", (GCP_TYPES,), ("commitments", "instances")),
     ),
     *_probes(
         "azure",
@@ -144,6 +205,19 @@ PROBES: Final = [
             ("groups", "reservations", "reservation"),
         ),
         ("spot_scores", (AZURE_TYPES, 2), ("spot_scores",)),
+        ("running_machines", (TAGS,), ("scale_sets", "set_machines")),
+        ("month_cost", (TAGS, TODAY), ("cost",)),
+        ("commitment_regions", (), ("price_reservations",)),
+        (
+            "commitments",
+            (AZURE_TYPES,),
+            ("price_reservations", "savings_plans", "retail"),
+        ),
+        (
+            "commitment_use",
+            (AZURE_TYPES,),
+            ("price_reservations", "savings_plans"),
+        ),
     ),
 ]
 

@@ -29,6 +29,16 @@ PATHS: Final = {
     "gcp_rights": r"/project/v1/.*:testIamPermissions$",
     "gcp_skus": r"/billing/v1/skus$",
     "gcp_advice": r"/advice/capacity$",
+    "gcp_commitments": r"/regions/[\w-]+/commitments$",
+    "gcp_commitments_everywhere": r"/aggregated/commitments$",
+    "gcp_instances": r"/aggregated/instances$",
+    "aws_DescribeSavingsPlans": r"/DescribeSavingsPlans$",
+    "aws_DescribeSavingsPlanRates": r"/DescribeSavingsPlanRates$",
+    "azure_price_reservations": r"/Microsoft.Capacity/reservations$",
+    "azure_savings_plans": r"/Microsoft.BillingBenefits/savingsPlans$",
+    "azure_scale_sets": r"/subscriptions/sub/providers/.*/virtualMachineScaleSets$",
+    "azure_set_machines": r"/virtualMachineScaleSets/[\w-]+/virtualMachines$",
+    "azure_cost": r"/Microsoft.CostManagement/query$",
     "azure_subscription": r"/subscriptions/sub$",
     "azure_providers": r"/subscriptions/sub/providers$",
     "azure_usages": r"/usages$",
@@ -48,6 +58,10 @@ JSON_CALLS: Final = (
     "aws_GetProducts",
     "aws_GetServiceQuota",
     "aws_ListRequestedServiceQuotaChangeHistoryByQuota",
+    "aws_DescribeSavingsPlans",
+    "aws_DescribeSavingsPlanRates",
+    "aws_GetSavingsPlansUtilizationDetails",
+    "aws_GetCostAndUsage",
 )
 
 

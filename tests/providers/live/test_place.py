@@ -39,10 +39,16 @@ class Modules:
                     cloud, "zones", {name: {"b", "a"} for name in names}
                 ),
             )
+        if room == "commitment":
+            return SimpleNamespace(
+                commitments=lambda *_: self.answer(cloud, "commitments", []),
+                commitment_use=lambda *_: self.answer(cloud, "used", {}),
+            )
         return SimpleNamespace(
             PUBLIC_QUESTIONS=("spot_usd",) if cloud == "azure" else (),
             on_demand_prices=lambda *_: self.answer(cloud, "on_demand", {}),
             spot_prices=lambda *_: self.answer(cloud, "spot", {}),
+            own_reclaims=lambda *_: self.answer(cloud, "reclaims", {}),
             reservations=lambda _: self.answer(cloud, "reservations", []),
             spot_scores=lambda *_: self.answer(
                 cloud, "scores", {"p5.48xlarge": {"": 0.5}}

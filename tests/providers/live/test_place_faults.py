@@ -6,19 +6,21 @@ of the fault, for every probe and every request of it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from threading import Event
+from functools import cache, partial
+from threading import Event, Lock
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3.session
-import botocore.session
 import google.auth
 import pytest
 from botocore.config import Config
+from botocore.retries import standard
+from botocore.retries.quota import RetryQuota
 from google.oauth2.credentials import Credentials
 
 from planner.market.live import LiveAnswer
@@ -26,7 +28,7 @@ from providers.aws import client as aws_client
 from providers.azure import client as azure_client
 from providers.live import rest
 from providers.live.place import MISSHAPEN
-from tests.loopback import Answer, Cloud, Request
+from tests.loopback import Answer, Cloud, Request, ask_only, standing_cloud
 from tests.providers.live.fault import (
     AWS_ERRORS,
     AZURE_ERRORS,
@@ -67,14 +69,53 @@ REST_RETRIES = rest.RETRIES.new(
 # A pause that a service asks for is kept, but not for longer.
 LONGEST_PAUSE_S = 30
 HELD_S = 0.1
-# Loads the models of services once: sessions read them anew, which takes longer than a test.
-AWS_MODELS = botocore.session.get_session().get_component("data_loader")
+# A client tries again so often in its life; those here live as long as all tests.
+RETRIES_OF_A_CLIENT = 1_000_000
 
 
-def aws_session(**settings: Any) -> boto3.session.Session:
-    core = botocore.session.get_session()
-    core.register_component("data_loader", AWS_MODELS)
-    return boto3.session.Session(botocore_session=core, **settings)
+class SharedSession:
+    """Opens each client of AWS once: to open one takes longer than a test."""
+
+    _lock = Lock()
+    _core = boto3.session.Session()
+    _clients: ClassVar[dict[tuple[object, ...], Any]] = {}
+
+    def __init__(self, region_name: str) -> None:
+        self._region = region_name
+
+    def get_credentials(self) -> Any:
+        return self._core.get_credentials()
+
+    def client(self, name: str, config: Config) -> Any:
+        """Return the client of a service, one for each time that it may wait."""
+        wait_s = config.read_timeout
+        key = (os.environ["AWS_ENDPOINT_URL"], name, self._region, wait_s)
+        # The threads of a question for a region open clients at once.
+        with self._lock:
+            if key not in self._clients:
+                self._clients[key] = self._core.client(
+                    name, region_name=self._region, config=config
+                )
+            return self._clients[key]
+
+
+@pytest.fixture(scope="module")
+def shared_cloud() -> Iterator[Cloud]:
+    with standing_cloud() as service, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            standard.quota,
+            "RetryQuota",
+            partial(RetryQuota, RETRIES_OF_A_CLIENT),
+        )
+        yield service
+
+
+@pytest.fixture
+def cloud(shared_cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """Return one service for all tests, of which nothing has been asked."""
+    shared_cloud.asked.clear()
+    ask_only(shared_cloud, monkeypatch)
+    return shared_cloud
 
 
 class Service:
@@ -107,7 +148,7 @@ def service(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     broken = Service(cloud)
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, SECRETS[name])
-    monkeypatch.setattr(aws_client, "Session", aws_session)
+    monkeypatch.setattr(aws_client, "Session", SharedSession)
     credentials = Credentials(
         SECRETS["gcp"],
         refresh_token=SECRETS["gcp refresh"],
@@ -170,12 +211,23 @@ def applies(fault: str, call: str) -> bool:
     return True
 
 
+# Commitments, their regions and their use read some calls by one function each.
+ALIKE = ("commitment_use", "commitment_regions")
+READ_ALIKE = {
+    call
+    for probe in PROBES
+    if probe.function == "commitments"
+    for call in probe.calls
+}
+
+
 CASES = [
     pytest.param(probe, call, fault, id=f"{probe.name}-{call}-{fault}")
     for probe in PROBES
     for call in probe.calls
     for fault in FAULTS
     if applies(fault, call)
+    and not (probe.function in ALIKE and call in READ_ALIKE)
 ]
 
 
@@ -303,6 +355,10 @@ PLACE_CALLS = [
     "azure_usages",
     "azure_retail",
     "azure_reservation",
+    "aws_DescribeSavingsPlanRates",
+    "aws_GetSavingsPlansUtilizationDetails",
+    "gcp_instances",
+    "azure_savings_plans",
 ]
 
 
