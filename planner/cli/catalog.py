@@ -193,8 +193,8 @@ def diff(old: str | None, new: str | None, **option_values: Any) -> int:
 
 
 def _rows_of(name: str) -> list[PriceRow]:
-    """Return the prices of a catalog by name, or of a manifest by path."""
-    from planner.market.price_row import read_price_rows
+    """Return the prices of a catalog by name, or of a manifest by path, with small clouds."""
+    from planner.market.small_cloud_update import catalog_price_rows
     from providers.catalog.manifest import verify_manifest
 
     is_path = name.endswith(".json")
@@ -202,7 +202,7 @@ def _rows_of(name: str) -> list[PriceRow]:
         Path(name) if is_path else open_catalogs().manifest_path(name)
     )
     texts, _, _ = verify_manifest(manifest_path)
-    return read_price_rows(texts["prices.csv"])
+    return catalog_price_rows(texts)
 
 
 def _write_rows(rows: Rows, option_values: OptionValues) -> int:

@@ -17,11 +17,14 @@ from planner.cli.compose import open_catalog, open_catalogs
 from planner.cli.progress import counting
 from planner.errors import CatalogError, Problem, ResourceError, UsageError
 from planner.facts.cloud import clouds
+from planner.facts.price_endpoint import price_endpoints
+from planner.facts.small_cloud import small_clouds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from planner.cli.option import OptionValues
+    from planner.facts.small_cloud import SmallCloudMachine
     from planner.market.price_diff import PriceDifference
     from planner.market.price_review import PriceReview
     from planner.market.price_row import PriceRow
@@ -40,13 +43,15 @@ SHOWN_CONCERNS: Final = 20
 class BaseCatalog(Struct, frozen=True):
     """The catalog that an update starts from.
 
-    texts  its files by name
-    rows   its prices
-    zones  its zones by cloud, region and machine type
+    texts     its files by name
+    rows      its prices, those of small clouds included
+    machines  its machines of small clouds
+    zones     its zones by cloud, region and machine type
     """
 
     texts: Mapping[str, str]
     rows: list[PriceRow]
+    machines: tuple[SmallCloudMachine, ...]
     zones: Mapping[tuple[str, str, str], tuple[str, ...]]
 
 
@@ -77,11 +82,18 @@ def check_clouds(
 ) -> Any:
     """Return the names of clouds; raises BadParameter for another word."""
     names = split_words(context, parameter, texts)
+    asked_clouds = (*clouds(), *price_endpoints())
     for name in names:
-        if name not in clouds():
+        if name in asked_clouds:
+            continue
+        if name in small_clouds():
             raise click.BadParameter(
-                f"'{name}' is none of {', '.join(clouds())}"
+                f"{small_clouds()[name]} tells no prices without an account: "
+                "its rows stay as they are"
             )
+        raise click.BadParameter(
+            f"'{name}' is none of {', '.join(asked_clouds)}"
+        )
     return names
 
 
@@ -119,15 +131,15 @@ def update(**option_values: Any) -> int:
     """Ask clouds what machines cost today, on demand and on spot, and write a new catalog.
 
     It starts from the catalog that plans use. What a cloud does not answer stays as it is; Azure
-    needs no login. The prices are reviewed first: exit 13 when they are odd, until --accept. What
-    was answered is not asked again within an hour, after an interruption or a refusal.
+    and small clouds with a public price list need no login. The prices are reviewed first: exit 13
+    when they are odd, until --accept. What was answered is not asked again within an hour, after
+    an interruption or a refusal.
 
     Example: tonnage catalog update --clouds aws,azure --regions 'us-*,east*'
     """
     from planner.market.price_diff import price_differences
     from planner.market.price_review import review_prices, update_limits
     from planner.market.price_update import todays_prices, updated_rows
-    from providers.catalog.update import updated_tables
 
     folder = open_catalogs()
     today = option.today()
@@ -144,7 +156,7 @@ def update(**option_values: Any) -> int:
         _write_report(report, None, option_values)
         raise _refusal(report.review, option_values)
     answering_clouds = {key[0] for key in todays.asked}
-    name = folder.add(updated_tables(base.texts, rows, answering_clouds, today))
+    name = folder.add(_written_tables(base, rows, answering_clouds, today))
     folder.work_path.unlink(missing_ok=True)
     _write_report(report, name, option_values)
     return 0
@@ -152,7 +164,10 @@ def update(**option_values: Any) -> int:
 
 def _base_catalog(path: str | None) -> BaseCatalog:
     """Return the catalog of a manifest, or the one that plans use."""
-    from planner.market.price_row import read_price_rows
+    from planner.market.small_cloud_update import (
+        catalog_price_rows,
+        table_machines,
+    )
     from providers.catalog.folder import EMBEDDED
     from providers.catalog.manifest import verify_manifest
 
@@ -169,7 +184,8 @@ def _base_catalog(path: str | None) -> BaseCatalog:
     texts, _, _ = verify_manifest(manifest_path)
     return BaseCatalog(
         texts,
-        read_price_rows(texts["prices.csv"]),
+        catalog_price_rows(texts),
+        table_machines(texts),
         {
             (
                 offer.provider,
@@ -181,6 +197,34 @@ def _base_catalog(path: str | None) -> BaseCatalog:
     )
 
 
+def _written_tables(
+    base: BaseCatalog,
+    rows: Sequence[PriceRow],
+    answering_clouds: Collection[str],
+    today: str,
+) -> dict[str, str]:
+    """Return the files of a catalog with other prices.
+
+    Small clouds are in it once one of them has answered. Until then plans take the machines that
+    the program came with.
+    """
+    from planner.facts.small_cloud import SMALL_CLOUD_FILE, small_cloud_table
+    from planner.market.small_cloud_update import is_small, updated_machines
+    from providers.catalog.update import updated_tables
+
+    texts = updated_tables(
+        base.texts,
+        [row for row in rows if not is_small(row)],
+        answering_clouds,
+        today,
+    )
+    if any(cloud in price_endpoints() for cloud in answering_clouds):
+        texts[SMALL_CLOUD_FILE] = small_cloud_table(
+            updated_machines(base.machines, rows)
+        )
+    return texts
+
+
 def _questions(
     base: BaseCatalog, option_values: OptionValues
 ) -> list[PriceQuestion]:
@@ -190,17 +234,20 @@ def _questions(
     """
     from planner.market.price_row import read_price_rows
     from planner.market.price_update import AskedScope, price_questions
+    from planner.market.small_cloud_update import is_small, small_questions
     from providers.catalog.manifest import CATALOG_FOLDER
 
     embedded_text = (CATALOG_FOLDER / "prices.csv").read_text(encoding="utf-8")
-    questions = price_questions(
-        [*base.rows, *read_price_rows(embedded_text)],
-        AskedScope(
-            option_values["clouds"],
-            option_values["regions"],
-            option_values["types"],
-        ),
+    scope = AskedScope(
+        option_values["clouds"],
+        option_values["regions"],
+        option_values["types"],
     )
+    built_rows = [row for row in base.rows if not is_small(row)]
+    questions = [
+        *price_questions([*built_rows, *read_price_rows(embedded_text)], scope),
+        *small_questions(scope),
+    ]
     if not questions:
         problem = Problem(
             code="catalog",

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict, fields
 
 from planner.facts import table
 from planner.facts.accelerator import accelerators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# The table of our own, and that of a catalog of prices of today.
+SMALL_CLOUD_FILE: Final = "small_clouds.csv"
 
 
 class SmallCloudMachine(Struct, frozen=True, kw_only=True):
@@ -34,6 +44,11 @@ class SmallCloudMachine(Struct, frozen=True, kw_only=True):
 @cache
 def small_cloud_machines() -> tuple[SmallCloudMachine, ...]:
     """Return all machines of small clouds. Raises CatalogError for an invalid row."""
+    return read_small_clouds(table.data_text("planner.facts", SMALL_CLOUD_FILE))
+
+
+def read_small_clouds(text: str) -> tuple[SmallCloudMachine, ...]:
+    """Return the machines of a table. Raises CatalogError for an invalid row."""
     columns: table.Columns = {
         "cloud": table.nonempty_text,
         "machine": table.nonempty_text,
@@ -44,8 +59,24 @@ def small_cloud_machines() -> tuple[SmallCloudMachine, ...]:
     }
     return tuple(
         SmallCloudMachine(**row.cells)
-        for row in table.load_rows("planner.facts", "small_clouds.csv", columns)
+        for row in table.read_rows(text, SMALL_CLOUD_FILE, columns)
     )
+
+
+def small_cloud_table(machines: Iterable[SmallCloudMachine]) -> str:
+    """Return machines as the text of a table."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(
+        buffer,
+        [field.name for field in fields(SmallCloudMachine)],
+        lineterminator="\n",
+    )
+    writer.writeheader()
+    writer.writerows(
+        {**asdict(machine), "usd_hour": f"{machine.usd_hour:f}"}
+        for machine in machines
+    )
+    return buffer.getvalue()
 
 
 @cache

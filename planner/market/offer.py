@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from planner.cost.service_price import PriceBook
+    from planner.facts.small_cloud import SmallCloudMachine
     from planner.market.owned import OwnedMachines
     from planner.spec.block import CapacityBlock
     from planner.spec.reservation import Reservation
@@ -346,6 +347,7 @@ class Catalog(Struct, frozen=True, dict=True):
     `unlisted`  offers whose price is quoted at purchase or unclear
     `unpriced`  machine types without any price
     `sha256`, `as_of`  digest of the manifest, and the date of the catalog
+    `small_machines`  machines of small clouds; None: those that the program came with
     `owned`  what an account was found to pay for already
     """
 
@@ -355,6 +357,7 @@ class Catalog(Struct, frozen=True, dict=True):
     price_book: PriceBook
     sha256: str
     as_of: str
+    small_machines: tuple[SmallCloudMachine, ...] | None = None
     owned: tuple[OwnedMachines, ...] = ()
 
     def using(self, usage: Mapping[str, Decimal]) -> Catalog:

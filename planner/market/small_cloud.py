@@ -12,7 +12,7 @@ from planner.facts.small_cloud import small_cloud_machines
 from planner.market.offer import Instance, Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from decimal import Decimal
 
     from planner.facts.small_cloud import SmallCloudMachine
@@ -30,8 +30,18 @@ class SmallCloudFleet(Struct, frozen=True):
     usd: Decimal
 
 
+def catalog_machines(catalog: Catalog) -> tuple[SmallCloudMachine, ...]:
+    """Return the machines of small clouds: those of a catalog, or else of the program."""
+    if catalog.small_machines is None:
+        return small_cloud_machines()
+    return catalog.small_machines
+
+
 def cheapest_elsewhere(
-    instance: Instance, node_hours: Decimal, most: int = NAMED_CLOUDS
+    machines: Iterable[SmallCloudMachine],
+    instance: Instance,
+    node_hours: Decimal,
+    most: int = NAMED_CLOUDS,
 ) -> tuple[SmallCloudFleet, ...]:
     """Return what node-hours cost at the small clouds with such machines, the cheapest first.
 
@@ -40,7 +50,7 @@ def cheapest_elsewhere(
     if instance.fraction != 1:
         return ()
     cheapest: dict[str, SmallCloudMachine] = {}
-    for machine in small_cloud_machines():
+    for machine in machines:
         if (machine.accelerator, machine.accelerators) != (
             instance.accelerator,
             instance.accelerators,
@@ -75,7 +85,7 @@ def _offers(catalog: Catalog, cloud_names: Collection[str]) -> Iterator[Offer]:
     """
     named = [
         machine
-        for machine in small_cloud_machines()
+        for machine in catalog_machines(catalog)
         if machine.cloud_name in cloud_names
     ]
     if not named:

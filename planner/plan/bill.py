@@ -14,7 +14,7 @@ from planner.cost.bill_line import (
 from planner.cost.usage import usage_assumptions
 from planner.market.hosted import cheapest_hosted
 from planner.market.price_age import is_old
-from planner.market.small_cloud import cheapest_elsewhere
+from planner.market.small_cloud import catalog_machines, cheapest_elsewhere
 from planner.plan import types
 from planner.plan.cost_band import cost_band
 from planner.plan.number import optional_money, plain_money, rounded
@@ -102,7 +102,7 @@ def cost_entry(
         commitments=tuple(map(_commitment, solution.commitments)),
         hosted=tuple(_hosted(solution)),
         owned=tuple(map(_owned, solution.owned)),
-        elsewhere=tuple(_elsewhere(solution, bill)),
+        elsewhere=tuple(_elsewhere(solution, bill, catalog)),
         usage=tuple(_used_amounts(workload, catalog)),
     )
 
@@ -145,7 +145,9 @@ def _owned(use: OwnedUse) -> types.OwnedCost:
     )
 
 
-def _elsewhere(solution: Solution, bill: Bill) -> Iterator[types.ElsewhereCost]:
+def _elsewhere(
+    solution: Solution, bill: Bill, catalog: Catalog
+) -> Iterator[types.ElsewhereCost]:
     """Yield what the machines of a bill would cost at small clouds; of one machine type alone."""
     machine_lines = [line for line in bill.lines if line.kind == MACHINE_KIND]
     if len(solution.pools) != 1 or any(
@@ -153,7 +155,9 @@ def _elsewhere(solution: Solution, bill: Bill) -> Iterator[types.ElsewhereCost]:
     ):
         return
     node_hours = sum((line.quantity for line in machine_lines), Decimal(0))
-    for fleet in cheapest_elsewhere(solution.pools[0].instance, node_hours):
+    for fleet in cheapest_elsewhere(
+        catalog_machines(catalog), solution.pools[0].instance, node_hours
+    ):
         machine = fleet.machine
         yield types.ElsewhereCost(
             cloud=machine.cloud,

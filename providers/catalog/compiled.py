@@ -18,7 +18,10 @@ from msgspec import MsgspecError, Struct, msgpack
 
 from planner.cost import service_price
 from planner.cost.service_price import PriceBook, ServicePrice
-from planner.facts import accelerator, table
+from planner.facts import accelerator, small_cloud, table
+from planner.facts.small_cloud import (
+    SmallCloudMachine,  # noqa: TC001 - msgspec reads the annotations
+)
 from planner.market import offer as offer_module
 from planner.market import price_age
 from planner.market.offer import (
@@ -65,6 +68,7 @@ class _CompiledCatalog(Struct, frozen=True, array_like=True):
     unlisted: tuple[_CompiledOffer, ...]
     unpriced: tuple[int, ...]
     prices: tuple[tuple[str, str, tuple[ServicePrice, ...]], ...]
+    small_machines: tuple[SmallCloudMachine, ...] | None
 
 
 def read_compiled(folder: Path, manifest_sha256: str) -> Catalog | None:
@@ -96,6 +100,7 @@ def read_compiled(folder: Path, manifest_sha256: str) -> Catalog | None:
         ),
         sha256=compiled.sha256,
         as_of=compiled.as_of,
+        small_machines=compiled.small_machines,
     )
 
 
@@ -124,6 +129,7 @@ def write_compiled(folder: Path, catalog: Catalog) -> None:
                 (provider, role, tiers)
                 for (provider, role), tiers in catalog.price_book.prices.items()
             ),
+            small_machines=catalog.small_machines,
         )
     )
     with suppress(OSError):
@@ -194,6 +200,7 @@ def _reader_digest() -> str:
         Path(accelerator.__file__).parent / "data" / "accelerators.csv",
         Path(offer_module.__file__),
         Path(price_age.__file__),
+        Path(small_cloud.__file__),
         Path(service_price.__file__),
     ):
         digest.update(path.read_bytes())

@@ -16,7 +16,9 @@ from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
 from planner.errors import CatalogError, MissingError, Place, Problem
+from planner.facts.small_cloud import SMALL_CLOUD_FILE
 from planner.market.price_row import read_price_rows
+from planner.market.small_cloud_update import catalog_price_rows
 from providers.catalog.load import SnapshotPrices
 from providers.catalog.manifest import (
     CATALOG_FOLDER,
@@ -185,6 +187,8 @@ class CatalogFolder(Struct, frozen=True):
         try:
             texts, sha256, as_of = verify_manifest(self.manifest_path(name))
             rows = read_price_rows(texts["prices.csv"])
+            if SMALL_CLOUD_FILE in texts:
+                rows = catalog_price_rows(texts)
         except MissingError:
             return CatalogEntry(name=name, state="missing")
         except CatalogError:

@@ -12,6 +12,7 @@ from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import table
 from planner.facts.accelerator import accelerators
 from planner.facts.cloud import clouds
+from planner.facts.small_cloud import SMALL_CLOUD_FILE, read_small_clouds
 from planner.market.offer import (
     ORDERABLE_PURCHASES,
     Catalog,
@@ -123,6 +124,9 @@ def _read_tables(
         price_book=_price_book(table_texts["services.csv"]),
         sha256=manifest_sha256,
         as_of=as_of,
+        small_machines=read_small_clouds(table_texts[SMALL_CLOUD_FILE])
+        if SMALL_CLOUD_FILE in table_texts
+        else None,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import CatalogError, Place, Problem
+from planner.facts.small_cloud import SMALL_CLOUD_FILE
 from providers.files import MAX_DOCUMENT_BYTES, read_regular
 
 CATALOG_FILES: Final = (
@@ -22,6 +23,10 @@ CATALOG_FILES: Final = (
     "sources.csv",
     "zones.csv",
 )
+# A catalog without one goes with the machines that the program came with.
+OPTIONAL_FILES: Final = (SMALL_CLOUD_FILE,)
+# Tables whose rows have dates that make the date of a catalog.
+DATED_FILES: Final = ("prices.csv", SMALL_CLOUD_FILE)
 CATALOG_FOLDER: Final = Path(__file__).parent / "data"
 
 
@@ -42,7 +47,10 @@ def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
         file_digests = dict(manifest["files"])
         as_of = str(manifest["as_of"])
         file_texts = {}
-        for file_name in CATALOG_FILES:
+        optional_names = [
+            name for name in OPTIONAL_FILES if name in file_digests
+        ]
+        for file_name in (*CATALOG_FILES, *optional_names):
             file_bytes = read_regular(manifest_path.parent / file_name)
             # A changed file would make plans that nobody can reproduce.
             if sha256_hex(file_bytes) != file_digests.get(file_name):
@@ -69,18 +77,23 @@ def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
 
 def write_manifest(folder: Path) -> None:
     """Write manifest.json for the files of a folder, dated by the newest price."""
-    price_rows = csv.DictReader(
-        (folder / "prices.csv").read_text(encoding="utf-8").splitlines()
-    )
+    optional_names = [
+        name for name in OPTIONAL_FILES if (folder / name).exists()
+    ]
+    file_names = (*CATALOG_FILES, *optional_names)
     price_dates = [
         price_row["as_of"]
-        for price_row in price_rows
+        for file_name in file_names
+        if file_name in DATED_FILES
+        for price_row in csv.DictReader(
+            (folder / file_name).read_text(encoding="utf-8").splitlines()
+        )
         # Only full dates compare as text.
         if len(price_row["as_of"]) == len("2026-07-30")
     ]
     file_digests = {
         file_name: sha256_hex((folder / file_name).read_bytes())
-        for file_name in CATALOG_FILES
+        for file_name in file_names
     }
     manifest_json = json.dumps(
         {"as_of": max(price_dates), "files": file_digests},

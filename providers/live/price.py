@@ -6,6 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from planner.facts.price_endpoint import price_endpoints
 from planner.market.live import NO_ZONE, SpotPriceAnswer
 from planner.market.price_update import AnsweredQuestion
 from providers.live.place import (
@@ -18,9 +19,10 @@ from providers.live.place import (
     unasked,
 )
 from providers.live.reach import open_region
+from providers.live.small_cloud import public_prices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from decimal import Decimal
 
     from planner.market.price_update import PriceQuestion
@@ -38,8 +40,8 @@ def ask_prices(
 ) -> Iterator[AnsweredQuestion]:
     """Yield each question with what its cloud answers, in the order of the answers.
 
-    Prices are by machine type and zone. A cloud that nobody is signed in to tells public prices.
-    What is not answered after `deadline_s` seconds is unknown.
+    Prices are by machine type and zone. A cloud that nobody is signed in to tells public prices,
+    and a small cloud its price list. What is not answered after `deadline_s` seconds is unknown.
     """
     start_s = time.monotonic()
     end_s = start_s + deadline_s
@@ -47,14 +49,15 @@ def ask_prices(
         [
             LivePlace(cloud, open_region(cloud), ())
             for cloud in sorted({question.cloud for question in questions})
+            if cloud not in price_endpoints()
         ],
         min(end_s, start_s + LOGIN_S),
     )
     allowed = []
     for question in questions:
         live = _live_question(question)
-        caller = callers[question.cloud]
-        if may_ask(live, caller):
+        caller = callers.get(question.cloud)
+        if caller is None or may_ask(live, caller):
             allowed.append((question, live))
         else:
             refused: Any = unasked(live, caller)
@@ -76,8 +79,16 @@ def _live_question(question: PriceQuestion) -> LiveQuestion:
 
 
 def _prices(question: PriceQuestion) -> dict[str, dict[str, Decimal]]:
+    if question.cloud in price_endpoints():
+        return _by_type(public_prices(question.cloud, question.machine_types))
     market = market_of(question.cloud)
     if question.purchase == "spot":
         return market.spot_prices(question.region, question.machine_types)
-    prices = market.on_demand_prices(question.region, question.machine_types)
+    return _by_type(
+        market.on_demand_prices(question.region, question.machine_types)
+    )
+
+
+def _by_type(prices: Mapping[str, Decimal]) -> dict[str, dict[str, Decimal]]:
+    """Return prices that are the same in all zones, as those by zone are given."""
     return {name: {NO_ZONE: usd_hour} for name, usd_hour in prices.items()}

@@ -7,11 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from planner.facts.small_cloud import small_cloud_machines
 from planner.market.small_cloud import cheapest_elsewhere, with_small_clouds
 from planner.units import HOURS_PER_MONTH
-from tests.conftest import ROOT, chat, only, present, solve
+from tests.conftest import ROOT, TODAY, chat, only, present, solve
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import plan_of
 
@@ -31,7 +32,9 @@ def test_machines_are_compared_with_such_ones_alone(catalog) -> None:
     }
     compared = 0
     for instance in instances.values():
-        fleets = cheapest_elsewhere(instance, HOURS_PER_MONTH, most=99)
+        fleets = cheapest_elsewhere(
+            small_cloud_machines(), instance, HOURS_PER_MONTH, most=99
+        )
         compared += bool(fleets)
         for fleet in fleets:
             machine = fleet.machine
@@ -54,6 +57,28 @@ def test_a_plan_compares_the_hours_of_its_bill(catalog, name: str) -> None:
     assert plan.cost.elsewhere
     for found in plan.cost.elsewhere:
         assert abs(found.usd - hours * found.usd_hour) <= Decimal("0.01")
+
+
+def test_a_catalog_has_its_own_prices_of_small_clouds(catalog) -> None:
+    """In the bill of a plan, and as offers; one without machines has none of the program."""
+    cheap = tuple(
+        replace(machine, usd_hour=Decimal(1), source="live-x", as_of=TODAY)
+        for machine in small_cloud_machines()
+        if machine.cloud_name == "oci"
+    )
+    few = replace(catalog, small_machines=cheap)
+    text = (ROOT / "blueprints/chat-405b.yaml").read_text()
+    [found] = plan_of(few, text).cost.elsewhere
+    assert (found.usd_hour, found.price_source) == (Decimal(1), "live-x")
+    assert (found.cloud, found.price_as_of) == ("OCI", TODAY)
+    names = ("lambda", "oci")
+    added = with_small_clouds(few, names).offers[len(few.offers) :]
+    assert {offer.provider for offer in added} == {"oci"}
+    assert {(offer.usd_hour, offer.as_of) for offer in added} == {
+        (Decimal(1), TODAY)
+    }
+    none = replace(catalog, small_machines=())
+    assert with_small_clouds(none, names) is none
 
 
 def test_what_nobody_else_rents_out_is_not_compared(catalog) -> None:
