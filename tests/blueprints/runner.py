@@ -80,9 +80,7 @@ class Runner:
         self.run_count = 0
         self.shared_clouds.mkdir(parents=True)
 
-    def run(
-        self, name: str, event: Event, *, skipped: tuple[str, ...] = ()
-    ) -> dict[str, JobResult]:
+    def run(self, name: str, event: Event) -> dict[str, JobResult]:
         """Run the jobs of a template in their order; one that is not wanted is left out."""
         path = CI / "github" / f"{name}.yml"
         workflow = yaml.safe_load(path.read_text())
@@ -98,7 +96,9 @@ class Runner:
                 {key: {"outputs": r.outputs} for key, r in results.items()},
             )
             wanted = job.get("if")
-            if job_name in skipped or not holds(wanted, job_contexts):
+            needed = job.get("needs", job_name)
+            is_ready = needed == job_name or needed in results
+            if not is_ready or not holds(wanted, job_contexts):
                 continue
             job_run = JobRun(self, event, job_contexts, job_name)
             results[job_name] = job_run.run(job, workflow.get("env", {}))

@@ -225,6 +225,15 @@ def test_nobody_is_asked_to_approve_where_nothing_changes(
     assert again["plan"].code == 0
 
 
+def test_what_needs_a_cloud_waits_for_its_variables(project: Project) -> None:
+    runner = project.runner
+    for name in ("vars.TONNAGE_STATE", "vars.TONNAGE_EXPORTS"):
+        del runner.contexts[name]
+    assert runner.run("tonnage-apply", Event("push", "main", {})) == {}
+    for name in ("tonnage-drift", "tonnage-review"):
+        assert runner.run(name, Event("schedule", "main", {})) == {}
+
+
 def test_a_request_of_a_fork_is_told_by_a_second_job(project: Project) -> None:
     pytest.importorskip("cel")
     runner, host = project.runner, project.host
