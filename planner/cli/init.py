@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from planner.cli.option import write_output
+from planner.cli.pipeline import write_pipeline
 from planner.cli.policy import POLICY_NAME
 from planner.errors import MissingError, Place, Problem, UsageError
 from planner.suggest import closest
@@ -35,6 +36,11 @@ DEFAULT_BLUEPRINT = "chat-8b"
     is_flag=True,
     help="Write a policy.yaml with rules to choose from instead.",
 )
+@click.option(
+    "--ci",
+    metavar="SYSTEM",
+    help="Write pipelines instead: for github, gitlab, jenkins and others.",
+)
 @click.option("--force", is_flag=True, help="Write over a file that exists.")
 def command(
     *,
@@ -42,12 +48,17 @@ def command(
     blueprint: str,
     output: str | None,
     is_policy: bool,
+    ci: str | None,
     force: bool,
 ) -> int:
     """Write a blueprint: a spec that plans as it is, with comments that explain it.
 
     Example: tonnage init --blueprint chat-70b
     """
+    if ci is not None:
+        if is_policy or output is not None:
+            raise click.UsageError("--ci goes with neither --policy nor -o")
+        return write_pipeline(ci, force=force)
     if is_policy:
         policy_file = files("blueprints") / "policies" / "guardrails.yaml"
         return _write_new(

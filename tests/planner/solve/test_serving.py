@@ -147,8 +147,11 @@ def test_permuting_the_catalog_changes_nothing(catalog) -> None:
     text = chat(traffic="peak_rps: 5", extra="buy: {commit: [none, 1y]}")
     shuffled = list(catalog.offers)
     random.Random(7).shuffle(shuffled)
-    assert solve(replace(catalog, offers=tuple(shuffled)), text) == solve(
-        catalog, text
+    found = solve(replace(catalog, offers=tuple(shuffled)), text)
+    again = solve(catalog, text)
+    # What predicts other loads is a function, and equal to nothing but itself.
+    assert replace(found, find_load_curve=None) == replace(
+        again, find_load_curve=None
     )
 
 
