@@ -24,6 +24,15 @@ IDLE = "shutdown: {idle: 1h}"
 ASLEEP = "elastic: {least: 0, most: 2}"
 ELASTIC = "elastic: {least: 0.5, most: 2}"
 RESERVE = "update: recreate\nbuy: {reserve: true}"
+TWO_TYPES = "buy: {machine_types: 2}"
+TRACED = """
+apiVersion: tonnage/v1
+kind: Inference
+name: chat
+model: {name: llama-3.1-8b}
+sla: {ttft_p95: 2s}
+traffic: {trace: requests.csv}
+"""
 PUBLIC = (
     "endpoint: {public: true, host: chat.example.com, api_key: 'secret://key', "
     "certificate: 'arn:aws:acm:us-east-1:123456789012:certificate/"
@@ -165,6 +174,33 @@ EXAMPLES = {
         service(f"{ELASTIC}\nbuy: {{{RESERVED}}}"),
         service(ELASTIC),
     ),
+    "types-kind": (training("machine_types: 2"), training("spot: auto")),
+    **{
+        f"types-{name}": (
+            chat(traffic=traffic, extra=TWO_TYPES),
+            chat(traffic=traffic),
+        )
+        for name, traffic in (
+            ("routing", "peak_rps: 2\n  routing: least-loaded"),
+            ("loop", "concurrency: 4"),
+        )
+    },
+    "types-trace": (
+        TRACED.replace("traffic:", f"{TWO_TYPES}\ntraffic:"),
+        TRACED,
+    ),
+    "types-elastic": (service(f"{TWO_TYPES}\n{ELASTIC}"), service(ELASTIC)),
+    **{
+        f"types-{name}": (
+            service(f"{more}buy: {{machine_types: 2, {other}}}"),
+            service(f"{more}buy: {{machine_types: 1, {other}}}"),
+        )
+        for name, other, more in (
+            ("base", "on_demand_base: 40%", ""),
+            ("reservations", RESERVED, ""),
+            ("reserve", "reserve: true", "update: recreate\n"),
+        )
+    },
     "public-network": (service(f"{PUBLIC}\n{NETWORK}"), service(PUBLIC)),
 }
 
