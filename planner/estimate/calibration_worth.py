@@ -76,6 +76,6 @@ def calibration_worth(
         return None
     return CalibrationWorth(
         sweep=sweep,
-        fleet=solution.pools[0].summary,
+        fleet=solution.summary,
         usd=solution.bill.total,
     )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from planner.facts.cloud import clouds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from planner.cost.bill import Bill
     from planner.cost.energy import Energy
@@ -226,6 +226,22 @@ class FleetSummary(Struct, frozen=True):
     region: str
     instance_type: str
     nodes: int
+
+
+def joint_summary(fleets: Sequence[FleetSummary]) -> FleetSummary:
+    """Return the name of a fleet whose machines are of one type, or of several in one region.
+
+    That of several has their numbers beside their types, and no number of its own.
+    """
+    first, *others = fleets
+    if not others:
+        return first
+    return FleetSummary(
+        first.provider,
+        first.region,
+        " + ".join(f"{each.nodes} x {each.instance_type}" for each in fleets),
+        0,
+    )
 
 
 class BindingLimit(Struct, frozen=True, kw_only=True):
@@ -453,6 +469,11 @@ class Solution(Struct, frozen=True, kw_only=True):
     owned: tuple[OwnedUse, ...] = ()
     find_reasons: Callable[[], Reasons] | None = None
     find_load_curve: Callable[[], tuple[LoadPoint, ...]] | None = None
+
+    @property
+    def summary(self) -> FleetSummary:
+        """Its fleet by name; there has to be one."""
+        return joint_summary([pool.summary for pool in self.pools])
 
     @property
     def is_built(self) -> bool:

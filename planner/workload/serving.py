@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner import figures
 from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
+from planner.solve.serving.mixed_answer import cheaper_mix
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
@@ -98,13 +99,13 @@ class ServingWorkload:
         factor: float,
     ) -> Counterfactual:
         """Return the fleet for so many times the traffic."""
-        requirement = confident_requirement(spec, settings)
+        requirement = confident_requirement(spec, settings).with_scaled_load(
+            factor
+        )
+        search = ServingSearch(settings.catalog.price_book)
+        alone = search.solve(requirement, offer_filter.cheapest()).best
         best = (
-            ServingSearch(settings.catalog.price_book)
-            .solve(
-                requirement.with_scaled_load(factor), offer_filter.cheapest()
-            )
-            .best
+            cheaper_mix(spec, requirement, search, offer_filter, alone) or alone
         )
         if best is None:
             return Counterfactual(None, None, INFEASIBLE)

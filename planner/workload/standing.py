@@ -63,7 +63,7 @@ def stay_or_move(
     horizon_months = spec.buy.horizon / SECONDS_PER_MONTH
     if saved_usd * horizon_months > moving_usd:
         return solution, None
-    fleet = solution.pools[0].summary
+    fleet = solution.summary
     # What stops other fleets was found for the cheapest one, and holds for this one too.
     kept = replace(stays, alternatives=solution.alternatives)
     return kept, Staying(fleet, saved_usd, moving_usd)

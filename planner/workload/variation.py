@@ -185,4 +185,4 @@ def _planned(spec: Spec, settings: SolveSettings) -> Counterfactual:
     solution = find(spec, settings)
     if solution.bill is None:
         return Counterfactual(None, None, None)
-    return Counterfactual(solution.pools[0].summary, solution.bill.total, None)
+    return Counterfactual(solution.summary, solution.bill.total, None)

@@ -31,7 +31,6 @@ from planner.solve.solution import (
     Solution,
     infeasible_solution,
 )
-from planner.spec.model import Inference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.sizing import FleetSizing
     from planner.solve.settings import SolveSettings
-    from planner.spec.model import Batch
+    from planner.spec.model import Batch, Inference
 
 
 def confident_requirement(
@@ -69,17 +68,16 @@ def solve_serving(
         offer_filter.cheapest(),
         estimate_count=settings.alternative_count,
     )
-    if isinstance(spec, Inference) and spec.buy.machine_types > 1:
-        mixed = mixed_solution(
-            spec,
-            settings,
-            offer_filter,
-            search,
-            requirement=requirement,
-            search_result=search_result,
-        )
-        if mixed is not None:
-            return mixed
+    mixed = mixed_solution(
+        spec,
+        settings,
+        offer_filter,
+        search,
+        requirement=requirement,
+        search_result=search_result,
+    )
+    if mixed is not None:
+        return mixed
     selection = search_result.best
     budget_usd = spec.buy.budget
     if selection is None or selection.bill.exceeds(budget_usd):

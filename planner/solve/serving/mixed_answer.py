@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from planner.solve.serving.search import ServingResult, ServingSearch
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import PlanWarning, SizedPool
-    from planner.spec.model import Inference
+    from planner.spec.model import Batch, Inference
 
 # Each pool, and what it is as a fleet.
 _Candidates: TypeAlias = "list[tuple[BilledPool, ServingCandidate]]"
@@ -52,8 +52,24 @@ _Candidates: TypeAlias = "list[tuple[BilledPool, ServingCandidate]]"
 SUMMED_METRICS: Final = ("output_tokens_per_s", "requests_per_s")
 
 
+def cheaper_mix(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
+    alone: ServingCandidate | None,
+) -> MixedFleet | None:
+    """Return a fleet of two types that costs less than one of one type, if the spec allows it."""
+    if spec.buy.machine_types == 1:
+        return None
+    return MixedSearch(requirement, search).cheapest(
+        offer_filter.everywhere(),
+        math.inf if alone is None else float(alone.bill.total),
+    )
+
+
 def mixed_solution(
-    spec: Inference,
+    spec: Inference | Batch,
     settings: SolveSettings,
     offer_filter: OfferFilter,
     search: ServingSearch,
@@ -66,13 +82,10 @@ def mixed_solution(
     Every request keeps the limits on the machine that it comes to, so all of them do. What is
     predicted is that of the pool in which it is worse.
     """
-    alone = search_result.best
-    budget_usd = spec.buy.budget
-    fleet = MixedSearch(requirement, search).cheapest(
-        offer_filter.everywhere(),
-        math.inf if alone is None else float(alone.bill.total),
+    fleet = cheaper_mix(
+        spec, requirement, search, offer_filter, search_result.best
     )
-    if fleet is None or fleet.bill.exceeds(budget_usd):
+    if fleet is None or fleet.bill.exceeds(spec.buy.budget):
         return None
     return _solution(
         spec,
@@ -81,12 +94,12 @@ def mixed_solution(
         search,
         requirement=requirement,
         fleet=fleet,
-        alone=alone,
+        alone=search_result.best,
     )
 
 
 def _solution(
-    spec: Inference,
+    spec: Inference | Batch,
     settings: SolveSettings,
     offer_filter: OfferFilter,
     search: ServingSearch,
@@ -273,7 +286,7 @@ def _alternatives(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
 
 
 def _warnings(
-    spec: Inference,
+    spec: Inference | Batch,
     search: ServingSearch,
     candidates: _Candidates,
     *,
@@ -295,7 +308,7 @@ def _warnings(
 
 
 def _owned(
-    spec: Inference, settings: SolveSettings, candidates: _Candidates
+    spec: Inference | Batch, settings: SolveSettings, candidates: _Candidates
 ) -> Iterator[OwnedUse]:
     """Yield what is owned, each with the share of it that the pool of its type uses."""
     owned = paid_machines(spec, settings.catalog, settings.read_file)

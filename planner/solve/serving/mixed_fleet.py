@@ -14,6 +14,7 @@ from planner.solve.serving.bill import (
 )
 from planner.solve.serving.cloud_limit import obtainable
 from planner.solve.serving.sizing import FleetSizing, sized_fleet
+from planner.solve.solution import FleetSummary, joint_summary
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
@@ -55,6 +56,21 @@ class MixedFleet(Struct, frozen=True, kw_only=True):
     weights: tuple[int, ...]
     bill: Bill
 
+    @property
+    def summary(self) -> FleetSummary:
+        """Cloud, region, and both machine types with their numbers."""
+        return joint_summary(
+            [
+                FleetSummary(
+                    pool.offer.provider,
+                    pool.offer.region,
+                    pool.offer.instance.instance_type,
+                    pool.sizing.nodes,
+                )
+                for pool in self.pools
+            ]
+        )
+
 
 def router_weights(counts: tuple[PoolCount, ...]) -> tuple[int, ...]:
     """Return whole weights of a group of each pool, in proportion to what it carries.
@@ -79,35 +95,43 @@ def traffic_shares(
     return tuple(pool_drawn / sum(drawn) for pool_drawn in drawn)
 
 
-def built_fleet(
+def mixed_fleet(
     requirement: ServingRequirement,
     counts: tuple[PoolCount, ...],
-    judge: FleetJudge,
     price_book: PriceBook,
-) -> MixedFleet | None:
-    """Return a fleet of some groups of each kind, None where a pool misses a limit.
-
-    Each pool is simulated with the requests that its weight brings it. What each pool keeps, all
-    requests together keep.
-    """
+) -> MixedFleet:
+    """Return a fleet of some groups of each kind: the weight of each, and what that brings it."""
     weights = router_weights(counts)
-    shares = traffic_shares(counts, weights)
-    pools = []
-    for name, count, share in zip(POOL_NAMES, counts, shares, strict=True):
-        pool = billed_pool(
+    pools = tuple(
+        billed_pool(
             name, requirement.with_share(share), count.kind, count.groups
         )
-        if judge.misses(pool.requirement, pool.sizing) or not isinstance(
-            obtainable(pool.requirement, pool.offer, pool.sizing), FleetSizing
-        ):
-            return None
-        pools.append(pool)
-    if not _within_shared_quotas(pools):
-        return None
+        for name, count, share in zip(
+            POOL_NAMES, counts, traffic_shares(counts, weights), strict=True
+        )
+    )
     return MixedFleet(
-        pools=tuple(pools),
-        weights=weights,
-        bill=pools_bill(tuple(pools), price_book),
+        pools=pools, weights=weights, bill=pools_bill(pools, price_book)
+    )
+
+
+def keeps_limits(fleet: MixedFleet, judge: FleetJudge) -> bool:
+    """Return whether each pool keeps all limits, simulated with the requests that it gets.
+
+    What each pool keeps, all requests together keep.
+    """
+    return not any(
+        judge.misses(pool.requirement, pool.sizing) for pool in fleet.pools
+    )
+
+
+def may_be_had(fleet: MixedFleet) -> bool:
+    """Return whether each pool may be had, and all pools together; more groups never may."""
+    return _within_shared_quotas(fleet.pools) and all(
+        isinstance(
+            obtainable(pool.requirement, pool.offer, pool.sizing), FleetSizing
+        )
+        for pool in fleet.pools
     )
 
 
@@ -124,7 +148,7 @@ def billed_pool(
     )
 
 
-def _within_shared_quotas(pools: list[BilledPool]) -> bool:
+def _within_shared_quotas(pools: tuple[BilledPool, ...]) -> bool:
     """Return whether the account may have all pools where one quota counts both.
 
     sum of nodes of a pool / nodes that the quota allows of its type <= 1

@@ -22,7 +22,9 @@ from planner.solve.serving.mixed_fleet import (
     PoolCount,
     PoolKind,
     billed_pool,
-    built_fleet,
+    keeps_limits,
+    may_be_had,
+    mixed_fleet,
 )
 from planner.solve.serving.replica_capacity import (
     ReplicaCapacity,
@@ -97,8 +99,10 @@ class MixedSearch:
                 self._capacity.refine(open_kind.replica)
                 self._push(frontier, kinds, groups, is_exact=True)
                 continue
-            fleet = self._built(kinds, groups)
-            if fleet is None:
+            fleet = self._fleet(kinds, groups)
+            if not may_be_had(fleet):
+                continue
+            if not keeps_limits(fleet, self._search.judge):
                 # Weights are whole numbers: one group more makes up for that.
                 self._push(frontier, kinds, (groups[0], groups[1] + 1))
             elif float(fleet.bill.total) < ceiling_usd:
@@ -232,14 +236,14 @@ class MixedSearch:
         ]
         return kinds[widths.index(max(widths))] if any(widths) else None
 
-    def _built(
+    def _fleet(
         self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
-    ) -> MixedFleet | None:
+    ) -> MixedFleet:
         counts = [
             PoolCount(kind, count, self._group_rps(kind)[0])
             for kind, count in zip(kinds, groups, strict=True)
         ]
-        return built_fleet(
+        return mixed_fleet(
             self._requirement,
             # The pool that carries most comes first.
             tuple(
@@ -249,7 +253,6 @@ class MixedSearch:
                     reverse=True,
                 )
             ),
-            self._search.judge,
             self._search.price_book,
         )
 
@@ -297,7 +300,8 @@ def _pairs(offers: Iterable[Offer]) -> Iterator[tuple[Offer, Offer]]:
     for offer in offers:
         regions.setdefault((offer.provider, offer.region), []).append(offer)
     found: dict[tuple[object, ...], list[_PricedPair]] = {}
-    for regional_offers in regions.values():
+    # Of regions with the same prices the one that the spec lists first.
+    for regional_offers in sorted(regions.values(), key=_region_order):
         ordered = sorted(regional_offers, key=lambda offer: offer.key)
         for first, second in itertools.combinations(ordered, 2):
             is_owned_twice = first.owned_nodes and second.owned_nodes
@@ -310,6 +314,11 @@ def _pairs(offers: Iterable[Offer]) -> Iterator[tuple[Offer, Offer]]:
     for priced_pairs in found.values():
         for _, pair in priced_pairs:
             yield pair
+
+
+def _region_order(offers: list[Offer]) -> tuple[tuple[int, int], str, str]:
+    first = offers[0]
+    return first.place_rank, first.provider, first.region
 
 
 def _keep_undominated(
@@ -325,6 +334,8 @@ def _keep_undominated(
             offer.purchase,
             offer.owned_nodes,
             offer.quotas,
+            # Where a zone may fail, more of them need fewer spares.
+            offer.zone_count(together=False),
         )
         for offer in (first, second)
     )

@@ -21,10 +21,13 @@ from planner.perf.serving.simulation import NEVER, Request, tabulate_replica
 from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
+from planner.solve.settings import SolveSettings
 from planner.spec.model import Inference
+from planner.workload.solver import what_if
 from providers.simulated import world
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
+from stacks.spec.table import unsupported_reason
 from tests.conftest import chat, find, only, present, spec_of
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -154,6 +157,21 @@ def played(pool: BilledPool, requests: list[Request]) -> dict[str, list[float]]:
         metric: list(values)
         for metric, values in request_times(table, requests).items()
     }
+
+
+def test_more_traffic_is_planned_on_two_types_too(catalog: Catalog) -> None:
+    few = repriced(catalog, "aws")
+    half = two_types("aws").replace("peak_rps: 5", "peak_rps: 2.5")
+    settings = SolveSettings(
+        catalog=few,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
+    twice = what_if(spec_of(half), settings, 2.0)
+    solution = find(few, two_types("aws"))
+    assert len(solution.pools) == 2
+    assert twice.fleet == solution.summary
+    assert twice.usd == present(solution.bill).total
 
 
 @pytest.mark.parametrize(

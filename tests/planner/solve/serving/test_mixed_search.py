@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from planner.cost.service_price import PriceBook
+from planner.market.offer import QuotaNodes
 from planner.solve.serving import replica_capacity
 from planner.solve.serving.mixed_fleet import (
     HIGHEST_WEIGHT,
@@ -178,3 +179,38 @@ def test_a_router_gives_each_machine_what_it_carries(seed: int) -> None:
     assert sum(shares) == pytest.approx(1)
     for share, rps in zip(shares, carried, strict=True):
         assert share == pytest.approx(rps / sum(carried), rel=0.05)
+
+
+def test_where_no_quota_is_enough_the_search_ends(catalog: Catalog) -> None:
+    """More machines of a type never bring more quota, and no fleet of one type is a ceiling."""
+    requirement = required(9)
+    search = ServingSearch(PriceBook({}))
+    offers = [
+        replace(
+            offer,
+            quotas=(QuotaNodes(purchase="on_demand", nodes=1, quota="q"),),
+        )
+        for offer in priced(catalog, random.Random(1))
+    ]
+    found = MixedSearch(requirement, search).cheapest(offers, math.inf)
+    assert found is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_offers_decides_nothing(
+    catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where two regions have the same prices."""
+    draw = random.Random(seed)
+    offers = [
+        replace(offer, usd_hour=Decimal(len(offer.instance.instance_type)))
+        for offer in priced(catalog, draw)
+    ]
+    found = []
+    for _ in range(3):
+        draw.shuffle(offers)
+        search = ServingSearch(PriceBook({}))
+        monkeypatch.setattr(search, "judge", StatedJudge(seed + 40))
+        fleet = MixedSearch(required(9), search).cheapest(offers, math.inf)
+        found.append(fleet and (fleet.summary, fleet.weights))
+    assert found[0] == found[1] == found[2]
