@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -114,6 +118,34 @@ def test_the_installed_command_plans_applies_and_destroys(
         == 6
     )
     assert run(*tonnage, "plan", "nothing.yaml", cwd=tmp_path).returncode == 6
+
+
+@pytest.mark.parametrize(
+    "module", ["live/rest.py", "live/small_cloud.py", "live/price.py"]
+)
+def test_what_needs_no_account_needs_no_extra(module: str) -> None:
+    """Price lists are asked with what the base package brings, and what that brings."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    base = {name_of(text) for text in project["dependencies"]}
+    brought = {
+        name_of(text)
+        for package in base
+        for text in metadata.requires(package) or ()
+        if "extra ==" not in text
+    }
+    tree = ast.parse((ROOT / "providers" / module).read_text())
+    imported = {
+        (node.module or "").split(".")[0]
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+    }
+    ours = {"planner", "providers", "stacks", "__future__"}
+    assert imported - ours - sys.stdlib_module_names <= base | brought
+
+
+def name_of(requirement: str) -> str:
+    """The package of a requirement, such as click>=8.1."""
+    return re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower()
 
 
 def test_a_folder_of_another_distribution_is_told_in_a_line(tmp_path) -> None:
