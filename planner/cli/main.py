@@ -133,7 +133,14 @@ class LazyCommandGroup(click.Group):
         "max_content_width": 100,
     },
 )
-@click.version_option(VERSION, "-V", "--version", message="tonnage %(version)s")
+@click.version_option(
+    VERSION,
+    "-V",
+    "--version",
+    message="tonnage %(version)s",
+    # TONNAGE_VERSION is what a pipeline installs.
+    allow_from_autoenv=False,
+)
 @click.option(
     "-C",
     "directory",

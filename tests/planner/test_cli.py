@@ -327,6 +327,13 @@ def test_lists_come_as_text_csv_and_json_with_the_same_rows(tonnage) -> None:
     assert "on_demand" in tonnage("catalog")[1]
 
 
+def test_the_version_that_a_pipeline_installs_is_no_flag(
+    tonnage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TONNAGE_VERSION", "1.2.3")
+    assert "llama-3.1-8b" in tonnage("models", "llama*")[1]
+
+
 def test_init_lists_and_writes_blueprints_that_plan(tonnage) -> None:
     listed = tonnage("init", "--list")[1].splitlines()
     assert len(listed) >= 10
