@@ -527,7 +527,7 @@ def _plan_and_confirm(
         shown_page = plan_page(plan, today=option.today())
         option.print_page(shown_page, "text", option_values["color"])
     # An infeasible plan is shown; the caller then refuses it.
-    if not plan.solution.pools or plan.unbuilt_clouds:
+    if not plan.solution.pools or plan.is_compared_only:
         return plan
     # Nobody is asked for what is denied.
     policy.refuse_denied(

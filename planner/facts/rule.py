@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Phase: TypeAlias = Literal[
     "spec",
     "machine",
+    "software",
     "owned",
     "reservation",
     "training",
@@ -52,6 +53,8 @@ Severity: TypeAlias = Literal["refuse", "high", "medium", "low"]
 PHASES: Final[dict[Phase, str]] = {
     "spec": "check and plan refuse the spec",
     "machine": "a plan takes another machine type",
+    "software": "a plan takes another machine type, or compares it alone where "
+    "where.accelerators.allow has its accelerator",
     "owned": "a plan with buy.reservations takes another machine type",
     "reservation": "a plan with buy.reserve takes another machine type",
     "training": "a plan of a training takes another machine type",
@@ -126,6 +129,11 @@ class Rule(Struct, frozen=True, kw_only=True):
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions, as they are written."""
         return _conditions(self.when)
+
+    @property
+    def told(self) -> str:
+        """What is wrong, and by which rule."""
+        return f"{self.reason} ({self.id})"
 
     def is_broken(
         self,
