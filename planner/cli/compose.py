@@ -424,11 +424,20 @@ def readable_stacks(engine: StackEngine) -> Iterator[StackStatus]:
     """Yield all stacks of an engine; of one whose state is damaged only the problem is told."""
     from planner.cli.main import print_problems
 
+    for found in found_stacks(engine):
+        if isinstance(found, UsageError):
+            print_problems(found)
+        else:
+            yield found
+
+
+def found_stacks(engine: StackEngine) -> Iterator[StackStatus | UsageError]:
+    """Yield all stacks of an engine; of one whose state is damaged the problem."""
     for stack_name in engine.stack_names():
         try:
             status = engine.stack_status(stack_name)
         except UsageError as error:
-            print_problems(error)
+            yield error
             continue
         # One may be destroyed meanwhile.
         if status is not None:
