@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from planner.render.html.markup import Content, Markup
     from planner.render.page import Block, PageTable
 
-NO_LINKS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_LINKS: Final[Mapping[int, str]] = MappingProxyType({})
 # Bars of letters, for which a report has pictures.
 LETTER_BAR: Final = re.compile("[█░]+ ?")
 
@@ -41,12 +41,12 @@ def _one_block(block: Block, heading_level: int) -> Markup:
 
 
 def table_markup(
-    table: PageTable, name: str = "", links: Mapping[str, str] = NO_LINKS
+    table: PageTable, name: str = "", links: Sequence[Mapping[int, str]] = ()
 ) -> Markup:
     """Return a table that may be scrolled sideways by its own, with keys too.
 
     name   what it is of, where its first title does not say it
-    links  where cells lead, by their text
+    links  for each row, where its cells lead, by their position
     """
     numeric = [title.startswith(">") for title in table.columns]
     titles = [title.lstrip(">") for title in table.columns]
@@ -56,7 +56,7 @@ def table_markup(
             row,
             numeric,
             table.tones[number] if number < len(table.tones) else "",
-            links,
+            links[number] if links else NO_LINKS,
         )
         for number, row in enumerate(table.rows)
     ]
@@ -97,14 +97,14 @@ def _table_row(
     cells: Sequence[str],
     numeric: Sequence[bool],
     tone: str,
-    links: Mapping[str, str],
+    links: Mapping[int, str],
 ) -> Markup:
     shown = [
         element(
             # The first cell of a row says what the others are of.
             "td" if number or not cell else "th",
             {"class": "n"} if is_numeric else None,
-            _linked(LETTER_BAR.sub("", cell), links),
+            _linked(LETTER_BAR.sub("", cell), links.get(number)),
         )
         for number, (cell, is_numeric) in enumerate(
             zip(cells, numeric, strict=True)
@@ -113,6 +113,5 @@ def _table_row(
     return element("tr", {"class": tone} if tone else None, *shown)
 
 
-def _linked(text: str, links: Mapping[str, str]) -> Content:
-    target = links.get(text)
-    return text if target is None else element("a", {"href": target}, text)
+def _linked(text: str, target: str | None) -> Content:
+    return element("a", {"href": target}, text) if target and text else text
