@@ -188,7 +188,7 @@ async def _answer_calls(
     from uvicorn import Config, Server
 
     from planner.cli.file_tree import FolderTree
-    from planner.cli.served.app import Site
+    from planner.cli.served.app import FolderPages
     from planner.cli.served.guard import Guard
     from planner.cli.served.library import Library
 
@@ -197,7 +197,7 @@ async def _answer_calls(
         await library.listed_specs(count)
     host, port = listening.getsockname()[:2]
     app = Guard(
-        Site(library, folder.name, as_of).app(),
+        FolderPages(library, folder.name, as_of).app(),
         frozenset({*option_values["names"], option_values["host"]}),
         is_public=not is_loopback(option_values["host"]),
     )

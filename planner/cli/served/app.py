@@ -38,8 +38,8 @@ from planner.render.html.served.frame import (
     served_page,
 )
 from planner.render.html.served.question import (
-    Answer,
     Comparison,
+    QuestionAnswer,
     comparison_page,
     question_page,
 )
@@ -64,7 +64,7 @@ BUG: Final = 500
 UNABLE: Final = 503
 
 
-class Site:
+class FolderPages:
     """Answers calls from a library.
 
     name   of the folder
@@ -185,7 +185,9 @@ class Site:
             return await _no_page(request)
         return Response(asset(name), media_type=ASSETS[name])
 
-    async def _answer(self, spec: TreeSpec, question: Question) -> Answer:
+    async def _answer(
+        self, spec: TreeSpec, question: Question
+    ) -> QuestionAnswer:
         """Return the plan of a question beside that of its spec, or what is wrong with it."""
         written = self.library.task(spec)
         asked = replace(
@@ -197,8 +199,8 @@ class Site:
             before = await self.library.plan(written)
             after = await self.library.plan(asked)
         except TonnageError as error:
-            return Answer(problems=error.problems)
-        return Answer(
+            return QuestionAnswer(problems=error.problems)
+        return QuestionAnswer(
             before=before,
             after=after,
             difference=plans_document(

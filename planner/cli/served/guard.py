@@ -7,6 +7,7 @@ it can be anybody's. So hosts are known by name, and other sites' scripts are re
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -35,6 +36,10 @@ HEADERS: Final = {
     # Prices and names of machines are nothing for a shared cache, or for a disk.
     "cache-control": "no-store",
 }
+HOST: Final = re.compile(
+    r"(?:\[(?P<number>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?",
+    re.ASCII,
+)
 OTHER_SITES: Final = ("cross-site", "same-site")
 
 
@@ -70,16 +75,16 @@ class Guard:
         answer = self.app if refusal is None else refusal.response()
         await answer(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope) -> Refusal | None:
+    def _refusal(self, scope: Scope) -> RefusedRequest | None:
         headers = Headers(scope=scope)
         if not self._is_own(headers.getlist("host")):
-            return Refusal(
+            return RefusedRequest(
                 status=421,
                 message="the server is not known by this name",
                 next_step="call it as it says when it starts, or start it with --name NAME",
             )
         if scope["method"] not in METHODS:
-            return Refusal(
+            return RefusedRequest(
                 status=405,
                 message="pages are only read",
                 next_step="plan and apply in a terminal: tonnage plan",
@@ -89,7 +94,7 @@ class Guard:
             headers.get("sec-fetch-site") in OTHER_SITES
             and headers.get("sec-fetch-mode") != "navigate"
         ):
-            return Refusal(
+            return RefusedRequest(
                 status=403,
                 message="a page of another site has asked for this",
                 next_step="open the page itself",
@@ -104,7 +109,7 @@ class Guard:
         return name in self.names or (self.is_public and is_address(name))
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class RefusedRequest(Struct, frozen=True, kw_only=True):
     """Why a call is not answered."""
 
     status: int
@@ -123,10 +128,12 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 def host_name(host: str) -> str:
-    """Return the name of a host without its port: [::1]:8080 is ::1."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+    """Return the name of a host without its port: [::1]:8080 is ::1.
+
+    What is neither a name nor a number in brackets with a port or without is no name at all.
+    """
+    found = HOST.fullmatch(host)
+    return (found["number"] or found["name"]).lower() if found else ""
 
 
 def is_address(name: str) -> bool:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from planner.cli.served.worker import FolderPlanner, PlanTask
+from planner.cli.served.worker import FolderPlanner, FolderTask
 from planner.cli.tree_spec import (
     SPEC_MARK,
     SPEC_SUFFIXES,
@@ -39,7 +39,7 @@ MOST_KEPT: Final = 256
 AnswerT = TypeVar("AnswerT")
 
 
-class Workers(Protocol):
+class PlannerWorkers(Protocol):
     """What lets a planner work, here or elsewhere."""
 
     async def run(
@@ -58,7 +58,7 @@ class Library:
     """
 
     def __init__(
-        self, tree: FolderTree, workers: Workers, confidence: int
+        self, tree: FolderTree, workers: PlannerWorkers, confidence: int
     ) -> None:
         self.tree = tree
         self.workers = workers
@@ -107,28 +107,28 @@ class Library:
             raise found
         return found
 
-    def task(self, spec: TreeSpec) -> PlanTask:
+    def task(self, spec: TreeSpec) -> FolderTask:
         """Return what makes the plan of a spec as it is written."""
-        return PlanTask(
+        return FolderTask(
             path=spec.path,
             file_bytes=spec.file_bytes,
             key=spec.key,
             confidence=self.confidence,
         )
 
-    async def plan(self, task: PlanTask) -> Plan:
+    async def plan(self, task: FolderTask) -> Plan:
         """Return the plan of a task, without what each wish costs."""
         return await self._made(self._plans, FolderPlanner.plan, task)
 
-    async def view(self, task: PlanTask) -> PlanView:
+    async def view(self, task: FolderTask) -> PlanView:
         """Return the whole plan of a task, with what a report draws beside it."""
         return await self._made(self._views, FolderPlanner.report, task)
 
     async def _made(
         self,
         kept: dict[str, asyncio.Task[AnswerT]],
-        work: Callable[[FolderPlanner, PlanTask], AnswerT],
-        task: PlanTask,
+        work: Callable[[FolderPlanner, FolderTask], AnswerT],
+        task: FolderTask,
     ) -> AnswerT:
         """Return what comes of a task, made once; several who ask wait for the same."""
         key = task.identity

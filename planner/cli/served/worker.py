@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PLANS_OF_MEMORY: Final = 200
 
 
-class PlanTask(Struct, frozen=True, kw_only=True):
+class FolderTask(Struct, frozen=True, kw_only=True):
     """A spec of a folder to plan, as it is or otherwise.
 
     key         digest of what the files say that it names
@@ -79,11 +79,11 @@ class FolderPlanner:
         self.memory = Memory()
         self.planned = 0
 
-    def plan(self, task: PlanTask) -> Plan:
+    def plan(self, task: FolderTask) -> Plan:
         """Return the plan of a spec, without what each of its wishes costs."""
         return self._find(task).plan
 
-    def report(self, task: PlanTask) -> PlanView:
+    def report(self, task: FolderTask) -> PlanView:
         """Return the whole plan of a spec, with what a report draws beside it."""
         found = self._find(task)
         return PlanView(found.explained(), outlook(found.spec, found.solution))
@@ -110,7 +110,7 @@ class FolderPlanner:
         """Return the page of a stack. Raises MissingError without one of the name."""
         return stack_page(name, self.stack_options)
 
-    def _find(self, task: PlanTask) -> FoundPlan:
+    def _find(self, task: FolderTask) -> FoundPlan:
         self.planned += 1
         if self.planned % PLANS_OF_MEMORY == 0:
             self.memory = Memory()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ANSWER: Final = "answer"
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class QuestionAnswer(Struct, frozen=True, kw_only=True):
     """What a question came to: the plan of the spec, that of the question, and what differs.
 
     problems  why there is no plan
@@ -62,7 +62,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def question_page(
-    path: str, question: Question, answer: Answer, near: Sequence[SiteLink]
+    path: str,
+    question: Question,
+    answer: QuestionAnswer,
+    near: Sequence[SiteLink],
 ) -> str:
     """Return the page with the sliders of a spec, and what their places come to."""
     title = f"What if: {path}"
@@ -217,7 +220,9 @@ def _chosen(
     return {**attributes, mark: mark} if is_chosen else attributes
 
 
-def _answer_part(path: str, question: Question, answer: Answer) -> Markup:
+def _answer_part(
+    path: str, question: Question, answer: QuestionAnswer
+) -> Markup:
     written = next(
         int(slider.written)
         for slider in question.sliders
@@ -239,7 +244,7 @@ def _answer_part(path: str, question: Question, answer: Answer) -> Markup:
     )
 
 
-def _decision(answer: Answer) -> str:
+def _decision(answer: QuestionAnswer) -> str:
     if answer.before is None or answer.after is None:
         return "no plan"
     before, after = map(decision_text, (answer.before, answer.after))
