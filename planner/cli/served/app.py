@@ -112,7 +112,11 @@ class FolderPages:
         spec = self.library.spec(request.path_params["path"])
         view = await self.library.view(self.library.task(spec))
         return HTMLResponse(
-            served_page(plan_parts(view), near=_near(spec.path))
+            served_page(
+                plan_parts(view),
+                address=address_of("spec", spec.path),
+                near=_near(spec.path),
+            )
         )
 
     async def saved_plan(self, request: Request) -> Response:
@@ -134,7 +138,13 @@ class FolderPages:
         answer = await self._answer(spec, question)
         took_ms = 1000 * (time.perf_counter() - begun)
         return HTMLResponse(
-            question_page(spec.path, question, answer, _near(spec.path)),
+            question_page(
+                spec.path,
+                question,
+                answer,
+                address=address_of("what-if", spec.path),
+                near=_near(spec.path),
+            ),
             headers={"server-timing": f"plan;dur={took_ms:.0f}"},
         )
 

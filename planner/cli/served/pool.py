@@ -84,11 +84,14 @@ class PlannerPool:
             process.terminate()
 
     def _open(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
+        worker = ProcessPoolExecutor(
             1,
             initializer=_begin,
             initargs=(self.root, self.options, os.getpid()),
         )
+        # It begins now, and not among the threads that a server and its terminal may have.
+        worker.submit(_is_there)
+        return worker
 
 
 def _begin(root: Path, options: PlanningOptions, parent: int) -> None:
@@ -99,6 +102,10 @@ def _begin(root: Path, options: PlanningOptions, parent: int) -> None:
     gc.enable()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     _planners[:] = [FolderPlanner(root, options)]
+
+
+def _is_there() -> bool:
+    return bool(_planners)
 
 
 def _end_with(parent: int) -> None:

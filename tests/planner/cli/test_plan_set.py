@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.conftest import chat
 from tests.planner.cli.conftest import Command
+
+DESK = """
+apiVersion: tonnage/v1
+kind: Workspace
+name: desk
+accelerator: {memory: 16GiB}
+users: 1
+"""
 
 
 def planned(tonnage: Command, *words: str) -> dict:
-    code, out, _ = tonnage("plan", "chat.yaml", "-f", "json", *words)
+    code, out, _ = tonnage("plan", "desk.yaml", "-f", "json", *words)
     assert code == 0
     return json.loads(out)
 
@@ -18,17 +25,12 @@ def planned(tonnage: Command, *words: str) -> dict:
 def test_it_is_the_plan_of_the_spec_that_would_be_written(
     tonnage: Command, here: Path
 ) -> None:
-    text = chat()
-    path = here / "chat.yaml"
-    path.write_text(text)
+    path = here / "desk.yaml"
+    path.write_text(DESK)
     said = planned(
-        tonnage, "--set", "traffic.peak_rps=30", "--set", "sla.ttft_p95=1s"
+        tonnage, "--set", "users=3", "--set", "accelerator.memory=40GiB"
     )
-    path.write_text(
-        text.replace("peak_rps: 2", "peak_rps: 30").replace(
-            "p95: 2s", "p95: 1s"
-        )
-    )
+    path.write_text(DESK.replace("users: 1", "users: 3").replace("16", "40"))
     written = planned(tonnage)
     assert said["spec"]["sha256"] != written["spec"]["sha256"]
     # Everything but the digest of the file is the same.
@@ -41,20 +43,13 @@ def test_it_is_the_plan_of_the_spec_that_would_be_written(
 def test_such_a_plan_is_compared_and_not_applied(
     tonnage: Command, here: Path
 ) -> None:
-    (here / "chat.yaml").write_text(chat())
-    tonnage("plan", "chat.yaml", "-o", "as-it-is.plan.json")
-    code, _, _ = tonnage(
-        "plan",
-        "chat.yaml",
-        "--set",
-        "traffic.peak_rps=30",
-        "-o",
-        "more.plan.json",
-    )
+    (here / "desk.yaml").write_text(DESK)
+    plan = ("plan", "desk.yaml", "-o")
+    assert tonnage(*plan, "one.plan.json")[0] == 0
+    assert tonnage(*plan, "three.plan.json", "--set", "users=3")[0] == 0
+    code, out, _ = tonnage("diff", "one.plan.json", "three.plan.json")
     assert code == 0
-    code, out, _ = tonnage("diff", "as-it-is.plan.json", "more.plan.json")
-    assert code == 0
-    assert "traffic.peak_rps" in out
-    code, _, err = tonnage("apply", "more.plan.json", "--simulate", "--yes")
+    assert "users" in out
+    code, _, err = tonnage("apply", "three.plan.json", "--simulate", "--yes")
     assert code == 11
-    assert "chat.yaml has changed" in err
+    assert "desk.yaml has changed" in err

@@ -21,15 +21,9 @@ pytest.importorskip("uvicorn")
 from planner.cli import serve
 from tests.conftest import ROOT
 from tests.planner.cli.conftest import Command
-from tests.planner.cli.served.conftest import BROKEN, digests
+from tests.planner.cli.served.conftest import BROKEN, DESK, digests
 
 pytestmark = pytest.mark.enable_socket
-WORKSPACE = """
-apiVersion: tonnage/v1
-kind: Workspace
-name: desk
-accelerator: {memory: 16GiB}
-"""
 PATIENCE_S = 60
 
 
@@ -94,7 +88,7 @@ def session_ids(process: subprocess.Popen) -> list[int]:
 def test_it_answers_and_ends_with_its_workers(
     here: Path, ending: signal.Signals
 ) -> None:
-    (here / "desk.yaml").write_text(WORKSPACE)
+    (here / "desk.yaml").write_text(DESK)
     (here / "broken.yaml").write_text(BROKEN)
     before = digests(here)
     with serving(here, "--port", "0") as (process, port):

@@ -198,14 +198,14 @@ def _limits_text(plan: Plan) -> str:
     safety, verified = plan.solution.safety, plan.solution.verified
     words = []
     if safety is not None:
-        words.append(f"met with {figures.percentage(safety.confidence)}")
+        words.append(f"met, {figures.percentage(safety.confidence)} sure")
     if verified is not None:
         words.append(
             "simulated"
             if verified.verdict == "holds"
             else "undecided by simulation"
         )
-    return ", ".join(words)
+    return "; ".join(words)
 
 
 def _problem_count(problems: Sequence[Problem]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.render.html.blocks import block_markup
 from planner.render.html.comparison import difference_parts
 from planner.render.html.document import DocumentParts
 from planner.render.html.markup import element
@@ -16,6 +17,7 @@ from planner.render.html.served.frame import (
     problem_markup,
     served_page,
 )
+from planner.render.plan import decision_blocks
 from planner.spec.override import FLAG
 from planner.workload.slider import (
     COMMIT,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from planner.workload.slider import Question, Slider
 
 ANSWER: Final = "answer"
+LEVEL: Final = 3
 
 
 class QuestionAnswer(Struct, frozen=True, kw_only=True):
@@ -65,6 +68,8 @@ def question_page(
     path: str,
     question: Question,
     answer: QuestionAnswer,
+    *,
+    address: str,
     near: Sequence[SiteLink],
 ) -> str:
     """Return the page with the sliders of a spec, and what their places come to."""
@@ -90,6 +95,7 @@ def question_page(
                 ),
             ),
         ),
+        address=address,
         near=near,
         is_live=True,
     )
@@ -233,6 +239,7 @@ def _answer_part(
         "section",
         {"id": ANSWER, "aria-live": "polite", "aria-labelledby": "decision"},
         element("h2", {"id": "decision"}, _decision(answer)),
+        *_machine_lines(answer.after),
         *problem_markup(answer.problems),
         *(
             difference_parts(answer.difference)
@@ -242,6 +249,14 @@ def _answer_part(
         element("p", {"class": "dim"}, "the same in a terminal:"),
         element("pre", {"tabindex": "0"}, shlex.join(words)),
     )
+
+
+def _machine_lines(plan: Plan | None) -> tuple[Markup, ...]:
+    """Return what is bought then, and how sure it is."""
+    if plan is None or not plan.is_feasible:
+        return ()
+    _, *lines = block_markup(decision_blocks(plan), LEVEL)
+    return tuple(lines)
 
 
 def _decision(answer: QuestionAnswer) -> str:

@@ -32,6 +32,12 @@ name: large
 accelerator: {memory: 200GiB}
 where: {accelerators: {allow: [t4]}}
 """
+DESK = """
+apiVersion: tonnage/v1
+kind: Workspace
+name: desk
+accelerator: {memory: 16GiB}
+"""
 
 
 def fill(folder: Path) -> None:
@@ -45,6 +51,7 @@ def fill(folder: Path) -> None:
     (folder / "other.json").write_text('{"schema": "tonnage.plan/1"}')
     night = next(path for path in BLUEPRINTS if path.stem == "workspace-night")
     (folder / "night.yaml").write_text(night.read_text())
+    (folder / "team" / "desk.yaml").write_text(DESK)
     outside = folder.parent / "outside.yaml"
     outside.write_text(chat())
     (folder / "link.yaml").symlink_to(outside)
