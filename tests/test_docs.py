@@ -163,7 +163,7 @@ def test_pictures_say_what_they_show_and_are_small() -> None:
     shown = {}
     for path in PAGES:
         for text, target in re.findall(
-            r"!\[([^\]]*)\]\(([^)]+)\)", path.read_text()
+            r"!\[([^\]]*)\]\((images/[^)]+)\)", path.read_text()
         ):
             picture = (path.parent / target).resolve()
             shown[picture] = text
