@@ -154,7 +154,6 @@ def parse_overrides(
 
 overrides = click.option(
     "--set",
-    "overrides",
     metavar="KEY=VALUE",
     multiple=True,
     callback=parse_overrides,

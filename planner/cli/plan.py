@@ -95,7 +95,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     # are divided among has a memory of its own.
     memory = Memory()
     spec_files = [
-        read_spec(spec_path, option_values["overrides"]) for spec_path in specs
+        read_spec(spec_path, option_values["set"]) for spec_path in specs
     ]
     if option_values["share"]:
         # Of stacks that share quotas the page says what all of them lack.

@@ -62,7 +62,6 @@ PATIENCE_S: Final = 1
 )
 @click.option(
     "--name",
-    "names",
     multiple=True,
     metavar="HOST",
     help="Answer to this name of a host too. May be repeated.",
@@ -198,7 +197,7 @@ async def _answer_calls(
     host, port = listening.getsockname()[:2]
     app = Guard(
         FolderPages(library, folder.name, as_of).app(),
-        frozenset({*option_values["names"], option_values["host"]}),
+        frozenset({*option_values["name"], option_values["host"]}),
         is_public=not is_loopback(option_values["host"]),
     )
     shown_host = f"[{host}]" if ":" in host else host

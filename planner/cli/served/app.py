@@ -227,7 +227,9 @@ class FolderPages:
             return self.library.tree.read(path), self.library.saved_plan(path)
         if spec.error is not None:
             raise spec.error
-        return spec.file_bytes, await self.library.plan(self.library.task(spec))
+        # As `tonnage diff` has it: with what each wish of the spec costs.
+        view = await self.library.view(self.library.task(spec))
+        return spec.file_bytes, view.plan
 
 
 async def _answered(

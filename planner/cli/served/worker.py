@@ -20,7 +20,7 @@ from planner.cli.file_tree import FolderTree
 from planner.cli.git import folder_reader
 from planner.cli.planning import find_plan
 from planner.cli.status import stack_page
-from planner.errors import UsageError
+from planner.errors import TonnageError, UsageError
 from planner.render.html.report import PlanView
 from planner.render.html.served.folder import StackList
 from planner.solve.settings import Memory
@@ -90,6 +90,13 @@ class FolderPlanner:
 
     def stacks(self) -> StackList:
         """Return all stacks, and what is wrong with those that cannot be read."""
+        try:
+            return self._stacks()
+        except TonnageError as error:
+            # The tool of a backend, or an account, may be missing; specs need neither.
+            return StackList(problems=error.problems)
+
+    def _stacks(self) -> StackList:
         engine = open_engine(self.stack_options)
         found = list(found_stacks(engine))
         return StackList(

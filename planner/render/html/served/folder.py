@@ -96,7 +96,13 @@ def stack_list_page(listed: StackList, near: Sequence[SiteLink]) -> str:
     """Return the page of all stacks; `near` leads to the page of each."""
     targets = {link.name: link.address for link in near}
     blocks: list[Content] = []
-    for block in stacks_page(listed.stacks):
+    # Where they cannot be read, nobody knows that there is none.
+    shown = (
+        stacks_page(listed.stacks)
+        if listed.stacks or not listed.problems
+        else ()
+    )
+    for block in shown:
         if isinstance(block, PageTable):
             links = [{0: targets[row[0]]} for row in block.rows]
             blocks.append(table_markup(block, "Stacks", links))
