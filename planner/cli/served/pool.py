@@ -94,13 +94,13 @@ class PlannerPool:
         return worker
 
 
-def _begin(root: Path, options: PlanningOptions, parent: int) -> None:
+def _begin(root: Path, options: PlanningOptions, server: int) -> None:
     """Make a worker: a Ctrl-C is for the server, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Commands end soon, and need no collector; a worker does.
     gc.enable()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(server,), daemon=True).start()
     _planners[:] = [FolderPlanner(root, options)]
 
 
@@ -108,11 +108,23 @@ def _is_there() -> bool:
     return bool(_planners)
 
 
-def _end_with(parent: int) -> None:
-    """End this process when its parent has been killed, and could not do it."""
-    while os.getppid() == parent:
+def _end_with(server: int) -> None:
+    """End this process when its server has been killed, and could not do it.
+
+    Its parent may be another process than the server: one that makes new ones from a clean start.
+    """
+    while _is_alive(server):
         time.sleep(LOOK_S)
     os._exit(1)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        # Signal 0 is sent to nobody.
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _work(

@@ -84,9 +84,16 @@ def session_ids(process: subprocess.Popen) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("ending", "code", "said"),
+    [
+        (signal.SIGINT, 0, "stopped\n"),
+        (signal.SIGTERM, 0, "stopped\n"),
+        (signal.SIGKILL, -signal.SIGKILL, ""),
+    ],
+)
 def test_it_answers_and_ends_with_its_workers(
-    here: Path, ending: signal.Signals
+    here: Path, ending: signal.Signals, code: int, said: str
 ) -> None:
     (here / "desk.yaml").write_text(DESK)
     (here / "broken.yaml").write_text(BROKEN)
@@ -104,9 +111,9 @@ def test_it_answers_and_ends_with_its_workers(
         assert " 400 " in answer(port, "\0GET /")
         assert len(session_ids(process)) >= 2
         process.send_signal(ending)
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(PATIENCE_S) == code
         assert process.stderr is not None
-        assert process.stderr.read() == "stopped\n"
+        assert process.stderr.read() == said
         deadline = time.monotonic() + PATIENCE_S
         while session_ids(process) and time.monotonic() < deadline:
             time.sleep(0.05)

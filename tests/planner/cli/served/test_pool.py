@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.compose import PlanningOptions
-from planner.cli.served.pool import PlannerPool
+from planner.cli.served.pool import PlannerPool, _is_alive
 from planner.cli.served.worker import FolderPlanner
 from planner.errors import MissingError, Problem, ResourceError
 
@@ -33,14 +34,6 @@ def pool(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlannerPool]:
     opened.close()
 
 
-def is_alive(number: int) -> bool:
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_one_home_has_one_worker_and_errors_come_through(
     pool: PlannerPool,
 ) -> None:
@@ -53,6 +46,20 @@ def test_one_home_has_one_worker_and_errors_come_through(
     assert others == [first, second, first]
     with pytest.raises(MissingError, match="nothing"):
         asyncio.run(pool.run("a", fail, "nothing"))
+
+
+def test_workers_begin_however_python_begins_them(here: Path) -> None:
+    """Processes are forked on some systems and versions, and not on others."""
+    usual = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("forkserver", force=True)
+    pool = PlannerPool(here, PlanningOptions())
+    try:
+        assert asyncio.run(pool.run("a", process_id)) != os.getpid()
+        time.sleep(0.1)
+        assert _is_alive(asyncio.run(pool.run("a", process_id)))
+    finally:
+        pool.close()
+        multiprocessing.set_start_method(usual, force=True)
 
 
 def test_a_worker_that_is_ended_is_replaced(pool: PlannerPool) -> None:
@@ -71,6 +78,6 @@ def test_no_worker_stays(pool: PlannerPool) -> None:
     number = asyncio.run(pool.run("a", process_id))
     pool.close()
     deadline = time.monotonic() + 30
-    while is_alive(number) and time.monotonic() < deadline:
+    while _is_alive(number) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not is_alive(number)
+    assert not _is_alive(number)
