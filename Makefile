@@ -53,10 +53,10 @@ cloud-test: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(CLOUD)]"
 	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -p no:randomly tests/cloud/test_machine.py
 
-# Reports in Chromium, which has to be on PATH: what it loads, how it reads, what axe-core says.
+# Reports and pages in Chromium, which has to be on PATH: what it loads, how it reads, what axe-core says.
 browser-test: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
-	$(BIN)/python -m pytest -q tests/planner/render/html/test_report_browser.py
+	$(BIN)/python -m pytest -q tests/planner/render/html/test_report_browser.py tests/planner/cli/test_serve_browser.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from planner.plan.status import StackStatus
     from planner.solve.settings import Memory, SolveSettings
     from planner.spec.model import Spec
+    from planner.spec.override import KeyOverride
     from providers.base import PriceSource
     from providers.catalog.folder import CatalogFolder
     from providers.simulated.world import World
@@ -46,17 +47,25 @@ class SpecFile(Struct, frozen=True, kw_only=True):
     path         as given on the command line; - is standard input
     file_bytes   content, for the digest
     read_beside  opens files that the spec names; None: those beside it on this machine
+    overrides    what the spec says otherwise than the file
     """
 
     path: str
     file_bytes: bytes
     spec: Spec
     read_beside: Callable[[str], bytes] | None = None
+    overrides: tuple[KeyOverride, ...] = ()
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the file's bytes."""
-        return hashlib.sha256(self.file_bytes).hexdigest()
+        """SHA-256 of the file's bytes, and of what is said otherwise.
+
+        So a plan of another spec than that of the file is never taken for one of the file.
+        """
+        digest = hashlib.sha256(self.file_bytes)
+        for override in self.overrides:
+            digest.update(f"\0{override}".encode())
+        return digest.hexdigest()
 
     def folder_reader(
         self, digests: dict[str, str] | None = None
@@ -136,14 +145,17 @@ def _unusable_file(path: str, message: str) -> UsageError:
     )
 
 
-def read_spec(path: str) -> SpecFile:
-    """Read and validate a spec file."""
+def read_spec(path: str, overrides: tuple[KeyOverride, ...] = ()) -> SpecFile:
+    """Read and validate a spec file, with some keys as they are said elsewhere."""
     # Imported here, so that a command loads only what it uses.
     from planner.spec.load import load_spec
 
     file_bytes = read_file(path, MAX_DOCUMENT_BYTES)
     return SpecFile(
-        path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
+        path=path,
+        file_bytes=file_bytes,
+        spec=load_spec(file_bytes, path, overrides),
+        overrides=overrides,
     )
 
 
@@ -412,11 +424,20 @@ def readable_stacks(engine: StackEngine) -> Iterator[StackStatus]:
     """Yield all stacks of an engine; of one whose state is damaged only the problem is told."""
     from planner.cli.main import print_problems
 
+    for found in found_stacks(engine):
+        if isinstance(found, UsageError):
+            print_problems(found)
+        else:
+            yield found
+
+
+def found_stacks(engine: StackEngine) -> Iterator[StackStatus | UsageError]:
+    """Yield all stacks of an engine; of one whose state is damaged the problem."""
     for stack_name in engine.stack_names():
         try:
             status = engine.stack_status(stack_name)
         except UsageError as error:
-            print_problems(error)
+            yield error
             continue
         # One may be destroyed meanwhile.
         if status is not None:

@@ -59,6 +59,7 @@ COMMANDS: Final = {
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",
+    "serve": "show a folder of specs, plans and stacks in a browser",
     "schema": "JSON Schema of a spec, a plan, a difference or a file of your own",
     "completion": "completion script for bash, zsh or fish",
 }

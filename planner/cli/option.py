@@ -136,6 +136,30 @@ prices = click.option(
     metavar="FILE",
     help="Plan at prices of your own: discounts, rates, support, tax, credits.",
 )
+
+
+def parse_overrides(
+    _context: click.Context,
+    _parameter: click.Parameter,
+    texts: tuple[str, ...],
+) -> Any:
+    """Return keys of a spec that say something else; raises BadParameter for no KEY=VALUE."""
+    from planner.spec.override import parse_override
+
+    try:
+        return tuple(map(parse_override, texts))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+overrides = click.option(
+    "--set",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=parse_overrides,
+    help="Plan as if a key of the specs said this: traffic.peak_rps=12. May be repeated. Such a "
+    "plan can be compared; to apply it, write it into the spec.",
+)
 output = click.option(
     "-o", "--output", metavar="FILE", help="Write the result to FILE."
 )

@@ -35,6 +35,7 @@ PAGE_FORMATS = ("text", "markdown")
 @click.command("plan")
 @click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
 @option.planning_flags
+@option.overrides
 @option.format_option("text", "json", "markdown", "html", "sarif")
 @option.output
 @option.color
@@ -93,7 +94,9 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     # Specs of one repository often have models and traffic in common. Each process that they
     # are divided among has a memory of its own.
     memory = Memory()
-    spec_files = [read_spec(spec_path) for spec_path in specs]
+    spec_files = [
+        read_spec(spec_path, option_values["set"]) for spec_path in specs
+    ]
     if option_values["share"]:
         # Of stacks that share quotas the page says what all of them lack.
         options = replace(options, tells_shortfalls=False)
@@ -132,7 +135,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         from planner.cli.ownership import tco_page
 
         _print_page(
-            tco_page(read_spec(specs[0]), plans[0], catalog, options),
+            tco_page(spec_files[0], plans[0], catalog, options),
             option_values,
         )
     _refuse_plans(plans, spec_files, options, option_values)
