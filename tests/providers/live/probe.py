@@ -10,8 +10,9 @@ from planner.market.live import LiveFacts
 from planner.plan.actual.charge import StackTags
 from providers.gcp import market as gcp_market
 from providers.live.place import MISSHAPEN, LivePlace, ask_places
-from tests.providers.live.recorded import GCP_TYPES
 
+# A service lists the machine types that its filter names.
+GCP_TYPES: Final = ("g2-standard-4", "a3-highgpu-8g")
 PLACES: Final = {
     "aws": LivePlace("aws", "us-east-1", ("p5.48xlarge",)),
     "gcp": LivePlace("gcp", "us-central1", GCP_TYPES),
@@ -91,7 +92,7 @@ def _probes(
             cloud,
             function,
             rest,
-            tuple(f"{cloud}_{call}" for call in calls),
+            tuple(f"{cloud}/{call}" for call in calls),
         )
         for function, rest, calls in rows
     ]
@@ -162,61 +163,61 @@ PROBES: Final = [
     ),
     *_probes(
         "gcp",
-        ("signed_in", (), ("region",)),
+        ("signed_in", (), ("regions.get",)),
         (
             "closed_services",
             (("compute.googleapis.com", "logging.googleapis.com"),),
-            ("services",),
+            ("services.batchGet",),
         ),
-        ("quotas", (GCP_TYPES, "on_demand"), ("region", "quota_infos")),
-        ("offered_zones", (GCP_TYPES,), ("machine_types",)),
+        ("quotas", (GCP_TYPES, "on_demand"), ("regions.get", "quotaInfos.list")),
+        ("offered_zones", (GCP_TYPES,), ("machineTypes.aggregatedList",)),
         ("named_endpoints", ("net",), ()),
         (
             "missing_rights",
             (("compute.instances.create", "compute.networks.create"),),
-            ("rights",),
+            ("projects.testIamPermissions",),
         ),
-        ("on_demand_prices", (GCP_TYPES,), ("machine_types", "skus")),
-        ("spot_prices", (GCP_TYPES,), ("machine_types", "skus")),
-        ("reservations", (), ("reservations",)),
-        ("spot_scores", (("g2-standard-4",), 2), ("advice",)),
-        ("running_machines", (TAGS,), ("instances",)),
-        ("commitment_regions", (), ("commitments_everywhere",)),
-        ("commitments", (GCP_TYPES,), ("commitments", "machine_types")),
-        ("commitment_use", (GCP_TYPES,), ("commitments", "instances")),
+        ("on_demand_prices", (GCP_TYPES,), ("machineTypes.aggregatedList", "skus.list")),
+        ("spot_prices", (GCP_TYPES,), ("machineTypes.aggregatedList", "skus.list")),
+        ("reservations", (), ("reservations.aggregatedList",)),
+        ("spot_scores", (("g2-standard-4",), 2), ("advice.capacity",)),
+        ("running_machines", (TAGS,), ("instances.aggregatedList",)),
+        ("commitment_regions", (), ("regionCommitments.aggregatedList",)),
+        ("commitments", (GCP_TYPES,), ("regionCommitments.list", "machineTypes.aggregatedList")),
+        ("commitment_use", (GCP_TYPES,), ("regionCommitments.list", "instances.aggregatedList")),
     ),
     *_probes(
         "azure",
-        ("signed_in", (), ("subscription",)),
+        ("signed_in", (), ("Subscriptions_Get",)),
         (
             "closed_services",
             (("Microsoft.Compute", "Microsoft.Insights"),),
-            ("providers",),
+            ("Providers_List",),
         ),
-        ("quotas", (AZURE_TYPES, "on_demand"), ("usages", "skus")),
-        ("offered_zones", (AZURE_TYPES,), ("skus",)),
+        ("quotas", (AZURE_TYPES, "on_demand"), ("Usage_List", "ResourceSkus_List")),
+        ("offered_zones", (AZURE_TYPES,), ("ResourceSkus_List",)),
         ("named_endpoints", ("net",), ()),
-        ("missing_rights", (AZURE_RIGHTS,), ("permissions",)),
-        ("on_demand_prices", (AZURE_TYPES,), ("retail",)),
-        ("spot_prices", (AZURE_TYPES,), ("retail",)),
+        ("missing_rights", (AZURE_RIGHTS,), ("Permissions_List",)),
+        ("on_demand_prices", (AZURE_TYPES,), ("RetailPrices_List",)),
+        ("spot_prices", (AZURE_TYPES,), ("RetailPrices_List",)),
         (
             "reservations",
             (),
-            ("groups", "reservations", "reservation"),
+            ("CapacityReservationGroups_ListBySubscription", "CapacityReservations_ListByCapacityReservationGroup", "CapacityReservations_Get"),
         ),
-        ("spot_scores", (AZURE_TYPES, 2), ("spot_scores",)),
-        ("running_machines", (TAGS,), ("scale_sets", "set_machines")),
-        ("month_cost", (TAGS, TODAY), ("cost",)),
-        ("commitment_regions", (), ("price_reservations",)),
+        ("spot_scores", (AZURE_TYPES, 2), ("SpotPlacementScores_Post",)),
+        ("running_machines", (TAGS,), ("VirtualMachineScaleSets_ListAll", "VirtualMachineScaleSetVMs_List")),
+        ("month_cost", (TAGS, TODAY), ("Query_Usage",)),
+        ("commitment_regions", (), ("Reservation_ListAll",)),
         (
             "commitments",
             (AZURE_TYPES,),
-            ("price_reservations", "savings_plans", "retail"),
+            ("Reservation_ListAll", "SavingsPlan_ListAll", "RetailPrices_List"),
         ),
         (
             "commitment_use",
             (AZURE_TYPES,),
-            ("price_reservations", "savings_plans"),
+            ("Reservation_ListAll", "SavingsPlan_ListAll"),
         ),
     ),
 ]

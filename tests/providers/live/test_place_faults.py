@@ -30,26 +30,25 @@ from providers.live import rest
 from providers.live.place import MISSHAPEN
 from tests.loopback import Answer, Cloud, Request, ask_only, standing_cloud
 from tests.providers.live.fault import (
-    AWS_ERRORS,
-    AZURE_ERRORS,
     FAULTS,
-    GCP_ERRORS,
     Asked,
     Fault,
-    without,
+    lacking,
 )
 from tests.providers.live.probe import (
     PROBES,
     Probe,
     ask_cloud,
 )
-from tests.providers.live.recorded import (
+from tests.providers.shapes import (
+    answer_of,
     call_of,
-    document_of,
-    field_names,
-    record_of,
-    text_of,
+    cloud_of,
+    refusals,
+    shape,
 )
+from tests.providers.shapes.structure import field_paths
+from tests.providers.shapes.wire import dialect, sent_text
 
 pytestmark = pytest.mark.enable_socket
 SECRETS = {
@@ -135,7 +134,7 @@ class Service:
         if call == self.faulty_call and self.asked[call] <= self.fault.times:
             asked = Asked(call, request, self.url, self.held)
             return self.fault.answer(asked).write
-        return 200, text_of(call, document_of(call))
+        return 200, sent_text(call, answer_of(call))
 
     def break_call(self, call: str, fault: Fault) -> None:
         """Let a call meet a fault from now on."""
@@ -187,27 +186,21 @@ def wait_at_most(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(rest, "TIMEOUT_S", seconds)
 
 
-CLOUD_ERRORS = {
-    "aws": set(AWS_ERRORS),
-    "gcp": set(GCP_ERRORS),
-    "azure": set(AZURE_ERRORS),
-}
+DIALECTS = ("ec2", "query", "json", "gcp", "azure")
 
 
 def applies(fault: str, call: str) -> bool:
     """Whether a call may meet a fault."""
-    cloud = call.partition("_")[0]
-    errors = CLOUD_ERRORS[cloud]
-    record = record_of(call)
+    ordinary = shape(call)
     if fault in ("empty page first", "same page again"):
-        return "next" in record
+        return bool(ordinary.next)
     if fault == "no field at all":
         # Where all may be missing, nothing is an answer too.
-        return not set(record["answer"]) <= set(record.get("may_lack", {}))
+        return not ordinary.answer.keys() <= ordinary.may_lack.keys()
     if fault in ("cut, then well", "cut once at AWS"):
-        return (cloud == "aws") == (fault == "cut once at AWS")
-    if fault in AWS_ERRORS or fault in GCP_ERRORS:
-        return fault in errors
+        return (cloud_of(call) == "aws") == (fault == "cut once at AWS")
+    if any(fault in refusals(spoken) for spoken in DIALECTS):
+        return fault in refusals(dialect(call))
     return True
 
 
@@ -304,21 +297,29 @@ CALLS = [
 def test_a_field_that_is_missing_is_no_zero(
     service: Service, probe: Probe, call: str
 ) -> None:
-    """The answer is as it was, or unknown; prices and the like may be left out."""
+    """The answer is as it was, or unknown; prices and the like may be left out.
+
+    It is another one for just those fields that the file of the call says are read.
+    """
     well = well_answer(probe)
-    may_lack = record_of(call).get("may_lack", {})
-    wrong = {}
-    for field in set(field_names(call)) - set(may_lack):
-        service.break_call(call, Fault("any", without(field)))
+    ordinary = shape(call)
+    wrong, read = {}, set()
+    for path in field_paths(ordinary.answer, ordinary.maps):
+        if path in ordinary.may_lack:
+            continue
+        service.break_call(call, Fault("any", lacking(path)))
         found = probe.result()
+        if isinstance(found, Exception) or found != well:
+            read.add(path)
         if not is_part(probe, found, well) and not is_of_outcome(
             service.fault, found, well
         ):
-            wrong[field] = found
+            wrong[path] = found
     assert wrong == {}
+    assert read == set(ordinary.reads[probe.function])
 
 
-GOOGLE = [case for case in CALLS if "gcp_" in str(case.id)]
+GOOGLE = [case for case in CALLS if "gcp/" in str(case.id)]
 
 
 @pytest.mark.parametrize(("probe", "call"), GOOGLE)
@@ -327,7 +328,7 @@ def test_an_expired_token_of_google_is_renewed(
 ) -> None:
     service.break_call(call, Fault("well", FAULTS["expired"].answer, 1))
     assert probe.result() == well_answer(probe)
-    assert service.asked["gcp_token"] == 1
+    assert service.asked["gcp/oauth2.token"] == 1
 
 
 # Faults after which a region has a state, whichever of its calls they are in.
@@ -344,21 +345,21 @@ STATES = {
 }
 # The calls of one question, so that all others are well.
 PLACE_CALLS = [
-    "aws_GetMetricStatistics",
-    "aws_DescribeInstanceTypeOfferings",
-    "aws_GetProducts",
-    "aws_DescribeSpotPriceHistory",
-    "aws_DescribeCapacityReservations",
-    "gcp_quota_infos",
-    "gcp_reservations",
-    "gcp_machine_types",
-    "azure_usages",
-    "azure_retail",
-    "azure_reservation",
-    "aws_DescribeSavingsPlanRates",
-    "aws_GetSavingsPlansUtilizationDetails",
-    "gcp_instances",
-    "azure_savings_plans",
+    "aws/GetMetricStatistics",
+    "aws/DescribeInstanceTypeOfferings",
+    "aws/GetProducts",
+    "aws/DescribeSpotPriceHistory",
+    "aws/DescribeCapacityReservations",
+    "gcp/quotaInfos.list",
+    "gcp/reservations.aggregatedList",
+    "gcp/machineTypes.aggregatedList",
+    "azure/Usage_List",
+    "azure/RetailPrices_List",
+    "azure/CapacityReservations_Get",
+    "aws/DescribeSavingsPlanRates",
+    "aws/GetSavingsPlansUtilizationDetails",
+    "gcp/instances.aggregatedList",
+    "azure/SavingsPlan_ListAll",
 ]
 
 
@@ -375,7 +376,7 @@ def test_a_fault_in_a_call_is_the_state_of_its_answers(
     service: Service, call: str, fault: str
 ) -> None:
     """All other answers are as they were, and where the state is no value there is none."""
-    cloud = call.partition("_")[0]
+    cloud = call.partition("/")[0]
     well = well_place(cloud)
     service.break_call(call, FAULTS[fault])
     facts = ask_cloud(cloud)

@@ -1,0 +1,159 @@
+"""Answers as services send them; those of AWS are written by the models that its clients read."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+import botocore.session
+from botocore.model import OperationModel
+from botocore.model import Shape as ModelShape
+from botocore.utils import parse_timestamp
+
+from tests.providers.shapes import ERRORS, Document, answer_of, cloud_of, shape
+
+CORE: Final = botocore.session.get_session()
+XML_PROTOCOLS: Final = ("ec2", "query")
+
+
+@cache
+def operation(call: str) -> OperationModel:
+    """Return what botocore knows of a call."""
+    stated = shape(call).call
+    service = CORE.get_service_model(stated["service"])
+    return service.operation_model(stated["operation"])
+
+
+@cache
+def protocol(call: str) -> str:
+    """Return how a service speaks: ec2, query, json, rest-json."""
+    spoken: str = operation(call).service_model.resolved_protocol
+    return spoken
+
+
+def sent_text(call: str, document: Document) -> str:
+    """Write an answer as its service does."""
+    told = with_texts(call, document)
+    if cloud_of(call) == "aws":
+        return _aws_text(call, told)
+    return json.dumps(told)
+
+
+def with_texts(call: str, document: Document) -> Document:
+    """Return an answer with JSON in a text where the service has it so."""
+    return {
+        name: [json.dumps(row) for row in value]
+        if name in shape(call).texts
+        else value
+        for name, value in document.items()
+    }
+
+
+def dialect(call: str) -> str:
+    """Return in which way a call is refused."""
+    if cloud_of(call) != "aws":
+        return cloud_of(call)
+    spoken = protocol(call)
+    return spoken if spoken in XML_PROTOCOLS else "json"
+
+
+def refusal(call: str, case: str, words: str) -> tuple[int, str]:
+    """Return the status and the text with which a service refuses, in some words."""
+    home = f"{ERRORS}/{dialect(call)}"
+    document = _reworded(answer_of(home, case), words)
+    text = json.dumps(document)
+    if dialect(call) in XML_PROTOCOLS:
+        root = "Response" if dialect(call) == "ec2" else "ErrorResponse"
+        text = f"<{root}>{_xml(document, None)}</{root}>"
+    return shape(home, case).status, text
+
+
+def _reworded(value: Any, words: str) -> Any:
+    """Return a refusal with another message: its own says nothing."""
+    if isinstance(value, list):
+        return [_reworded(row, words) for row in value]
+    if isinstance(value, dict):
+        return {
+            name: words if name.lower() == "message" else _reworded(inner, words)
+            for name, inner in value.items()
+        }
+    return value
+
+
+def _aws_text(call: str, document: Document) -> str:
+    """Write an answer of AWS; members that no model knows are written as they are."""
+    model = operation(call).output_shape
+    if protocol(call) not in XML_PROTOCOLS:
+        return json.dumps(_json_value(document, model))
+    inner = _xml(document, model)
+    wrapper = model.serialization.get("resultWrapper")
+    # Where nothing is answered, there is nothing around it either.
+    if wrapper and document:
+        inner = f"<{wrapper}>{inner}</{wrapper}>"
+    return f"<{operation(call).name}Response>{inner}</{operation(call).name}Response>"
+
+
+def _xml(value: Any, model: ModelShape | None) -> str:
+    if isinstance(value, list):
+        member = getattr(model, "member", None)
+        tag = member.serialization.get("name", "member") if member else "item"
+        return "".join(f"<{tag}>{_xml(row, member)}</{tag}>" for row in value)
+    if isinstance(value, dict):
+        members = getattr(model, "members", {})
+        return "".join(
+            _element(name, inner, members.get(name))
+            for name, inner in value.items()
+        )
+    if isinstance(value, bool):
+        return str(value).lower()
+    return escape(str(value))
+
+
+def _element(name: str, value: Any, model: ModelShape | None) -> str:
+    tag = model.serialization.get("name", name) if model else name
+    return f"<{tag}>{_xml(value, model)}</{tag}>"
+
+
+def _json_value(value: Any, model: ModelShape | None) -> Any:
+    """Return a value with times as numbers, as services that speak JSON send them."""
+    if isinstance(value, list):
+        member = getattr(model, "member", None)
+        return [_json_value(row, member) for row in value]
+    if isinstance(value, dict):
+        members = getattr(model, "members", {})
+        return {
+            name: _json_value(inner, members.get(name))
+            for name, inner in value.items()
+        }
+    if model is not None and model.type_name == "timestamp":
+        return _moment(value).timestamp()
+    return value
+
+
+def typed(call: str, document: Document) -> Document:
+    """Return an answer as the client gives it: with times for the texts of them."""
+    members: Document = _typed(document, operation(call).output_shape)
+    return members
+
+
+def _typed(value: Any, model: ModelShape | None) -> Any:
+    if isinstance(value, list):
+        member = getattr(model, "member", None)
+        return [_typed(row, member) for row in value]
+    if isinstance(value, dict):
+        members = getattr(model, "members", {})
+        return {
+            name: _typed(inner, members.get(name))
+            for name, inner in value.items()
+        }
+    if model is not None and model.type_name == "timestamp":
+        return _moment(value)
+    return value
+
+
+def _moment(text: str) -> datetime:
+    moment: datetime = parse_timestamp(text)
+    return moment.astimezone(UTC)
