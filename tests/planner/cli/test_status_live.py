@@ -96,7 +96,8 @@ def test_what_is_refused_is_said_and_the_rest_is_there(
         cloud,
         lambda call: (
             (403, refusal)
-            if call in ("azure/Query_Usage", "azure/VirtualMachineScaleSets_ListAll")
+            if call
+            in ("azure/Query_Usage", "azure/VirtualMachineScaleSets_ListAll")
             else None
         ),
     )

@@ -107,7 +107,11 @@ def test_a_machine_costs_the_sum_of_its_parts(cloud: Cloud) -> None:
         name: {NO_ZONE: price} for name, price in numbers(SPOT).items()
     }
     paths = [urlsplit(request.path) for request in cloud.asked]
-    [catalog] = [path for path in paths if path.path == "/billing/v1/services/6F81-5844-456A/skus"]
+    [catalog] = [
+        path
+        for path in paths
+        if path.path == "/billing/v1/services/6F81-5844-456A/skus"
+    ]
     assert parse_qs(catalog.query)["currencyCode"] == ["USD"]
 
 

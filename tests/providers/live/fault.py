@@ -16,7 +16,7 @@ from tests.providers.shapes.structure import (
     merged,
     without,
 )
-from tests.providers.shapes.wire import refusal, sent_text
+from tests.providers.shapes.wire import refusal_text, sent_case, sent_text
 
 # well: as if nothing had been. denied: a right or a login is missing. unknown: nobody knows.
 # refused: denied or unknown. any: well or unknown.
@@ -99,11 +99,21 @@ def refused(situation: str, **headers: str) -> Answering:
 
     def answer(asked: Asked) -> Reply:
         words = f"no. You have sent: {asked.sent}"
-        status, text = refusal(asked.call, situation, words)
+        status, text = refusal_text(asked.call, situation, words)
         named = tuple(
             (name.replace("_", "-"), value) for name, value in headers.items()
         )
         return Reply(text, status, named)
+
+    return answer
+
+
+def told(case: str) -> Answering:
+    """Let a service answer with another case of a call."""
+
+    def answer(asked: Asked) -> Reply:
+        status, text = sent_case(asked.call, case)
+        return Reply(text, status)
 
     return answer
 

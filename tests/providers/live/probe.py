@@ -169,7 +169,11 @@ PROBES: Final = [
             (("compute.googleapis.com", "logging.googleapis.com"),),
             ("services.batchGet",),
         ),
-        ("quotas", (GCP_TYPES, "on_demand"), ("regions.get", "quotaInfos.list")),
+        (
+            "quotas",
+            (GCP_TYPES, "on_demand"),
+            ("regions.get", "quotaInfos.list"),
+        ),
         ("offered_zones", (GCP_TYPES,), ("machineTypes.aggregatedList",)),
         ("named_endpoints", ("net",), ()),
         (
@@ -177,14 +181,30 @@ PROBES: Final = [
             (("compute.instances.create", "compute.networks.create"),),
             ("projects.testIamPermissions",),
         ),
-        ("on_demand_prices", (GCP_TYPES,), ("machineTypes.aggregatedList", "skus.list")),
-        ("spot_prices", (GCP_TYPES,), ("machineTypes.aggregatedList", "skus.list")),
+        (
+            "on_demand_prices",
+            (GCP_TYPES,),
+            ("machineTypes.aggregatedList", "skus.list"),
+        ),
+        (
+            "spot_prices",
+            (GCP_TYPES,),
+            ("machineTypes.aggregatedList", "skus.list"),
+        ),
         ("reservations", (), ("reservations.aggregatedList",)),
         ("spot_scores", (("g2-standard-4",), 2), ("advice.capacity",)),
         ("running_machines", (TAGS,), ("instances.aggregatedList",)),
         ("commitment_regions", (), ("regionCommitments.aggregatedList",)),
-        ("commitments", (GCP_TYPES,), ("regionCommitments.list", "machineTypes.aggregatedList")),
-        ("commitment_use", (GCP_TYPES,), ("regionCommitments.list", "instances.aggregatedList")),
+        (
+            "commitments",
+            (GCP_TYPES,),
+            ("regionCommitments.list", "machineTypes.aggregatedList"),
+        ),
+        (
+            "commitment_use",
+            (GCP_TYPES,),
+            ("regionCommitments.list", "instances.aggregatedList"),
+        ),
     ),
     *_probes(
         "azure",
@@ -194,7 +214,11 @@ PROBES: Final = [
             (("Microsoft.Compute", "Microsoft.Insights"),),
             ("Providers_List",),
         ),
-        ("quotas", (AZURE_TYPES, "on_demand"), ("Usage_List", "ResourceSkus_List")),
+        (
+            "quotas",
+            (AZURE_TYPES, "on_demand"),
+            ("Usage_List", "ResourceSkus_List"),
+        ),
         ("offered_zones", (AZURE_TYPES,), ("ResourceSkus_List",)),
         ("named_endpoints", ("net",), ()),
         ("missing_rights", (AZURE_RIGHTS,), ("Permissions_List",)),
@@ -203,10 +227,21 @@ PROBES: Final = [
         (
             "reservations",
             (),
-            ("CapacityReservationGroups_ListBySubscription", "CapacityReservations_ListByCapacityReservationGroup", "CapacityReservations_Get"),
+            (
+                "CapacityReservationGroups_ListBySubscription",
+                "CapacityReservations_ListByCapacityReservationGroup",
+                "CapacityReservations_Get",
+            ),
         ),
         ("spot_scores", (AZURE_TYPES, 2), ("SpotPlacementScores_Post",)),
-        ("running_machines", (TAGS,), ("VirtualMachineScaleSets_ListAll", "VirtualMachineScaleSetVMs_List")),
+        (
+            "running_machines",
+            (TAGS,),
+            (
+                "VirtualMachineScaleSets_ListAll",
+                "VirtualMachineScaleSetVMs_List",
+            ),
+        ),
         ("month_cost", (TAGS, TODAY), ("Query_Usage",)),
         ("commitment_regions", (), ("Reservation_ListAll",)),
         (
@@ -221,6 +256,32 @@ PROBES: Final = [
         ),
     ),
 ]
+
+
+# What is asked in other words than those above: by other commands, and after a first answer.
+OTHER_CALLS: Final = {
+    ("aws", "quotas"): ("GetAWSDefaultServiceQuota",),
+    ("aws", "request_quota"): ("RequestServiceQuotaIncrease",),
+    ("gcp", "request_quota"): ("quotaInfos.list", "quotaPreferences.patch"),
+    ("gcp", "profiled_models"): ("models.fetch",),
+    ("gcp", "measured_profiles"): ("benchmarkingData.fetch",),
+    ("azure", "request_quota"): ("Quota_CreateOrUpdate",),
+    ("azure", "running_machines"): ("VirtualMachines_List",),
+}
+
+
+def calls_of(cloud: str, function: str) -> tuple[str, ...]:
+    """Return all calls of a function."""
+    others = OTHER_CALLS.get((cloud, function), ())
+    return (
+        *(
+            call
+            for probe in PROBES
+            if (probe.cloud, probe.function) == (cloud, function)
+            for call in probe.calls
+        ),
+        *(f"{cloud}/{call}" for call in others),
+    )
 
 
 def ask_cloud(cloud: str, deadline_s: float = 60) -> LiveFacts:

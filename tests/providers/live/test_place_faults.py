@@ -34,6 +34,7 @@ from tests.providers.live.fault import (
     Asked,
     Fault,
     lacking,
+    told,
 )
 from tests.providers.live.probe import (
     PROBES,
@@ -43,12 +44,13 @@ from tests.providers.live.probe import (
 from tests.providers.shapes import (
     answer_of,
     call_of,
+    cases,
     cloud_of,
     refusals,
     shape,
 )
 from tests.providers.shapes.structure import field_paths
-from tests.providers.shapes.wire import dialect, sent_text
+from tests.providers.shapes.wire import DIALECTS, dialect, sent_text
 
 pytestmark = pytest.mark.enable_socket
 SECRETS = {
@@ -57,7 +59,7 @@ SECRETS = {
     "gcp": "ya29.token-of-google",
     "gcp refresh": "refresh-token-of-google",
     "gcp client": "client-secret-of-google",
-    "gcp second": "ya29.second-token-of-google",
+    "gcp second": "second-token-of-google",
     "azure": "bearer-token-of-azure",
 }
 # The real settings, but fewer times, and without a pause.
@@ -184,9 +186,6 @@ def wait_at_most(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     config = Config(retries=retries, read_timeout=seconds)
     monkeypatch.setattr(aws_client, "RETRIES", config)
     monkeypatch.setattr(rest, "TIMEOUT_S", seconds)
-
-
-DIALECTS = ("ec2", "query", "json", "gcp", "azure")
 
 
 def applies(fault: str, call: str) -> bool:
@@ -317,6 +316,30 @@ def test_a_field_that_is_missing_is_no_zero(
             wrong[path] = found
     assert wrong == {}
     assert read == set(ordinary.reads[probe.function])
+
+
+NOTHING = [
+    pytest.param(probe, call, case, id=f"{probe.name}-{call}-{case}")
+    for probe in PROBES
+    for call in probe.calls
+    for case in ("empty", "none")
+    if case in cases()[call]
+]
+
+
+@pytest.mark.parametrize(("probe", "call", "case"), NOTHING)
+def test_an_answer_of_nothing_is_understood(
+    service: Service, probe: Probe, call: str, case: str
+) -> None:
+    """It is said why nothing is known, or what is left out is all that is missing."""
+    well = well_answer(probe)
+    service.break_call(call, Fault("any", told(case)))
+    found = probe.result()
+    assert not isinstance(found, MISSHAPEN)
+    # Of what is committed to nothing runs: that is known.
+    may_be_zero = probe.function == "commitment_use"
+    if probe.leaves_out and not may_be_zero and type(found) is type(well):
+        assert is_part(probe, found, well)
 
 
 GOOGLE = [case for case in CALLS if "gcp/" in str(case.id)]

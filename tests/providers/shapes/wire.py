@@ -17,6 +17,9 @@ from tests.providers.shapes import ERRORS, Document, answer_of, cloud_of, shape
 
 CORE: Final = botocore.session.get_session()
 XML_PROTOCOLS: Final = ("ec2", "query")
+FIRST_ERROR: Final = 400
+# The ways in which services refuse.
+DIALECTS: Final = ("azure", "ec2", "gcp", "json", "query")
 
 
 @cache
@@ -42,6 +45,16 @@ def sent_text(call: str, document: Document) -> str:
     return json.dumps(told)
 
 
+def sent_case(call: str, case: str) -> tuple[int, str]:
+    """Return the status and the text of a file, as its service sends them."""
+    document = answer_of(call, case)
+    status = shape(call, case).status
+    if status < FIRST_ERROR:
+        return status, sent_text(call, document)
+    # An error is of no output of a model.
+    return status, json.dumps(document)
+
+
 def with_texts(call: str, document: Document) -> Document:
     """Return an answer with JSON in a text where the service has it so."""
     return {
@@ -60,7 +73,7 @@ def dialect(call: str) -> str:
     return spoken if spoken in XML_PROTOCOLS else "json"
 
 
-def refusal(call: str, case: str, words: str) -> tuple[int, str]:
+def refusal_text(call: str, case: str, words: str) -> tuple[int, str]:
     """Return the status and the text with which a service refuses, in some words."""
     home = f"{ERRORS}/{dialect(call)}"
     document = _reworded(answer_of(home, case), words)
@@ -77,7 +90,9 @@ def _reworded(value: Any, words: str) -> Any:
         return [_reworded(row, words) for row in value]
     if isinstance(value, dict):
         return {
-            name: words if name.lower() == "message" else _reworded(inner, words)
+            name: words
+            if name.lower() == "message"
+            else _reworded(inner, words)
             for name, inner in value.items()
         }
     return value
@@ -135,7 +150,9 @@ def _json_value(value: Any, model: ModelShape | None) -> Any:
 
 def typed(call: str, document: Document) -> Document:
     """Return an answer as the client gives it: with times for the texts of them."""
-    members: Document = _typed(document, operation(call).output_shape)
+    members: Document = _typed(
+        with_texts(call, document), operation(call).output_shape
+    )
     return members
 
 
