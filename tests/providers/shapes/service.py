@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tests.loopback import Answer, Cloud, Request
 from tests.providers.shapes import ORDINARY, Document, call_of
-from tests.providers.shapes.wire import sent_case, sent_text
+from tests.providers.shapes.wire import refusal_text, sent_case, sent_text
 
 # The name of a case, or another answer in its shape.
 Said: TypeAlias = str | Document
@@ -21,6 +21,11 @@ def serve(cloud: Cloud, changes: Mapping[str, Said] | None = None) -> None:
         return said(call, (changes or {}).get(call, ORDINARY))
 
     cloud.answer = answer
+
+
+def refuse(cloud: Cloud, case: str) -> None:
+    """Let a cloud refuse all calls in one way."""
+    cloud.answer = lambda request: refusal_text(call_of(request), case, "no")
 
 
 def said(call: str, words: Said) -> Answer:
