@@ -10,6 +10,7 @@ from planner.market.live import LiveFacts
 from planner.plan.actual.charge import StackTags
 from providers.gcp import market as gcp_market
 from providers.live.place import MISSHAPEN, LivePlace, ask_places
+from providers.live.probe import CHANGING_FUNCTION
 
 # A service lists the machine types that its filter names.
 GCP_TYPES: Final = ("g2-standard-4", "a3-highgpu-8g")
@@ -46,6 +47,8 @@ ROOMS: Final = {
     "commitment_regions": "commitment",
     "running_machines": "running",
     "month_cost": "running",
+    "profiled_models": "profile",
+    "measured_profiles": "profile",
 }
 
 
@@ -62,6 +65,16 @@ class Probe(NamedTuple):
         return f"{self.cloud} {self.function}"
 
     @property
+    def all_calls(self) -> tuple[str, ...]:
+        """Its calls, and those that it makes after an answer that is not the ordinary one."""
+        later = [
+            call
+            for call, (first, _) in CALLS_AFTER.items()
+            if first in self.calls
+        ]
+        return (*self.calls, *later)
+
+    @property
     def leaves_out(self) -> bool:
         """Whether what the cloud does not say is left out of the answer."""
         return self.function in LEAVES_OUT
@@ -74,6 +87,8 @@ class Probe(NamedTuple):
         ask = getattr(module, self.function)
         if self.function == "commitment_regions":
             return ask([REGIONS[self.cloud]])
+        if room == "profile":
+            return ask(*self.rest)
         return ask(REGIONS[self.cloud], *self.rest)
 
     def result(self) -> Any:
@@ -258,30 +273,42 @@ PROBES: Final = [
 ]
 
 
-# What is asked in other words than those above: by other commands, and after a first answer.
-OTHER_CALLS: Final = {
-    ("aws", "quotas"): ("GetAWSDefaultServiceQuota",),
-    ("aws", "request_quota"): ("RequestServiceQuotaIncrease",),
-    ("gcp", "request_quota"): ("quotaInfos.list", "quotaPreferences.patch"),
-    ("gcp", "profiled_models"): ("models.fetch",),
-    ("gcp", "measured_profiles"): ("benchmarkingData.fetch",),
-    ("azure", "request_quota"): ("Quota_CreateOrUpdate",),
-    ("azure", "running_machines"): ("VirtualMachines_List",),
+# What calibrate asks; no plan does.
+PROFILE_PROBES: Final = [
+    Probe("gcp", "profiled_models", (), ("gcp/models.fetch",)),
+    Probe(
+        "gcp",
+        "measured_profiles",
+        ("meta-llama/Meta-Llama-3-8B",),
+        ("gcp/benchmarkingData.fetch",),
+    ),
+]
+# Calls that are made where another one has a case that is not its ordinary one.
+CALLS_AFTER: Final = {
+    "aws/GetAWSDefaultServiceQuota": ("aws/GetServiceQuota", "none"),
+    "azure/VirtualMachines_List": (
+        "azure/VirtualMachineScaleSets_ListAll",
+        "flexible",
+    ),
+}
+# What changes an account is asked by nobody here.
+CHANGING_CALLS: Final = {
+    "aws": ("aws/RequestServiceQuotaIncrease",),
+    "gcp": ("gcp/quotaInfos.list", "gcp/quotaPreferences.patch"),
+    "azure": ("azure/Quota_CreateOrUpdate",),
 }
 
 
 def calls_of(cloud: str, function: str) -> tuple[str, ...]:
     """Return all calls of a function."""
-    others = OTHER_CALLS.get((cloud, function), ())
-    return (
-        *(
-            call
-            for probe in PROBES
-            if (probe.cloud, probe.function) == (cloud, function)
-            for call in probe.calls
-        ),
-        *(f"{cloud}/{call}" for call in others),
-    )
+    if function == CHANGING_FUNCTION:
+        return CHANGING_CALLS[cloud]
+    [calls] = [
+        probe.all_calls
+        for probe in (*PROBES, *PROFILE_PROBES)
+        if (probe.cloud, probe.function) == (cloud, function)
+    ] or [()]
+    return calls
 
 
 def ask_cloud(cloud: str, deadline_s: float = 60) -> LiveFacts:

@@ -115,11 +115,15 @@ def call_of(request: Request) -> str:
     action = re.match(rb"Action=(\w+)", request.body)
     if action is not None:
         return f"aws/{action[1].decode()}"
-    path = request.path.partition("?")[0]
+    return call_at(request.method, request.path.partition("?")[0])
+
+
+def call_at(method: str, path: str) -> str:
+    """Return the call at an address. Raises ValueError where there is none, or are two."""
     [call] = [
         call
-        for call, (method, form) in _addresses().items()
-        if method == request.method and form.fullmatch(path)
+        for call, (stated, form) in _addresses().items()
+        if method == stated and form.fullmatch(path)
     ]
     return call
 
