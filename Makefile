@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check fit accuracy bench brute-force reliability docs docs-check live-test cloud-test browser-test clean
+.PHONY: plan test check fit accuracy bench brute-force reliability docs docs-check clients-test live-test cloud-test browser-test clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -43,10 +43,15 @@ brute-force: $(VENV)/.dev
 reliability: $(VENV)/.dev
 	$(BIN)/python -m tests.reliability
 
+# The answers that tests have as files, by the types of each cloud's own client: 130 MB of packages.
+clients-test: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group clients
+	$(BIN)/python -m pytest -q tests/providers/live/test_probe_shapes.py
+
 # Only asks: what your own account answers has the shapes that are expected, and how far prices are off.
 live-test: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(CLOUD)]"
-	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -s -p no:randomly tests/cloud/test_live.py
+	TONNAGE_CLOUD=$(CLOUD) TONNAGE_STACK=$(STACK) $(BIN)/python -m pytest -q -s -p no:randomly tests/cloud/test_live.py
 
 # One small machine of your own account, an hour of it, and everything destroyed at the end.
 cloud-test: $(VENV)/.dev

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -77,11 +77,8 @@ def hold(probe: Probe) -> ContractReport:
     """Ask a cloud, and hold what it answers against the files of the calls."""
     with heard_answers() as heard:
         found = probe.result()
-    faults = [
-        f"{probe.name}: {type(found).__name__} {found}"
-        for kind in MISSHAPEN
-        if type(found) is kind
-    ]
+    outcome = _outcome(found)
+    faults = [f"{probe.name}: {outcome}"] if outcome in NOT_READ else []
     notes = []
     for call in probe.all_calls:
         if not heard[call]:
@@ -91,16 +88,23 @@ def hold(probe: Probe) -> ContractReport:
         faults += [f"{call}: {fault}" for fault in differing.faults]
         notes += [f"{call}: new: {path}" for path in differing.new]
         notes += [f"{call}: not shown: {path}" for path in differing.unseen]
-    return ContractReport(_outcome(found), tuple(faults), tuple(notes))
+    return ContractReport(outcome, tuple(faults), tuple(notes))
+
+
+ANSWERED: Final = "answered"
+# What comes of an answer that a function does not understand. What it says of it has a value.
+NOT_READ: Final = tuple(f"not read: {kind.__name__}" for kind in MISSHAPEN)
 
 
 def _outcome(found: object) -> str:
-    """Return in a word or two what came of a question, and never what was answered."""
+    """Return what came of a question: of an answer nothing, of a refusal its reason."""
+    if type(found) in MISSHAPEN:
+        return f"not read: {type(found).__name__}"
     if isinstance(found, PermissionError):
         return f"denied: {found}"
     if isinstance(found, Exception):
         return f"unknown: {found}"
-    return "answered"
+    return ANSWERED
 
 
 def call_differences(

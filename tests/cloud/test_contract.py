@@ -6,16 +6,21 @@ each way in which a cloud may change its mind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import requests
 
+from planner.market.offer import Catalog
 from providers.aws import client as aws_client
 from providers.live.probe import probes
 from tests.cloud.contract import (
+    ANSWERED,
     as_heard,
     call_differences,
     expected_structure,
@@ -91,7 +96,7 @@ def test_a_cloud_that_answers_as_documented_keeps_the_contract(
     serve(cloud)
     report = hold(probe)
     later = [call for call in probe.all_calls if call not in probe.calls]
-    assert report.outcome == "answered"
+    assert report.outcome == ANSWERED
     assert report.faults == ()
     assert [note for note in report.notes if "no answer" in note] == [
         f"{call}: no answer" for call in later
@@ -179,7 +184,7 @@ def test_who_is_refused_is_no_fault(cloud: Cloud, name: str) -> None:
 def test_what_cannot_be_read_at_all_is_a_fault(cloud: Cloud) -> None:
     serve(cloud, {"azure/Usage_List": {"value": [{"name": "cores"}]}})
     report = hold(probe_of("azure", "quotas"))
-    assert any("TypeError" in fault for fault in report.faults)
+    assert "azure quotas: not read: TypeError" in report.faults
 
 
 @pytest.mark.enable_socket
@@ -268,3 +273,63 @@ def test_what_is_no_call_is_not_listened_to(cloud: Cloud) -> None:
     with heard_answers() as heard:
         requests.get(f"{cloud.url}/login", timeout=5)
     assert not heard
+
+
+@pytest.fixture
+def live_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[str], ModuleType]:
+    """Load the tests that a person with an account runs."""
+
+    def load(name: str) -> ModuleType:
+        monkeypatch.setenv("TONNAGE_CLOUD", name)
+        monkeypatch.setenv("TONNAGE_STACK", "mine")
+        spec = spec_from_file_location(
+            "live_tests", Path(__file__).with_name("test_live.py")
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.mark.enable_socket
+def test_what_a_person_runs_tells_each_question_and_each_price(
+    cloud: Cloud,
+    live_module: Callable[[str], ModuleType],
+    catalog: Catalog,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of a cloud that has lost a field: its question fails, and all others are answered."""
+    call, path = "azure/Usage_List", "value[].limit"
+    serve(cloud, {call: without(answer_of(call), path)})
+    module = live_module("azure")
+    for probe in module.PROBES:
+        if probe.function != "quotas":
+            module.test_answers_have_the_structure_of_their_files(probe)
+            continue
+        with pytest.raises(AssertionError, match="missing"):
+            module.test_answers_have_the_structure_of_their_files(probe)
+    told = capsys.readouterr().out
+    assert f"  {call}: missing: {path}\n" in told
+    assert "azure reservations: answered\n" in told
+    module.test_prices_are_those_of_the_catalog(catalog)
+    told = capsys.readouterr().out
+    assert "no price now" in told
+    assert "prices compared" in told
+
+
+@pytest.mark.enable_socket
+def test_a_person_who_is_not_signed_in_is_told(
+    cloud: Cloud, live_module: Callable[[str], ModuleType]
+) -> None:
+    refuse(cloud, "expired")
+    module = live_module("azure")
+    [login] = [
+        probe for probe in module.PROBES if probe.function == "signed_in"
+    ]
+    with pytest.raises(AssertionError, match="nobody is signed in"):
+        module.test_answers_have_the_structure_of_their_files(login)

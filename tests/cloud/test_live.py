@@ -2,7 +2,8 @@
 
 `make live-test CLOUD=aws` asks your own account. It holds the structure of each answer against
 the file in which tests have it, and lists the prices that differ from those of the catalog. With
-STACK=NAME it asks about a stack that you have. No value of an answer is printed but prices.
+STACK=NAME it asks about a stack that you have. Of answers it prints prices alone, and why a
+question was refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from planner.market.price_update import AskedScope, price_questions
 from providers.catalog.manifest import CATALOG_FOLDER
 from providers.live.price import ask_prices
 from providers.live.reach import clock_skew_s
-from tests.cloud.contract import hold, live_probes
+from tests.cloud.contract import ANSWERED, hold, live_probes
 from tests.cloud.price_check import compare_prices
 from tests.providers.live.probe import TAGS, Probe
 
@@ -43,8 +44,10 @@ def test_answers_have_the_structure_of_their_files(probe: Probe) -> None:
     for line in (*report.notes, *report.faults):
         click.echo(f"  {line}")
     if probe.function == "signed_in":
-        assert report.outcome == "answered", "nobody is signed in"
-    assert report.faults == ()
+        assert report.outcome == ANSWERED, "nobody is signed in"
+    assert not report.faults, "\n".join(report.faults)
+    if report.outcome != ANSWERED:
+        pytest.skip(report.outcome)
 
 
 def test_the_clock_is_near_that_of_the_cloud() -> None:

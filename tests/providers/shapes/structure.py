@@ -121,14 +121,20 @@ def differences(
     reads: Collection[str],
     may_lack: Collection[str] = (),
 ) -> Differences:
-    """Hold an answer against what is expected; a function reads some paths, and some if there."""
+    """Hold an answer against what is expected of it.
+
+    A function reads some paths, and others that an answer may lack, or have as a null.
+    """
     absent = [path for path in reads if path not in actual]
     # Where a whole object is missing, its fields say nothing more.
     missing = [path for path in absent if parent_of(path) in actual]
+    allowed = {path: expected[path] for path in reads} | {
+        path: expected[path] | {"null"} for path in may_lack
+    }
     wrong = [
         path
-        for path in sorted({*reads, *may_lack} & actual.keys())
-        if not actual[path] <= expected[path]
+        for path in sorted(allowed.keys() & actual.keys())
+        if not actual[path] <= allowed[path]
     ]
     return Differences(
         missing=tuple(sorted(missing)),
