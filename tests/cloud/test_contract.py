@@ -12,6 +12,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
@@ -37,7 +38,13 @@ from tests.providers.live.probe import (
     Probe,
 )
 from tests.providers.live.session import SharedSession
-from tests.providers.shapes import Document, answer_of, cases, shape
+from tests.providers.shapes import (
+    Document,
+    answer_of,
+    call_of,
+    cases,
+    shape,
+)
 from tests.providers.shapes.service import Said, refuse, serve
 from tests.providers.shapes.structure import (
     changed,
@@ -92,7 +99,10 @@ def probe_of(cloud_name: str, function: str) -> Probe:
 def test_a_cloud_that_answers_as_documented_keeps_the_contract(
     cloud: Cloud, probe: Probe
 ) -> None:
-    """Every call is heard but those that are made after another first answer."""
+    """Every call is heard but those that are made after another first answer.
+
+    And it asks for the version of the service whose shape the file has.
+    """
     serve(cloud)
     report = hold(probe)
     later = [call for call in probe.all_calls if call not in probe.calls]
@@ -102,6 +112,10 @@ def test_a_cloud_that_answers_as_documented_keeps_the_contract(
         f"{call}: no answer" for call in later
     ]
     assert not [note for note in report.notes if "new" in note]
+    for request in cloud.asked:
+        stated = urlsplit(shape(call_of(request)).call.get("url", ""))
+        asked = parse_qs(urlsplit(request.path).query)
+        assert parse_qs(stated.query).items() <= asked.items()
 
 
 def with_value(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
+from planner.errors import UsageError
+from planner.estimate.quickstart import read_measured
 from providers.gcp import profile
 from tests.loopback import Answer, Cloud, Request
-from tests.providers.shapes import answer_of, shape
+from tests.providers.shapes import Document, answer_of, shape
 from tests.providers.shapes.service import refuse, said, serve
+from tests.providers.shapes.structure import field_paths, without
 
 pytestmark = pytest.mark.enable_socket
 MODELS = "gcp/models.fetch"
@@ -97,3 +101,32 @@ def test_a_refusal_is_one(cloud: Cloud) -> None:
     ):
         with pytest.raises(PermissionError, match="403"):
             ask()
+
+
+def points_of(document: Document) -> object:
+    """What a calibration makes of profiles, or why it takes none."""
+    text = json.dumps(document.get("profile", []))
+    try:
+        return read_measured(text, "gke.json", {})
+    except UsageError as error:
+        return str(error)
+
+
+def test_the_file_says_what_is_read_of_profiles() -> None:
+    document = answer_of(PROFILES)
+    # One deployment alone is a calibration.
+    document["profile"] = document["profile"][:1]
+    whole = points_of(document)
+    read = {
+        path
+        for path in field_paths(answer_of(PROFILES))
+        if points_of(without(document, path)) != whole
+    }
+    assert read == set(shape(PROFILES).reads["measured_profiles"])
+
+
+def test_the_file_says_what_is_read_of_models(cloud: Cloud) -> None:
+    [path] = shape(MODELS).reads["profiled_models"]
+    serve(cloud, {MODELS: without(answer_of(MODELS), path)})
+    with pytest.raises(OSError, match="no models"):
+        profile.profiled_models()

@@ -45,6 +45,7 @@ def sent_text(call: str, document: Document) -> str:
     return json.dumps(told)
 
 
+@cache
 def sent_case(call: str, case: str) -> tuple[int, str]:
     """Return the status and the text of a file, as its service sends them."""
     document = answer_of(call, case)
