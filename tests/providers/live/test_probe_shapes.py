@@ -12,17 +12,22 @@ from functools import cache
 from urllib.parse import urlsplit
 
 import pytest
+from botocore.exceptions import ParamValidationError
 from botocore.parsers import create_parser
 from botocore.validate import validate_parameters
 
+from planner.facts.price_endpoint import price_endpoints
 from providers.live.probe import probes
 from tests.conftest import ROOT
 from tests.oracles import cloud_client
+from tests.providers.live.price_lists import CALLS
 from tests.providers.live.probe import calls_of
 from tests.providers.shapes import (
+    CLOUDS,
     ERRORS,
     FOLDER,
     ORDINARY,
+    SMALL_CLOUDS,
     Document,
     answer_of,
     cases,
@@ -31,6 +36,7 @@ from tests.providers.shapes import (
     shape,
 )
 from tests.providers.shapes.structure import (
+    changed,
     field_paths,
     structure_of,
     without,
@@ -48,6 +54,7 @@ from tests.providers.shapes.wire import (
 NOTHING = {"empty", "none"}
 DIALECT_HOMES = [f"{ERRORS}/{dialect}" for dialect in DIALECTS]
 FILES = [
+    *((call, ORDINARY) for call in CALLS.values()),
     *((call, case) for call, names in cases().items() for case in names),
     *(
         (f"{ERRORS}/{dialect}", case)
@@ -60,8 +67,8 @@ LOGIN = "gcp/oauth2.token"
 OF_A_CALL = ("maps", "texts", "reads", "sometimes", "may_lack", "next")
 # The list of prices has no client: one asks for it as for a page.
 WITHOUT_CLIENT = {LOGIN, "azure/RetailPrices_List"}
-# What AWS documents in place of the number of an account.
-EXAMPLE_ACCOUNT = "123456789012"
+# What AWS documents in place of the number of an account, and the end of a range of OCI.
+NO_ACCOUNTS = {"123456789012", "999999999999"}
 SECRETS = re.compile(
     r"AKIA[0-9A-Z]{16}|ya29\.|eyJ[\w-]{20}|/home/|/tmp/|(?<![\w.-])\d{12}(?![\w.-])"
 )
@@ -113,6 +120,21 @@ def test_every_answer_is_of_a_probe() -> None:
     assert called | {LOGIN} == set(cases())
 
 
+@pytest.mark.parametrize("cloud", price_endpoints())
+def test_a_price_list_is_at_the_address_that_is_asked(cloud: str) -> None:
+    """And there are no other files of small clouds."""
+    [path] = (FOLDER / cloud).rglob("*.json")
+    assert path.parent == FOLDER / CALLS[cloud]
+    assert shape(CALLS[cloud]).call["url"] == price_endpoints()[cloud].url
+
+
+def test_a_folder_is_of_a_cloud_or_of_refusals() -> None:
+    folders = {path.name for path in FOLDER.iterdir() if path.is_dir()}
+    homes = {*CLOUDS, *SMALL_CLOUDS, ERRORS}
+    assert folders - {"__pycache__"} == homes
+    assert set(SMALL_CLOUDS) == set(price_endpoints())
+
+
 @pytest.mark.parametrize(("call", "case"), FILES)
 def test_a_file_says_what_it_is_and_where_from(call: str, case: str) -> None:
     found = shape(call, case)
@@ -134,7 +156,7 @@ def test_no_file_has_a_secret_or_an_account() -> None:
         for path in FOLDER.rglob("*.json")
         for text in SECRETS.findall(path.read_text())
     }
-    assert found <= {EXAMPLE_ACCOUNT}
+    assert found <= NO_ACCOUNTS
 
 
 @pytest.mark.parametrize("call", cases())
@@ -210,6 +232,27 @@ def test_the_types_of_a_client_have_every_field(call: str, case: str) -> None:
     for path in shape(call, case).beyond:
         document = without(document, path)
     assert cloud_client.strange_paths(call, document) == []
+
+
+def with_new_fields(document: Document, maps: tuple[str, ...]) -> Document:
+    """An answer in which every object has a field that nobody knows."""
+    edited: Document = changed(
+        document, lambda _, fields: {**fields, "fieldOfTomorrow": "a"}, maps
+    )
+    return edited
+
+
+@pytest.mark.parametrize("call", cases())
+def test_a_client_does_not_know_another_field(call: str) -> None:
+    """So what it knows says something."""
+    strange = with_new_fields(answer_of(call), shape(call).maps)
+    if cloud_of(call) == "aws":
+        with pytest.raises(ParamValidationError, match="fieldOfTomorrow"):
+            validate_parameters(
+                typed(call, strange), operation(call).output_shape
+            )
+    elif call not in WITHOUT_CLIENT and cloud_client.is_here(call):
+        assert cloud_client.strange_paths(call, strange)
 
 
 @cache

@@ -19,6 +19,8 @@ from tests.loopback import Request
 
 FOLDER: Final = Path(__file__).parent
 CLOUDS: Final = ("aws", "azure", "gcp")
+# Clouds of which nothing is asked but a price list.
+SMALL_CLOUDS: Final = ("oci", "vultr")
 ERRORS: Final = "errors"
 ORDINARY: Final = "ordinary"
 # An answer, or a part of it.
