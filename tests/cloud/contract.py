@@ -44,12 +44,18 @@ from tests.providers.shapes.structure import (
 )
 from tests.providers.shapes.wire import FIRST_ERROR, typed
 
+ANSWERED: Final = "answered"
+# What comes of an answer that a function does not understand: its own words may have a value.
+NOT_READ: Final[dict[type, str]] = {
+    kind: f"not read: {kind.__name__}" for kind in MISSHAPEN
+}
+
 
 class ContractReport(NamedTuple):
     """What a function of a cloud was answered.
 
-    outcome  a value, or why there is none
-    faults   why it could not read an answer
+    outcome  that it was answered, or why not
+    faults   why it cannot read an answer
     notes    what else differs from the files: nothing breaks by it
     """
 
@@ -78,7 +84,9 @@ def hold(probe: Probe) -> ContractReport:
     with heard_answers() as heard:
         found = probe.result()
     outcome = _outcome(found)
-    faults = [f"{probe.name}: {outcome}"] if outcome in NOT_READ else []
+    faults = (
+        [f"{probe.name}: {outcome}"] if outcome in NOT_READ.values() else []
+    )
     notes = []
     for call in probe.all_calls:
         if not heard[call]:
@@ -91,15 +99,10 @@ def hold(probe: Probe) -> ContractReport:
     return ContractReport(outcome, tuple(faults), tuple(notes))
 
 
-ANSWERED: Final = "answered"
-# What comes of an answer that a function does not understand. What it says of it has a value.
-NOT_READ: Final = tuple(f"not read: {kind.__name__}" for kind in MISSHAPEN)
-
-
 def _outcome(found: object) -> str:
     """Return what came of a question: of an answer nothing, of a refusal its reason."""
-    if type(found) in MISSHAPEN:
-        return f"not read: {type(found).__name__}"
+    if isinstance(found, Exception) and type(found) in NOT_READ:
+        return NOT_READ[type(found)]
     if isinstance(found, PermissionError):
         return f"denied: {found}"
     if isinstance(found, Exception):
@@ -189,7 +192,7 @@ def _listen_to_rest(
 def _listen_to_aws(
     patch: pytest.MonkeyPatch, heard: dict[str, list[Structure]]
 ) -> None:
-    """Listen to what its client reads: members that it does not know are not among it."""
+    """Listen to what the client reads: of what it does not know it tells nobody."""
     make = BaseClient._make_api_call
 
     def listened(client: Any, operation: str, asked: Document) -> Document:

@@ -30,7 +30,11 @@ MACHINES = [
     for case in ("ordinary", "other_types")
     for machine in answer_of(LISTED, case)["items"][ZONE]["machineTypes"]
 ]
-SOLD = answer_of(CATALOG)["skus"]
+SOLD = [
+    sku
+    for case in ("ordinary", "other_skus")
+    for sku in answer_of(CATALOG, case)["skus"]
+]
 TRAPS = answer_of(CATALOG, "traps")["skus"]
 TYPES = [machine["name"] for machine in MACHINES]
 REGION = "us-central1"

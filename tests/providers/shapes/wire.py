@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
@@ -103,13 +104,14 @@ def _aws_text(call: str, document: Document) -> str:
     """Write an answer of AWS; members that no model knows are written as they are."""
     model = operation(call).output_shape
     if protocol(call) not in XML_PROTOCOLS:
-        return json.dumps(_json_value(document, model))
+        return json.dumps(_timed(document, model, _epoch_s))
     inner = _xml(document, model)
     wrapper = model.serialization.get("resultWrapper")
     # Where nothing is answered, there is nothing around it either.
     if wrapper and document:
         inner = f"<{wrapper}>{inner}</{wrapper}>"
-    return f"<{operation(call).name}Response>{inner}</{operation(call).name}Response>"
+    root = f"{operation(call).name}Response"
+    return f"<{root}>{inner}</{root}>"
 
 
 def _xml(value: Any, model: ModelShape | None) -> str:
@@ -133,45 +135,35 @@ def _element(name: str, value: Any, model: ModelShape | None) -> str:
     return f"<{tag}>{_xml(value, model)}</{tag}>"
 
 
-def _json_value(value: Any, model: ModelShape | None) -> Any:
-    """Return a value with times as numbers, as services that speak JSON send them."""
-    if isinstance(value, list):
-        member = getattr(model, "member", None)
-        return [_json_value(row, member) for row in value]
-    if isinstance(value, dict):
-        members = getattr(model, "members", {})
-        return {
-            name: _json_value(inner, members.get(name))
-            for name, inner in value.items()
-        }
-    if model is not None and model.type_name == "timestamp":
-        return _moment(value).timestamp()
-    return value
-
-
 def typed(call: str, document: Document) -> Document:
     """Return an answer as the client gives it: with times for the texts of them."""
-    members: Document = _typed(
-        with_texts(call, document), operation(call).output_shape
-    )
+    told = with_texts(call, document)
+    members: Document = _timed(told, operation(call).output_shape, _moment)
     return members
 
 
-def _typed(value: Any, model: ModelShape | None) -> Any:
+def _timed(
+    value: Any, model: ModelShape | None, read: Callable[[str], object]
+) -> Any:
+    """Return a value with what is read of the texts that are times."""
     if isinstance(value, list):
         member = getattr(model, "member", None)
-        return [_typed(row, member) for row in value]
+        return [_timed(row, member, read) for row in value]
     if isinstance(value, dict):
         members = getattr(model, "members", {})
         return {
-            name: _typed(inner, members.get(name))
+            name: _timed(inner, members.get(name), read)
             for name, inner in value.items()
         }
-    if model is not None and model.type_name == "timestamp":
-        return _moment(value)
-    return value
+    is_time = model is not None and model.type_name == "timestamp"
+    return read(value) if is_time else value
 
 
 def _moment(text: str) -> datetime:
     moment: datetime = parse_timestamp(text)
     return moment.astimezone(UTC)
+
+
+def _epoch_s(text: str) -> float:
+    """Return a time as services that speak JSON send it."""
+    return _moment(text).timestamp()
