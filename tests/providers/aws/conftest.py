@@ -8,13 +8,13 @@ from functools import cache
 from types import ModuleType
 from typing import Any, TypeAlias
 
-import boto3
+import boto3.session
 import pytest
 from botocore import xform_name
 from botocore.stub import Stubber
 
 from tests.providers.shapes import Document, answer_of, shape
-from tests.providers.shapes.wire import FIRST_ERROR, typed
+from tests.providers.shapes.wire import CORE, FIRST_ERROR, typed
 
 # A call, what is asked of it, and the case of its answer or another one in its shape.
 Asked: TypeAlias = tuple[str, dict[str, Any] | None, str | Document]
@@ -24,7 +24,7 @@ Stubbed: TypeAlias = Callable[..., None]
 @cache
 def client_of(service: str) -> Any:
     """Return the client of a service, which takes longer to open than a test."""
-    return boto3.client(
+    return boto3.session.Session(botocore_session=CORE).client(
         service,
         region_name="us-east-1",
         aws_access_key_id="A",

@@ -9,12 +9,15 @@ from typing import Any, ClassVar
 import boto3.session
 from botocore.config import Config
 
+from tests.providers.shapes.wire import CORE
+
 
 class SharedSession:
     """Opens each client of AWS once: to open one takes longer than a test."""
 
     _lock = Lock()
-    _core = boto3.session.Session()
+    # The models of services are read once, by all who need them.
+    _core = boto3.session.Session(botocore_session=CORE)
     _clients: ClassVar[dict[tuple[object, ...], Any]] = {}
 
     def __init__(self, region_name: str) -> None:

@@ -261,7 +261,7 @@ def words_of_tests() -> list[set[str]]:
     modules = [
         ast.parse(path.read_text())
         for path in (ROOT / "tests").rglob("*.py")
-        if "shapes" in path.read_text()
+        if "providers.shapes" in path.read_text()
     ]
     return [
         {
