@@ -78,12 +78,16 @@ class QuotaSharing:
         plan_again: Callable[[int, LiveInputs], SharedPlan],
     ) -> None:
         self._plan_again = plan_again
-        # What has no fleet by itself has none with others.
-        self._numbers = [
-            number
-            for number, shared in enumerate(plans)
-            if shared.choice is not None
-        ]
+        # What has no fleet by itself has none with others. In the order of their names: that of
+        # the files decides nothing between choices that cost the same.
+        self._numbers = sorted(
+            (
+                number
+                for number, shared in enumerate(plans)
+                if shared.choice is not None
+            ),
+            key=lambda number: plans[number].plan.workload.name,
+        )
         self._plans = [*plans]
         self._facts = _merged(plans)
         self._answers: dict[QuotaQuestion, SharedPlan] = {}
@@ -181,10 +185,12 @@ def remedy(need: QuotaNeed, facts: LiveFacts) -> str:
 
 
 def _problems(chosen: SharedChoice, facts: LiveFacts) -> list[Problem]:
+    verb = "fit" if chosen.bound_usd is None else "were found that fit"
     return [
         Problem(
             code="quota",
-            message="no fleets of these workloads fit into the quotas of the account together",
+            message=f"no fleets of these workloads {verb} into the quotas of the account "
+            "together",
             cause=quota_text(need),
             next_step=remedy(need, facts),
         )

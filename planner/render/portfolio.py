@@ -124,6 +124,12 @@ def quota_blocks(
         "warn",
         LINE_WIDTH,
     )
+    if chosen.gap_usd:
+        yield Paragraph(
+            "  the search ended before a proof: other fleets may cost up to "
+            f"{figures.dollars(chosen.gap_usd)} less",
+            width=LINE_WIDTH,
+        )
     for need in chosen.needs:
         yield Paragraph(f"  {quota_text(need)}", width=LINE_WIDTH)
         yield Paragraph(f"  to raise it: {remedy(need)}")
