@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cli.compose import (
+    LastCatalog,
     open_engine,
     own_live_catalog,
     readable_stacks,
@@ -151,6 +152,7 @@ def derive_plan(
     `live` is what the account may have, where it was asked.
     """
     from planner.plan.document import PlannedStack, SpecSource, assemble
+    from planner.solve.settings import Memory
     from planner.spec.network import with_range
     from planner.workload.chance import likely_zones_first
     from planner.workload.solver import find
@@ -158,9 +160,10 @@ def derive_plan(
     from stacks.build import planned_stack, with_planned_fallbacks
 
     digests: dict[str, str] = {}
+    memory = memory or Memory()
     settings = solve_settings(
         spec_file,
-        own_live_catalog(catalog, options, live),
+        memory.get(LastCatalog, LastCatalog).own_live(catalog, options, live),
         options,
         memory,
         digests,

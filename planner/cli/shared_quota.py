@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from planner.cli.compose import spec_folder_reader
-from planner.cli.parallel import run_in_parallel
 from planner.errors import InfeasibleError, Problem
 from planner.market.live import LiveFacts, raise_text
 from planner.plan.change import LiveInputs
@@ -128,17 +126,17 @@ class QuotaSharing:
     def _asked(
         self, questions: Sequence[QuotaQuestion]
     ) -> list[FleetChoice | None]:
-        """Plan what is asked for; what clouds answer meanwhile is known from then on."""
-        answers = run_in_parallel(
-            [
-                partial(
-                    self._plan_again,
-                    self._numbers[question.number],
-                    LiveInputs(facts=self._facts, caps=question.caps),
-                )
-                for question in questions
-            ]
-        )
+        """Plan what is asked for; what clouds answer meanwhile is known from then on.
+
+        One after the other: what is simulated for one is remembered for the next, in one process.
+        """
+        answers = [
+            self._plan_again(
+                self._numbers[question.number],
+                LiveInputs(facts=self._facts, caps=question.caps),
+            )
+            for question in questions
+        ]
         self._answers.update(zip(questions, answers, strict=True))
         self._facts = _merged(answers, self._facts)
         return [answer.choice for answer in answers]
