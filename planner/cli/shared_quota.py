@@ -11,7 +11,6 @@ from planner.errors import InfeasibleError, Problem
 from planner.market.live import LiveFacts, raise_text
 from planner.plan.change import LiveInputs
 from planner.render.portfolio import quota_text
-from planner.workload.portfolio import SharingService, member_of
 from planner.workload.quota_share import (
     FleetChoice,
     QuotaQuestion,
@@ -20,6 +19,7 @@ from planner.workload.quota_share import (
     choose_together,
 )
 from planner.workload.quota_use import fleet_choice, workload_hours
+from planner.workload.sharing import SharingService, member_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from planner.cli.compose import SpecFile
     from planner.cli.planning import FoundPlan
     from planner.plan.types import Plan
-    from planner.workload.portfolio import MinutesAhead
     from planner.workload.quota_share import QuotaNeed
+    from planner.workload.sharing import MinutesAhead
 
 
 class SharedPlan(Struct, frozen=True, kw_only=True):
@@ -140,6 +140,28 @@ class QuotaSharing:
         self._answers.update(zip(questions, answers, strict=True))
         self._facts = _merged(answers, self._facts)
         return [answer.choice for answer in answers]
+
+
+def joint_inputs(
+    plans: Sequence[SharedPlan], facts: LiveFacts
+) -> LiveInputs | None:
+    """Return what the account may have for all plans together; None where nobody asked it.
+
+    The machines of all of their stacks are there for them.
+    """
+    known = [
+        shared.plan.inputs.live
+        for shared in plans
+        if shared.plan.inputs.live is not None
+    ]
+    if not known:
+        return None
+    return LiveInputs(
+        facts=facts,
+        standing=tuple(
+            machines for live in known for machines in live.standing
+        ),
+    )
 
 
 def _merged(

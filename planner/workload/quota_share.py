@@ -23,7 +23,7 @@ from planner.units import MINUTES_PER_HOUR, MINUTES_PER_WEEK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from planner.workload.portfolio import MinutesAhead
+    from planner.workload.sharing import MinutesAhead
 
 PEAK_LOAD: Final = 1.0
 CLOSED: Final = -1.0

@@ -15,13 +15,8 @@ from hypothesis import strategies as st
 
 from planner.cli.portfolio import minutes_ahead
 from planner.market.owned import OwnedMachines
-from planner.workload.portfolio import (
-    OwnedFile,
-    Portfolio,
-    SharingService,
-    divided,
-    share,
-)
+from planner.workload.portfolio import Portfolio, divided, share
+from planner.workload.sharing import OwnedFile, SharingPool, SharingService
 from tests.conftest import chat
 from tests.planner.cli.conftest import Command
 
@@ -37,15 +32,19 @@ def together_at(members: list[SharingService], catalog: Any) -> Portfolio:
     return share(members, catalog, partial(minutes_ahead, 2026))
 
 
-def catalog_of(prices: dict[str, Decimal], factor: Decimal = Decimal(1)) -> Any:
+def catalog_of(
+    prices: dict[str, Decimal],
+    factor: Decimal = Decimal(1),
+    owned: tuple[OwnedMachines, ...] = (),
+    places: tuple[tuple[str, str, str], ...] = (PLACE,),
+) -> Any:
+    here = {
+        purchase: SimpleNamespace(usd_hour=usd)
+        for purchase, usd in prices.items()
+    }
     return SimpleNamespace(
-        offers=[
-            SimpleNamespace(
-                key=(*PLACE, purchase), purchase=purchase, usd_hour=usd
-            )
-            for purchase, usd in prices.items()
-        ],
-        as_of="2026-11-18",
+        offers_by_place=dict.fromkeys(places, here),
+        owned=owned,
         price_book=SimpleNamespace(surcharges=SimpleNamespace(factor=factor)),
     )
 
@@ -60,14 +59,19 @@ def member(
     may_share: bool = True,
     machines_usd: Decimal = Decimal(1000),
 ) -> SharingService:
-    return SharingService(
-        name=name,
+    pool = SharingPool(
         place=PLACE,
         hourly_nodes=hourly,
+        may_share=may_share,
+        machines_usd=machines_usd,
+    )
+    return SharingService(
+        name=name,
+        pools=(pool,),
         schedule=f"daily 00:00-24:00 {zone}",
         machines="some",
-        may_share=may_share,
         terms=terms,
+        counts_account=True,
         owned=OwnedFile(
             "owned.yaml",
             (
@@ -82,7 +86,6 @@ def member(
         )
         if owned
         else None,
-        machines_usd=machines_usd,
         total_usd=machines_usd + 100,
     )
 
