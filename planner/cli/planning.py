@@ -18,6 +18,7 @@ from planner.cli.compose import (
 
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions, SpecFile
+    from planner.cli.shared_quota import PlanUse
     from planner.market.offer import Catalog
     from planner.plan.change import LiveInputs
     from planner.plan.pool import OfferRef
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from planner.solve.solution import Solution
     from planner.spec.model import NetworkRule, Spec
     from stacks.engine.protocol import StackEngine
+
+
+class UsedPlan(Struct, frozen=True):
+    """A plan as it leaves its process, with what its fleet adds to quotas, if that is known."""
+
+    plan: Plan
+    use: PlanUse | None = None
 
 
 class FoundPlan(Struct, frozen=True):
@@ -46,6 +54,14 @@ class FoundPlan(Struct, frozen=True):
         from planner.plan.document import with_reasons
 
         return with_reasons(self.plan, self.solution.explained())
+
+    def used(self, plan: Plan) -> UsedPlan:
+        """Return its plan, or the explained one, with what its fleet adds to quotas."""
+        if plan.inputs.live is None:
+            return UsedPlan(plan)
+        from planner.cli.shared_quota import plan_use
+
+        return UsedPlan(plan, plan_use(self))
 
 
 def make_plan(

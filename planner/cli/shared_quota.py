@@ -17,6 +17,7 @@ from planner.workload.quota_share import (
     SharedChoice,
     WorkloadHours,
     choose_together,
+    joint_needs,
 )
 from planner.workload.quota_use import fleet_choice, workload_hours
 from planner.workload.sharing import SharingService, member_of
@@ -65,6 +66,54 @@ def shared_plan(
         if live is not None
         else None,
     )
+
+
+class PlanUse(Struct, frozen=True):
+    """What the fleet of a plan adds to the quotas of its account, and when."""
+
+    stack: str
+    hours: WorkloadHours
+    choice: FleetChoice
+
+
+def plan_use(found: FoundPlan) -> PlanUse | None:
+    """Return what a plan adds to quotas; None without a fleet, or an account that was asked."""
+    live = found.plan.inputs.live
+    if live is None:
+        return None
+    hours = workload_hours(found.spec, found.solution)
+    choice = fleet_choice(
+        found.solution, hours, live.facts, live.standing_counts
+    )
+    if choice is None:
+        return None
+    return PlanUse(found.plan.stack.name, hours, choice)
+
+
+def joint_quota_problems(
+    uses: Iterable[PlanUse | None], command: str, minutes_ahead: MinutesAhead
+) -> list[Problem]:
+    """Return the quotas that plans fit into each alone, and not together.
+
+    `command` plans them together.
+    """
+    # A stack that is planned twice is there once.
+    stacks = {use.stack: use for use in uses if use is not None}
+    needs = joint_needs(
+        [use.hours for use in stacks.values()],
+        [use.choice for use in stacks.values()],
+        minutes_ahead,
+    )
+    return [
+        Problem(
+            code="shared-quota",
+            message="each of these plans fits into the quota of the account, and all of them do "
+            "not",
+            cause=quota_text(need),
+            next_step=f"plan them together: {command}",
+        )
+        for need in needs
+    ]
 
 
 class QuotaSharing:

@@ -279,11 +279,25 @@ def choose_together(
             needs=(),
         )
     chosen = _FleetSearch(first, calendar, moments).cheapest(answers)
-    needs = tuple(
-        QuotaNeed(moment.key, _total(moment, first), moment.limit)
+    return replace(chosen, needs=_needs(moments, first))
+
+
+def joint_needs(
+    hours: Sequence[WorkloadHours],
+    chosen: Sequence[FleetChoice],
+    minutes_ahead: MinutesAhead,
+) -> tuple[QuotaNeed, ...]:
+    """Return the quotas that fleets exceed together, each at the minute in which most is used."""
+    return _needs(_Calendar(hours, minutes_ahead).exceeded(chosen), chosen)
+
+
+def _needs(
+    moments: Sequence[_Moment], chosen: Sequence[FleetChoice]
+) -> tuple[QuotaNeed, ...]:
+    return tuple(
+        QuotaNeed(moment.key, _total(moment, chosen), moment.limit)
         for moment in moments
     )
-    return replace(chosen, needs=needs)
 
 
 class _FleetSearch:
