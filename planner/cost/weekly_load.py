@@ -47,8 +47,9 @@ def weekly_starts(hourly_nodes: tuple[int, ...]) -> int:
     """Return how many machines start in a week, by the nodes of its hours."""
     before = (*hourly_nodes[-1:], *hourly_nodes[:-1])
     return sum(
-        max(0, nodes - earlier)
+        nodes - earlier
         for earlier, nodes in zip(before, hourly_nodes, strict=True)
+        if nodes > earlier
     )
 
 
