@@ -168,7 +168,6 @@ def derive_plan(
     `live` is what the account may have, where it was asked.
     """
     from planner.plan.document import PlannedStack, SpecSource, assemble
-    from planner.solve.settings import Memory
     from planner.spec.network import with_range
     from planner.workload.chance import likely_zones_first
     from planner.workload.solver import find
@@ -176,10 +175,10 @@ def derive_plan(
     from stacks.build import planned_stack, with_planned_fallbacks
 
     digests: dict[str, str] = {}
-    memory = memory or Memory()
+    last = memory.get(LastCatalog, LastCatalog) if memory else LastCatalog()
     settings = solve_settings(
         spec_file,
-        memory.get(LastCatalog, LastCatalog).own_live(catalog, options, live),
+        last.own_live(catalog, options, live),
         options,
         memory,
         digests,
