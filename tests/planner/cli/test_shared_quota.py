@@ -168,3 +168,20 @@ def test_plans_that_do_not_fit_together_are_told_with_one_next_step(
     for few in (specs[:1], [specs[0], specs[0]]):
         record(here, 24, 32)
         assert tonnage("plan", "--replay", "facts.json", *few)[2] == ""
+
+
+def test_the_order_of_files_decides_nothing(
+    tonnage: Command, here: Path, specs: list[str]
+) -> None:
+    """Two specs that are the same but for their names: the first by name stays."""
+    record(here, 40, 48)
+    pages = [
+        tonnage("plan", "--share", "--replay", "facts.json", *order)[1]
+        for order in (specs, specs[::-1])
+    ]
+    rows = [
+        sorted(line for line in page.splitlines() if line.startswith("  "))
+        for page in pages
+    ]
+    assert rows[0] == rows[1]
+    assert "us-east-2" in pages[0]
