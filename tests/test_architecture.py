@@ -26,6 +26,7 @@ OUTSIDE = {
     "cel",
     "click",
     "filelock",
+    "highspy",
     "msgspec",
     "platformdirs",
     "yaml",

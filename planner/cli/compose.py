@@ -261,6 +261,32 @@ def own_live_catalog(
     return own_catalog(catalog, options.prices, own_prices)
 
 
+class LastCatalog:
+    """The catalog of the spec before, which is that of the next one where it is asked alike."""
+
+    def __init__(self) -> None:
+        self._source: Catalog | None = None
+        self._asked: tuple[object, ...] = ()
+        self._own: Catalog | None = None
+
+    def own_live(
+        self,
+        catalog: Catalog,
+        options: PlanningOptions,
+        live: LiveInputs | None,
+    ) -> Catalog:
+        """Return what `own_live_catalog` returns."""
+        asked = (options, live)
+        if (
+            self._own is None
+            or self._source is not catalog
+            or self._asked != asked
+        ):
+            self._source, self._asked = catalog, asked
+            self._own = own_live_catalog(catalog, options, live)
+        return self._own
+
+
 def cache_folder() -> Path | None:
     """Return where a start keeps what the next one needs: TONNAGE_CACHE, or the user's folder.
 

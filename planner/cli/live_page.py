@@ -80,8 +80,10 @@ for cost allocation; Google Cloud tells them by its export alone, which `tonnage
 by minute: services by their load, in their time zones, and everything else at its peak. Where
 their cheapest fleets do not fit, it finds those that do and cost the least together, and says what
 is short and which request raises it. Where none fit, it exits with 10 and names the same request.
-`--replay FILE` goes with it too. Without `--share` each spec is planned as if it were alone
-([how](decisions/0059-quotas-are-shared.md)).
+What the account has committed to is used first by all of them, over the sum of their hours, and
+what none of them uses is named. `--replay FILE` goes with it too. Without `--share` each spec is
+planned as if it were alone, and `warning[shared-quota]` says so where all of them exceed a quota
+([how](decisions/0059-quotas-are-shared.md), [by what](decisions/0065-choice-by-highs.md)).
 
 Clouds are also asked how likely machines on spot are to be had, those of the plan and of its
 fallbacks. That changes what apply tries first, and no bill. A fleet in one zone begins with the

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from planner.cli import budget, option, policy, progress
 from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
-from planner.cli.planning import find_plan
+from planner.cli.planning import UsedPlan, find_plan
 from planner.cli.refusal import refuse_together
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.cli.option import OptionValues
     from planner.cli.planning import FoundPlan
+    from planner.cli.shared_quota import PlanUse
     from planner.market.offer import Catalog
     from planner.plan.types import Plan
     from planner.render.page import Page
@@ -90,7 +91,8 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     _refuse_flags(specs, option_values)
     worst_exit_code = 0
     any_changed = False
-    plans = []
+    plans: list[Plan] = []
+    uses: list[PlanUse | None] = []
     # Specs of one repository often have models and traffic in common. Each process that they
     # are divided among has a memory of its own.
     memory = Memory()
@@ -106,8 +108,10 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         partial(find_plan, spec_file, catalog, options, memory)
         for spec_file in spec_files
     ]
-    for plan in _written(spec_files, searches, catalog, options, option_values):
+    for used in _written(spec_files, searches, catalog, options, option_values):
+        plan = used.plan
         plans.append(plan)
+        uses.append(used.use)
         _write_record(plan, option_values["record"])
         _say_refusals(plan, options)
         _offer_rename(plan, options)
@@ -120,17 +124,8 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             not is_infeasible and _would_change(plan, option_values, options)
         )
     if len(plans) > 1 and option_values["format"] == "json":
-        from planner.plan.canonical import to_document
-
-        option.write_output(
-            json.dumps(
-                [to_document(plan) for plan in plans],
-                indent=2,
-                sort_keys=True,
-                ensure_ascii=False,
-            )
-            + "\n"
-        )
+        _write_list(plans)
+    _warn_of_joint_quotas(uses, specs, catalog, option_values)
     if option_values["tco"] and plans[0].is_feasible:
         from planner.cli.ownership import tco_page
 
@@ -140,6 +135,46 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         )
     _refuse_plans(plans, spec_files, options, option_values)
     return _exit_code(worst_exit_code, option_values, changed=any_changed)
+
+
+def _write_list(plans: list[Plan]) -> None:
+    """Write several plans as one JSON list."""
+    from planner.plan.canonical import to_document
+
+    option.write_output(
+        json.dumps(
+            [to_document(plan) for plan in plans],
+            indent=2,
+            sort_keys=True,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
+
+
+def _warn_of_joint_quotas(
+    uses: list[PlanUse | None],
+    specs: tuple[str, ...],
+    catalog: Catalog,
+    option_values: OptionValues,
+) -> None:
+    """Say which quotas plans exceed together that were made apart from each other."""
+    if not any(uses):
+        return
+    from planner.cli.main import problem_text
+    from planner.cli.portfolio import minutes_ahead
+    from planner.cli.shared_quota import joint_quota_problems
+
+    record = option_values["replay"]
+    flags = f"--replay {record}" if record else "--live"
+    problems = joint_quota_problems(
+        uses,
+        f"tonnage plan --share {flags} {' '.join(specs)}",
+        partial(minutes_ahead, int(catalog.as_of[:4])),
+    )
+    for problem in problems:
+        text = problem_text(problem)
+        click.echo(text.replace("error[", "warning[", 1), err=True)
 
 
 def _refuse_plans(
@@ -172,8 +207,11 @@ def _written(
     catalog: Catalog,
     options: PlanningOptions,
     option_values: OptionValues,
-) -> Iterable[Plan]:
-    """Make the plans of specs, and show each, or all on one page where they buy together."""
+) -> Iterable[UsedPlan]:
+    """Make the plans of specs, and show each, or all on one page where they buy together.
+
+    What a plan adds to quotas is known where others are made apart from it.
+    """
     is_shared = option_values["share"]
     if len(searches) > 1:
         from planner.cli.portfolio import warn_of_owned_twice
@@ -184,13 +222,13 @@ def _written(
 
         return write_report(searches, option_values)
     if len(searches) == 1:
-        return [_write_one(_search_one(searches[0]), option_values)]
+        return [UsedPlan(_write_one(_search_one(searches[0]), option_values))]
     if is_shared:
         from planner.cli.portfolio import shared_plans
 
         plans, page = shared_plans(spec_files, searches, catalog, options)
         _print_page(page, option_values)
-        return plans
+        return map(UsedPlan, plans)
     return _write_many(searches, option_values)
 
 
@@ -289,7 +327,7 @@ def _refuse_overwrite(spec_path: str, output_path: str | None) -> None:
 
 def _write_many(
     searches: list[partial[FoundPlan]], option_values: OptionValues
-) -> Iterator[Plan]:
+) -> Iterator[UsedPlan]:
     """Make plans in parallel and show each; `explain` says what the wishes of one cost.
 
     Several plans become one JSON list, which the caller writes. Pages end with the total of all.
@@ -300,9 +338,10 @@ def _write_many(
     # A budget that is exceeded names the wish that would help most.
     make = _explained if option_values["budgets"] else _plan_only
     plans = []
-    for plan in results_in_order(
+    for used in results_in_order(
         [partial(make, search) for search in searches]
     ):
+        plan = used.plan
         plans.append(plan)
         if option_values["format"] in PAGE_FORMATS:
             _print_page(
@@ -311,18 +350,20 @@ def _write_many(
                 ),
                 option_values,
             )
-        yield plan
+        yield used
     if option_values["format"] in PAGE_FORMATS:
         _print_page(total_page(plans), option_values)
 
 
-def _plan_only(search: Callable[[], FoundPlan]) -> Plan:
+def _plan_only(search: Callable[[], FoundPlan]) -> UsedPlan:
     # A solution does not leave its process: it can still plan.
-    return search().plan
+    found = search()
+    return found.used(found.plan)
 
 
-def _explained(search: Callable[[], FoundPlan]) -> Plan:
-    return search().explained()
+def _explained(search: Callable[[], FoundPlan]) -> UsedPlan:
+    found = search()
+    return found.used(found.explained())
 
 
 def _search_one(search: Callable[[], FoundPlan]) -> FoundPlan:

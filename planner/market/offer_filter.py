@@ -422,15 +422,20 @@ class OfferFilter:
             )
         return list(cheapest_offers)
 
-    def everywhere(self) -> Iterator[Offer]:
-        """Yield the allowed offers of all regions, and not only those of the cheapest."""
+    def everywhere(self, skipped_rule: str = "") -> Iterator[Offer]:
+        """Yield the allowed offers of all regions, and not only those of the cheapest.
+
+        The rule `skipped_rule` is not applied.
+        """
+        ignored_rules = {skipped_rule}
         for offer_group in self.offer_groups:
-            if self._instance_violations(offer_group[0]):
+            if not self._instance_violations(offer_group[0]) <= ignored_rules:
                 continue
             for offer in offer_group:
                 placed = self.order.placed(offer)
-                if placed is not None and not self._region_violations(
-                    offer.region
+                if (
+                    placed is not None
+                    and self._region_violations(offer.region) <= ignored_rules
                 ):
                     yield placed
 
