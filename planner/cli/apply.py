@@ -111,7 +111,7 @@ PLANNING_FLAGS = (
     is_flag=True,
     help="End when the cloud has a new template, and take none back that fails.",
 )
-@option.format_option("text", "json")
+@option.format_option("text", "json", is_stream=True)
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")

@@ -410,13 +410,13 @@ def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
 
 def readable_stacks(engine: StackEngine) -> Iterator[StackStatus]:
     """Yield all stacks of an engine; of one whose state is damaged only the problem is told."""
-    from planner.cli.main import print_problems
+    from planner.cli.failure import print_problems
 
     for stack_name in engine.stack_names():
         try:
             status = engine.stack_status(stack_name)
         except UsageError as error:
-            print_problems(error)
+            print_problems(error.problems)
             continue
         # One may be destroyed meanwhile.
         if status is not None:

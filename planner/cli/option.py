@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from planner.cli.answer import current
 from planner.cli.compose import DEFAULT_WORLD, PlanningOptions
 
 if TYPE_CHECKING:
@@ -189,14 +190,30 @@ CHANGED_EXIT_CODE = 20
 TERRAFORM_EXIT_CODE = 2
 
 
-def format_option(*format_names: str) -> Callable[[CommandT], CommandT]:
-    """Return the --format option of a command; the first format is the default."""
+def format_option(
+    *format_names: str, is_stream: bool = False
+) -> Callable[[CommandT], CommandT]:
+    """Return the --format option of a command; the first format is the default.
+
+    JSON of a stream is lines, each a document.
+    """
+
+    def note_format(
+        _context: click.Context, _parameter: click.Parameter, name: str
+    ) -> str:
+        answer = current()
+        answer.format, answer.is_stream = name, is_stream
+        return name
+
     return click.option(
         "-f",
         "--format",
         "format",
         type=click.Choice(format_names),
         default=format_names[0],
+        callback=note_format,
+        # An error of another flag is told in the format, too.
+        is_eager=True,
         help=f"Write {', '.join(format_names)} ({format_names[0]}).",
     )
 
@@ -309,6 +326,7 @@ def write_output(text: str, path: str | None = None) -> None:
     A regular file is replaced as a whole; a pipe or device is written to.
     """
     if path is None or path == "-":
+        current().has_result = True
         sys.stdout.write(text)
         sys.stdout.flush()
         return

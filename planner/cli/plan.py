@@ -262,7 +262,7 @@ def _say_refusals(plan: Plan, options: PlanningOptions) -> None:
     if options.simulate is None or not plan.is_feasible:
         return
     from planner.cli.compose import open_engine
-    from planner.cli.main import problem_text
+    from planner.cli.failure import problem_text
     from stacks.engine.failure import combined_error
 
     refusals = open_engine(options).preflight(plan)

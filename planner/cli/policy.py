@@ -189,7 +189,7 @@ def read_policy_file(path: str) -> PolicyFile:
 
 def refuse_denied(verdicts: Sequence[Verdict]) -> None:
     """Tell what policies warn of and what is waived. Raises PolicyError for what they deny."""
-    from planner.cli.main import problem_text
+    from planner.cli.failure import problem_text
     from planner.render.policy import verdicts_line, waiver_text
 
     if not verdicts:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from planner.cli.main import problem_text
+from planner.cli.failure import problem_text
 from planner.errors import TonnageError
 from providers.forge.fault import ForgeRefusal, UnsureOutcome
 from providers.forge.host import forge_hosts
