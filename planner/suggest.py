@@ -21,3 +21,12 @@ def closest(word: str, known_words: Iterable[str]) -> str | None:
     matches = difflib.get_close_matches(word, list(known_words), cutoff=0.6)
     same_letters = [match for match in matches if sorted(match) == sorted(word)]
     return next(iter(same_letters or matches), None)
+
+
+def prefix_pattern(word: str) -> str:
+    """Return the glob of a word: one without wildcards finds all names that begin with it.
+
+    >>> prefix_pattern("h100"), prefix_pattern("*-sxm")
+    ('h100*', '*-sxm')
+    """
+    return word if any(wildcard in word for wildcard in "*?[") else f"{word}*"

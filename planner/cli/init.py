@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli import option
 from planner.cli.option import write_output
 from planner.cli.pipeline import write_pipeline
 from planner.cli.policy import POLICY_NAME
 from planner.errors import MissingError, Place, Problem, UsageError
 from planner.suggest import closest
+
+if TYPE_CHECKING:
+    from planner.render.page import PageTable
 
 DEFAULT_BLUEPRINT = "chat-8b"
 
@@ -76,14 +81,7 @@ def command(
         if blueprint_file.name.endswith(".yaml")
     }
     if listing:
-        name_width = max(
-            len(blueprint_name) for blueprint_name in blueprint_texts
-        )
-        for blueprint_name in sorted(blueprint_texts):
-            write_output(
-                f"{blueprint_name.ljust(name_width)}  "
-                f"{_blueprint_summary(blueprint_texts[blueprint_name])}\n"
-            )
+        option.print_page((_listing(blueprint_texts),), "text")
         return 0
     if blueprint not in blueprint_texts:
         raise _unknown_blueprint(blueprint, sorted(blueprint_texts))
@@ -116,6 +114,17 @@ def _write_new(
             err=True,
         )
     return 0
+
+
+def _listing(blueprint_texts: dict[str, str]) -> PageTable:
+    """Return what each blueprint is for."""
+    from planner.render.page import LINE_WIDTH, PageTable
+
+    rows = tuple(
+        (name, _blueprint_summary(text))
+        for name, text in sorted(blueprint_texts.items())
+    )
+    return PageTable(("", ""), rows, width=LINE_WIDTH)
 
 
 def _blueprint_summary(blueprint_text: str) -> str:

@@ -17,6 +17,7 @@ from planner.cli.compose import DEFAULT_WORLD, PlanningOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.render.listing import Rows
     from planner.render.page import Page
 
 # Flags by name, as click has read them.
@@ -148,6 +149,11 @@ color = click.option(
 )
 no_input = click.option(
     "--no-input", is_flag=True, help="Never ask; refuse where one would."
+)
+full_rows = click.option(
+    "--full",
+    is_flag=True,
+    help="Show every column as text, too: lines are longer than a terminal.",
 )
 PERMISSIONS = ("delete-data", "drift", "outage", "production")
 
@@ -317,6 +323,28 @@ def print_page(
         return
     write_output(
         text.render(page, color=wants_color(color_mode), width=terminal_width())
+    )
+
+
+def write_rows(
+    rows: Rows, option_values: OptionValues, *, without: tuple[str, ...] = ()
+) -> None:
+    """Write rows in the format of a command.
+
+    Text fits a terminal, and leaves out the columns `without`; with --full it does neither.
+    """
+    from planner.render.listing import render_rows
+    from planner.render.page import LINE_WIDTH
+
+    is_full = option_values.get("full", False)
+    write_output(
+        render_rows(
+            rows,
+            option_values["format"],
+            color=wants_color(option_values["color"]),
+            width=None if is_full else terminal_width() or LINE_WIDTH,
+            without=() if is_full else without,
+        )
     )
 
 

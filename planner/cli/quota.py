@@ -98,16 +98,10 @@ def _quotas(
 
 
 def _show(cloud: str, region: str, option_values: dict[str, Any]) -> int:
-    from planner.render.listing import quota_rows, render_rows
+    from planner.render.listing import quota_rows
 
     quotas = _quotas(cloud, region, option_values["catalog"])
-    option.write_output(
-        render_rows(
-            quota_rows(quotas),
-            option_values["format"],
-            color=option.wants_color(option_values["color"]),
-        )
-    )
+    option.write_rows(quota_rows(quotas), option_values)
     return 0
 
 
