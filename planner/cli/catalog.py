@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.catalog_update import update
 from planner.cli.compose import open_catalog, open_catalogs
 
@@ -143,7 +143,9 @@ def list_catalogs(**option_values: Any) -> int:
 
 
 @command.command("use")
-@click.argument("name", metavar="NAME|embedded")
+@click.argument(
+    "name", metavar="NAME|embedded", shell_complete=complete.catalog_names
+)
 def use(name: str) -> int:
     """Let plans use the catalog of this NAME, or the embedded one, from now on.
 
@@ -158,8 +160,18 @@ def use(name: str) -> int:
 
 
 @command.command("diff")
-@click.argument("old", metavar="A", required=False)
-@click.argument("new", metavar="B", required=False)
+@click.argument(
+    "old",
+    metavar="A",
+    required=False,
+    shell_complete=complete.catalogs_or_files,
+)
+@click.argument(
+    "new",
+    metavar="B",
+    required=False,
+    shell_complete=complete.catalogs_or_files,
+)
 @click.option(
     "--limit",
     type=click.IntRange(1),

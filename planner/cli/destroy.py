@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("destroy")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend

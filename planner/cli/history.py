@@ -13,7 +13,7 @@ from planner.errors import MissingError, Problem
 
 
 @click.command("history")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.option import write_output
 from planner.cli.pipeline import write_pipeline
 from planner.cli.policy import POLICY_NAME
@@ -25,6 +25,7 @@ DEFAULT_BLUEPRINT = "chat-8b"
 @click.option("--list", "listing", is_flag=True, help="List the blueprints.")
 @click.option(
     "--blueprint",
+    shell_complete=complete.blueprint_names,
     metavar="NAME",
     default=DEFAULT_BLUEPRINT,
     help=f"Which one ({DEFAULT_BLUEPRINT}).",
@@ -32,6 +33,7 @@ DEFAULT_BLUEPRINT = "chat-8b"
 @click.option(
     "-o",
     "--output",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Where to write it (NAME.yaml); - prints.",
 )
@@ -43,6 +45,7 @@ DEFAULT_BLUEPRINT = "chat-8b"
 )
 @click.option(
     "--ci",
+    shell_complete=complete.pipeline_systems,
     metavar="SYSTEM",
     help="Write pipelines instead: for github, gitlab, jenkins and others.",
 )

@@ -34,7 +34,7 @@ def _parse_since(
 
 
 @click.command("logs")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @click.option("--pool", default="", metavar="NAME", help="Only of this pool.")
 @click.option(
     "--since",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.suggest import prefix_pattern
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 @click.command("models")
-@click.argument("pattern", required=False, default="*")
+@click.argument(
+    "pattern", required=False, default="*", shell_complete=complete.model_names
+)
 @option.full_rows
 @option.format_option("text", "json", "csv", "markdown")
 @option.color

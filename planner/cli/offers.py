@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import open_catalog, open_world
 from planner.facts.cloud import clouds
 from planner.market.offer import ORDERABLE_PURCHASES
@@ -15,7 +15,12 @@ SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 
 
 @click.command("offers")
-@click.argument("accelerator", required=False, default="*")
+@click.argument(
+    "accelerator",
+    required=False,
+    default="*",
+    shell_complete=complete.accelerator_names,
+)
 @click.option(
     "--cloud",
     multiple=True,
@@ -23,11 +28,16 @@ SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
     help="Only this cloud.",
 )
 @click.option(
-    "--region", multiple=True, metavar="PATTERN", help="Only these regions."
+    "--region",
+    shell_complete=complete.region_names,
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these regions.",
 )
 @click.option(
     "--type",
     "kind",
+    shell_complete=complete.machine_types,
     multiple=True,
     metavar="PATTERN",
     help="Only these machine types.",

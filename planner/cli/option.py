@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from planner.cli import complete
 from planner.cli.answer import current
 from planner.cli.compose import DEFAULT_WORLD, PlanningOptions
 
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
 OptionValues: TypeAlias = dict[str, Any]
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 catalog = click.option(
-    "--catalog", metavar="FILE", help="Use the catalog of this manifest.json."
+    "--catalog",
+    shell_complete=complete.file_names,
+    metavar="FILE",
+    help="Use the catalog of this manifest.json.",
 )
 simulate = click.option(
     "--simulate",
+    shell_complete=complete.file_names,
     metavar="WORLD.yaml",
     is_flag=False,
     flag_value=DEFAULT_WORLD,
@@ -88,8 +93,12 @@ def check_stack_name(
     return name_text
 
 
+stack_argument = click.argument(
+    "stack", callback=check_stack_name, shell_complete=complete.stack_names
+)
 stack = click.option(
     "--stack",
+    shell_complete=complete.stack_names,
     metavar="NAME",
     callback=check_stack_name,
     help="Plan on this stack; default the spec's name.",
@@ -110,6 +119,7 @@ confidence = click.option(
 )
 calibration = click.option(
     "--calibration",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Use what your own benchmark taught: see calibrate.",
 )
@@ -135,11 +145,16 @@ stops_after = click.option(
 )
 prices = click.option(
     "--prices",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Plan at prices of your own: discounts, rates, support, tax, credits.",
 )
 output = click.option(
-    "-o", "--output", metavar="FILE", help="Write the result to FILE."
+    "-o",
+    "--output",
+    shell_complete=complete.file_names,
+    metavar="FILE",
+    help="Write the result to FILE.",
 )
 color = click.option(
     "--color",

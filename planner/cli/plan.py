@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from planner.cli import budget, option, policy, progress
+from planner.cli import budget, complete, option, policy, progress
 from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
 from planner.cli.planning import find_plan
@@ -33,7 +33,13 @@ PAGE_FORMATS = ("text", "markdown")
 
 
 @click.command("plan")
-@click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
+@click.argument(
+    "specs",
+    nargs=-1,
+    required=True,
+    metavar="SPEC...",
+    shell_complete=complete.file_names,
+)
 @option.planning_flags
 @option.format_option("text", "json", "markdown", "html", "sarif")
 @option.output
@@ -59,10 +65,14 @@ PAGE_FORMATS = ("text", "markdown")
     help="Ask the account for quota, zones, reservations and prices, and plan within them.",
 )
 @click.option(
-    "--record", metavar="FILE", help="With --live: write what clouds answered."
+    "--record",
+    shell_complete=complete.file_names,
+    metavar="FILE",
+    help="With --live: write what clouds answered.",
 )
 @click.option(
     "--replay",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Plan with the answers of a file that --record wrote.",
 )

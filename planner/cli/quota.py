@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import open_catalog
 from planner.cli.progress import waiting
 from planner.facts.cloud import clouds
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command("quota")
 @click.argument("what", type=click.Choice(["list", "request"]))
 @click.argument("cloud", type=click.Choice(tuple(clouds())))
-@click.argument("region")
+@click.argument("region", shell_complete=complete.region_names)
 @click.argument("quota_id", required=False, metavar="[QUOTA]")
 @click.argument("wanted", required=False, type=click.IntRange(1, 1_000_000))
 @click.option("--yes", is_flag=True, help="Send the request.")

@@ -30,7 +30,15 @@ def nothing_found(
         *_unknown(
             "accelerator",
             (accelerator_pattern,),
-            {offer.instance.accelerator for offer in offers},
+            {
+                name
+                for offer in offers
+                # A family is a name, too: h100 of h100-sxm.
+                for name in (
+                    offer.instance.accelerator,
+                    offer.instance.accelerator.split("-")[0],
+                )
+            },
         ),
         *_unknown("region", regions, {offer.region for offer in offers}),
         *_unknown(
@@ -55,9 +63,7 @@ def _unknown(
         glob = prefix_pattern(pattern) if what == "accelerator" else pattern
         if any(fnmatchcase(name, glob) for name in names):
             continue
-        # A family is a name, too: h100 of h100-sxm.
-        families = {name.split("-")[0] for name in names}
-        similar = closest(pattern.strip("*?"), sorted(names | families))
+        similar = closest(pattern.strip("*?"), sorted(names))
         yield Problem(
             code=what.replace(" ", "-"),
             message=f"no offer has the {what} '{pattern}'",
