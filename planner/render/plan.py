@@ -24,6 +24,7 @@ from planner.render.page import (
 )
 from planner.render.rivals import rival_blocks
 from planner.render.security import security_line
+from planner.render.week import week_blocks
 from planner.spec.block import OFFERED_PREFIXES
 from planner.units import HOURS_PER_WEEK
 from planner.workload.registry import workload_of_kind
@@ -90,6 +91,7 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
         *request_blocks(plan),
         *decision_blocks(plan),
         *prediction_blocks(plan),
+        *week_blocks(plan),
     ]
     if plan.solution.run:
         page_blocks += training.run_blocks(plan.solution.run, full=full)
