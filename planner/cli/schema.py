@@ -32,9 +32,13 @@ def command(document: str, output: str | None) -> int:
 
     Example: tonnage schema spec -o spec.schema.json
     """
-    text = json.dumps(_schema(document), indent=2, sort_keys=True)
-    write_output(f"{text}\n", output)
+    write_output(schema_text(document), output)
     return 0
+
+
+def schema_text(document: str) -> str:
+    """Return the schema of a kind of file as JSON."""
+    return json.dumps(_schema(document), indent=2, sort_keys=True) + "\n"
 
 
 def _schema(document: str) -> JsonSchema:
