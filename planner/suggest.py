@@ -30,3 +30,15 @@ def prefix_pattern(word: str) -> str:
     ('h100*', '*-sxm')
     """
     return word if any(wildcard in word for wildcard in "*?[") else f"{word}*"
+
+
+def did_you_mean(
+    word: str, known_words: Iterable[str], *, otherwise: str
+) -> str:
+    """Return the next step of whoever named what there is not: what is close, or another one.
+
+    >>> did_you_mean("chta", ["chat"], otherwise="see all: tonnage list")
+    "did you mean 'chat'?"
+    """
+    similar = closest(word, known_words)
+    return f"did you mean '{similar}'?" if similar else otherwise

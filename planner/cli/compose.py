@@ -18,6 +18,7 @@ from planner.errors import (
     Problem,
     UsageError,
 )
+from planner.suggest import did_you_mean
 from providers.files import MAX_DOCUMENT_BYTES, MAX_FILE_BYTES, read_regular
 
 if TYPE_CHECKING:
@@ -104,7 +105,11 @@ def read_file(
                 code="file",
                 message="no such file",
                 place=Place(path),
-                next_step=f"check the path, or {begin}",
+                next_step=did_you_mean(
+                    Path(path).name,
+                    _neighbors(path),
+                    otherwise=f"check the path, or {begin}",
+                ),
             )
         ) from error
     except IsADirectoryError as error:
@@ -145,6 +150,14 @@ def read_spec(path: str) -> SpecFile:
     return SpecFile(
         path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
     )
+
+
+def _neighbors(path: str) -> list[str]:
+    """Return the names of what stands beside a file."""
+    try:
+        return [entry.name for entry in Path(path).parent.iterdir()]
+    except OSError:
+        return []
 
 
 def spec_folder_reader(
@@ -396,13 +409,18 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
 
 def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
     """Return a stack as its state has it. Raises MissingError without one of the name."""
-    stack_status = open_engine(options).stack_status(stack_name)
+    engine = open_engine(options)
+    stack_status = engine.stack_status(stack_name)
     if stack_status is None:
         raise MissingError(
             Problem(
                 code="stack",
                 message=f"no stack is named {stack_name}",
-                next_step=f"see all stacks: tonnage list{options.flags}",
+                next_step=did_you_mean(
+                    stack_name,
+                    engine.stack_names(),
+                    otherwise=f"see all stacks: tonnage list{options.flags}",
+                ),
             )
         )
     return stack_status

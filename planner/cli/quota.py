@@ -10,8 +10,10 @@ import click
 from planner.cli import complete, option
 from planner.cli.compose import open_catalog
 from planner.cli.progress import waiting
+from planner.errors import MissingError, Problem
 from planner.facts.cloud import clouds
 from planner.market.capacity import LIMITED_PURCHASES
+from planner.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,17 +77,25 @@ def _quotas(
     """Return the quotas that count the machine types of the catalog in a region."""
     from providers.live.access import cloud_errors
 
-    machine_types = sorted(
-        {
-            offer.instance.instance_type
-            for offer in open_catalog(catalog_path, None).offers
-            if (offer.provider, offer.region) == (cloud, region)
-        }
-    )
-    if not machine_types:
-        raise click.UsageError(
-            f"the catalog has no machines in {cloud} {region}: see tonnage offers"
+    types_by_region: dict[str, set[str]] = {}
+    for offer in open_catalog(catalog_path, None).offers:
+        if offer.provider == cloud:
+            types_by_region.setdefault(offer.region, set()).add(
+                offer.instance.instance_type
+            )
+    if region not in types_by_region:
+        raise MissingError(
+            Problem(
+                code="region",
+                message=f"the catalog has no machines in {cloud} {region}",
+                next_step=did_you_mean(
+                    region,
+                    types_by_region,
+                    otherwise=f"see: tonnage offers --cloud {cloud} --limit 1000",
+                ),
+            )
         )
+    machine_types = sorted(types_by_region[region])
     with (
         cloud_errors(cloud, f"the quotas of {cloud} {region} are not known"),
         waiting(f"asking {cloud}"),

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from planner.errors import MissingError, Problem
-from planner.suggest import closest, prefix_pattern
+from planner.suggest import did_you_mean, prefix_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,11 +63,12 @@ def _unknown(
         glob = prefix_pattern(pattern) if what == "accelerator" else pattern
         if any(fnmatchcase(name, glob) for name in names):
             continue
-        similar = closest(pattern.strip("*?"), sorted(names))
         yield Problem(
             code=what.replace(" ", "-"),
             message=f"no offer has the {what} '{pattern}'",
-            next_step=f"did you mean '{similar}'?"
-            if similar
-            else "see what there is: tonnage offers --limit 1000",
+            next_step=did_you_mean(
+                pattern.strip("*?"),
+                sorted(names),
+                otherwise="see what there is: tonnage offers --limit 1000",
+            ),
         )

@@ -19,6 +19,7 @@ from planner.errors import CatalogError, MissingError, Place, Problem
 from planner.facts.small_cloud import SMALL_CLOUD_FILE
 from planner.market.price_row import read_price_rows
 from planner.market.small_cloud_update import catalog_price_rows
+from planner.suggest import did_you_mean
 from providers.catalog.load import SnapshotPrices
 from providers.catalog.manifest import (
     CATALOG_FOLDER,
@@ -122,7 +123,11 @@ class CatalogFolder(Struct, frozen=True):
             Problem(
                 code="catalog",
                 message=f"no catalog is named {name}",
-                next_step="see their names: tonnage catalog list",
+                next_step=did_you_mean(
+                    name,
+                    [EMBEDDED, *(entry.name for entry in self.entries())],
+                    otherwise="see their names: tonnage catalog list",
+                ),
             )
         )
 

@@ -74,9 +74,8 @@ def test_each_answer_is_in_the_spec(here: Path) -> None:
     spec = spec_in(out)
     assert isinstance(spec, Inference)
     assert out.startswith("support.yaml\n# yaml-language-server: $schema=")
-    assert [(x.metric, x.seconds) for x in present(spec.sla).limits] == [
-        ("ttft", 1)
-    ]
+    [limit] = present(spec.sla).limits
+    assert (limit.metric, float(limit.seconds)) == ("ttft", 1.0)
     assert float(present(spec.traffic.peak_rps)) == 7.5
     assert spec.traffic.profile == "diurnal"
     assert set(spec.where.clouds) == {"aws", "gcp"}

@@ -94,6 +94,19 @@ def test_everything_is_in_the_other_formats(
 
 
 NOTHING = {
+    ("show", "chat-8b.plan.jsn"): "chat-8b.plan.json",
+    ("plan", "chat-8b.yml"): "chat-8b.yaml",
+    ("status", "chta", "--simulate"): "chat",
+    ("destroy", "chta", "--simulate", "--yes"): "chat",
+    ("history", "chta", "--simulate"): "chat",
+    ("connect", "chta", "1", "--simulate"): "chat",
+    ("scale", "chta", "2", "--simulate"): "chat",
+    ("explain", "chat-8b.yaml", "p5.48xlrge"): "p5.48xlarge",
+    ("quota", "list", "aws", "us-esat-1"): "us-east-1",
+    ("catalog", "use", "embeded"): "embedded",
+    ("check", "--explain", "amd-imag"): "amd-image",
+    ("init", "--blueprint", "chat-7b"): "chat-70b",
+    ("init", "--ci", "githb"): "github",
     ("models", "llma-3.1-8b"): "llama-3.1-8b",
     ("models", "qwen2.5-7B-instuct"): "qwen",
     ("offers", "h10O"): "h100",
@@ -104,8 +117,13 @@ NOTHING = {
 
 @pytest.mark.parametrize(("words", "close"), NOTHING.items(), ids=str)
 def test_what_is_not_found_is_told_with_what_is_close(
-    tonnage: Command, words: tuple[str, ...], close: str
+    tonnage: Command, here: Path, words: tuple[str, ...], close: str
 ) -> None:
+    assert tonnage("init")[0] == 0
+    (here / "chat-8b.plan.json").write_text("{}")
+    state = here / ".tonnage" / "simulated" / "stacks" / "chat.json"
+    state.parent.mkdir(parents=True)
+    state.write_text("{}")
     code, out, err = tonnage(*words)
     assert (code, out) == (6, "")
     assert f"did you mean '{close}" in err
