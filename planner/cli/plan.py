@@ -347,18 +347,28 @@ def _write_one(found_plan: FoundPlan, option_values: OptionValues) -> Plan:
 
     full, output_path = option_values["full"], option_values["output"]
     output_format = option_values["format"]
-    first_page = fleet_page(found_plan.plan, today=option.today(), full=full)
+    is_page = output_format in PAGE_FORMATS
+    first_page: Page = ()
+    if is_page:
+        first_page = fleet_page(
+            found_plan.plan, today=option.today(), full=full
+        )
     if output_format == "text":
         _print_page(first_page, option_values)
     with progress.waiting("planning what each wish of the spec costs"):
         plan = found_plan.explained()
     if output_path or output_format == "json":
         option.write_output(dump_plan(plan), output_path)
-    last_page = reasons_page(plan, full=full, saved_path=output_path or "")
-    if output_format == "markdown":
-        _print_page((*first_page, *last_page), option_values)
-    elif output_format == "text":
-        _print_page(last_page, option_values)
+    if not is_page:
+        return plan
+    last_page = reasons_page(
+        plan, first_page, full=full, saved_path=output_path or ""
+    )
+    whole_page = (*first_page, *last_page)
+    # Of a text the first part is shown already.
+    _print_page(
+        last_page if output_format == "text" else whole_page, option_values
+    )
     return plan
 
 
