@@ -71,75 +71,72 @@ OUTPUT: Final = Question(
 )
 
 
+ASKED: Final[dict[str, tuple[Question, ...]]] = {
+    "serve": (
+        MODEL,
+        Question(
+            "sla.ttft_p95",
+            "time to the first token, 95th percentile, or none",
+            "800ms",
+            may_lack=True,
+        ),
+        Question(
+            "sla.tpot_p95",
+            "time of each token after it, 95th percentile, or none",
+            "40ms",
+            "25 a second; people read 5 to 8",
+            may_lack=True,
+        ),
+        Question(
+            "traffic.peak_rps", "requests a second at the busiest time", "2"
+        ),
+        INPUT,
+        OUTPUT,
+        Question(
+            "traffic.profile",
+            "the week: flat, business-hours or diurnal",
+            "business-hours",
+        ),
+    ),
+    "batch": (
+        MODEL,
+        Question("traffic.requests_per_day", "requests a day", "100k"),
+        INPUT,
+        OUTPUT,
+        Question("deadline", "time that the run of a day may take", "8h"),
+    ),
+    "train": (
+        MODEL,
+        Question(
+            "data.tokens", "tokens to train on, all passes together", "50M"
+        ),
+        Question("data.location", "where they lie", "s3://your-bucket/data"),
+        Question(
+            "train.method", "pretrain, finetune, lora, qlora or dpo", "lora"
+        ),
+        Question(
+            "train.deadline",
+            "time that it may take, or none",
+            "24h",
+            may_lack=True,
+        ),
+    ),
+    "workspace": (
+        Question("accelerator.memory", "memory of the accelerator", "24GiB"),
+        Question("users", "people, each with a machine", "1"),
+        Question(
+            "shutdown.idle",
+            "a machine stops after being idle for",
+            "1h",
+            "without work of the GPU",
+        ),
+    ),
+}
+
+
 def questions(kind: str) -> tuple[Question, ...]:
     """Return what is asked of a kind of work, in the order of the file."""
-    name = Question("name", "name of the stack", kind)
-    asked = {
-        "serve": (
-            MODEL,
-            Question(
-                "sla.ttft_p95",
-                "time to the first token, 95th percentile, or none",
-                "800ms",
-                may_lack=True,
-            ),
-            Question(
-                "sla.tpot_p95",
-                "time of each token after it, 95th percentile, or none",
-                "40ms",
-                "25 a second; people read 5 to 8",
-                may_lack=True,
-            ),
-            Question(
-                "traffic.peak_rps", "requests a second at the busiest time", "2"
-            ),
-            INPUT,
-            OUTPUT,
-            Question(
-                "traffic.profile",
-                "the week: flat, business-hours or diurnal",
-                "business-hours",
-            ),
-        ),
-        "batch": (
-            MODEL,
-            Question("traffic.requests_per_day", "requests a day", "100k"),
-            INPUT,
-            OUTPUT,
-            Question("deadline", "time that the run of a day may take", "8h"),
-        ),
-        "train": (
-            MODEL,
-            Question(
-                "data.tokens", "tokens to train on, all passes together", "50M"
-            ),
-            Question(
-                "data.location", "where they lie", "s3://your-bucket/data"
-            ),
-            Question(
-                "train.method", "pretrain, finetune, lora, qlora or dpo", "lora"
-            ),
-            Question(
-                "train.deadline",
-                "time that it may take, or none",
-                "24h",
-                may_lack=True,
-            ),
-        ),
-        "workspace": (
-            Question(
-                "accelerator.memory", "memory of the accelerator", "24GiB"
-            ),
-            Question("users", "people, each with a machine", "1"),
-            Question(
-                "shutdown.idle",
-                "a machine stops after being idle for",
-                "1h",
-                "without work of the GPU",
-            ),
-        ),
-    }
-    return (name, *asked[kind], CLOUDS)
+    return (Question("name", "name of the stack", kind), *ASKED[kind], CLOUDS)
 
 
 def draft(kind: str, answers: Mapping[str, str | None]) -> SpecDraft:

@@ -125,7 +125,7 @@ class CatalogFolder(Struct, frozen=True):
                 message=f"no catalog is named {name}",
                 next_step=did_you_mean(
                     name,
-                    [EMBEDDED, *(entry.name for entry in self.entries())],
+                    [EMBEDDED, *(path.name for path in self._folders())],
                     otherwise="see their names: tonnage catalog list",
                 ),
             )
@@ -177,8 +177,9 @@ class CatalogFolder(Struct, frozen=True):
 
         A chosen one that has vanished is among them.
         """
-        paths = list(self.path.iterdir()) if self.path.is_dir() else []
-        written_ns = {path.name: path.stat().st_mtime_ns for path in paths}
+        written_ns = {
+            path.name: path.stat().st_mtime_ns for path in self._folders()
+        }
         choice = self.choice()
         if choice:
             written_ns.setdefault(choice.name, 0)
@@ -187,6 +188,9 @@ class CatalogFolder(Struct, frozen=True):
             key=lambda name: (name[:DATE_LETTERS], written_ns[name], name),
         )
         return [self._entry(name) for name in (EMBEDDED, *names)]
+
+    def _folders(self) -> list[Path]:
+        return list(self.path.iterdir()) if self.path.is_dir() else []
 
     def _entry(self, name: str) -> CatalogEntry:
         try:
