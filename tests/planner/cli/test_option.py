@@ -19,7 +19,7 @@ from tests.planner.cli.conftest import Command
 LISTINGS = (
     ("models",),
     ("models", "nvidia"),
-    ("offers", "--limit", "9999"),
+    ("offers", "--limit", "1500"),
     *(("offers", "--sort", sort, "--limit", "200") for sort in SORT_KEYS),
     *(("offers", "--purchase", way) for way in ORDERABLE_PURCHASES),
     *(("offers", "--cloud", cloud) for cloud in ("aws", "azure", "gcp")),
