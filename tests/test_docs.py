@@ -89,6 +89,7 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (
         DOCS / "diff-document.md"
     ).read_text() == reference.difference_page()
+    assert (DOCS / "error-document.md").read_text() == reference.error_page()
 
 
 @pytest.mark.parametrize("cloud", clouds())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import (
     PlanningOptions,
     open_catalog,
@@ -32,7 +32,9 @@ DEPLOYMENT_OPTIONS: Final = ("model", "gpu", "tp", "precision", "framework")
 
 
 @click.command("calibrate")
-@click.argument("benches", nargs=-1, metavar="BENCH...")
+@click.argument(
+    "benches", nargs=-1, metavar="BENCH...", shell_complete=complete.file_names
+)
 @click.option(
     "--from",
     "source",
@@ -41,19 +43,27 @@ DEPLOYMENT_OPTIONS: Final = ("model", "gpu", "tp", "precision", "framework")
 )
 @click.option(
     "--record",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="With --from: write what was answered, as a BENCH file.",
 )
 @click.option(
     "--recipe",
+    shell_complete=complete.file_names,
     metavar="SPEC",
     help="Write the shortest benchmark worth running.",
 )
 @click.option(
-    "--model", metavar="NAME", help="Model, where the files do not say it."
+    "--model",
+    shell_complete=complete.model_names,
+    metavar="NAME",
+    help="Model, where the files do not say it.",
 )
 @click.option(
-    "--gpu", metavar="NAME", help="Accelerator, where the files do not say it."
+    "--gpu",
+    shell_complete=complete.accelerator_names,
+    metavar="NAME",
+    help="Accelerator, where the files do not say it.",
 )
 @click.option(
     "--tp",

@@ -18,6 +18,7 @@ from planner.errors import (
     Problem,
     UsageError,
 )
+from planner.suggest import did_you_mean
 from providers.files import MAX_DOCUMENT_BYTES, MAX_FILE_BYTES, read_regular
 
 if TYPE_CHECKING:
@@ -113,7 +114,11 @@ def read_file(
                 code="file",
                 message="no such file",
                 place=Place(path),
-                next_step=f"check the path, or {begin}",
+                next_step=did_you_mean(
+                    Path(path).name,
+                    _neighbors(path),
+                    otherwise=f"check the path, or {begin}",
+                ),
             )
         ) from error
     except IsADirectoryError as error:
@@ -157,6 +162,14 @@ def read_spec(path: str, overrides: tuple[KeyOverride, ...] = ()) -> SpecFile:
         spec=load_spec(file_bytes, path, overrides),
         overrides=overrides,
     )
+
+
+def _neighbors(path: str) -> list[str]:
+    """Return the names of what stands beside a file."""
+    try:
+        return [entry.name for entry in Path(path).parent.iterdir()]
+    except OSError:
+        return []
 
 
 def spec_folder_reader(
@@ -434,13 +447,18 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
 
 def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
     """Return a stack as its state has it. Raises MissingError without one of the name."""
-    stack_status = open_engine(options).stack_status(stack_name)
+    engine = open_engine(options)
+    stack_status = engine.stack_status(stack_name)
     if stack_status is None:
         raise MissingError(
             Problem(
                 code="stack",
                 message=f"no stack is named {stack_name}",
-                next_step=f"see all stacks: tonnage list{options.flags}",
+                next_step=did_you_mean(
+                    stack_name,
+                    engine.stack_names(),
+                    otherwise=f"see all stacks: tonnage list{options.flags}",
+                ),
             )
         )
     return stack_status
@@ -448,11 +466,11 @@ def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
 
 def readable_stacks(engine: StackEngine) -> Iterator[StackStatus]:
     """Yield all stacks of an engine; of one whose state is damaged only the problem is told."""
-    from planner.cli.main import print_problems
+    from planner.cli.failure import print_problems
 
     for found in found_stacks(engine):
         if isinstance(found, UsageError):
-            print_problems(found)
+            print_problems(found.problems)
         else:
             yield found
 

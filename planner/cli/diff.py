@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from planner.cli import option, policy
+from planner.cli import complete, option, policy
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
@@ -57,7 +57,12 @@ def parse_thresholds(
 
 
 @click.command("diff")
-@click.argument("paths", nargs=-1, metavar="A B | PATH...")
+@click.argument(
+    "paths",
+    nargs=-1,
+    metavar="A B | PATH...",
+    shell_complete=complete.file_names,
+)
 @click.option(
     "--base",
     metavar="REF",
@@ -80,6 +85,7 @@ def parse_thresholds(
 )
 @click.option(
     "--base-catalog",
+    shell_complete=complete.catalogs_or_files,
     metavar="NAME|FILE",
     help="With --base: say apart what prices alone did since this catalog.",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from planner.cli import budget, option, policy, progress
+from planner.cli import budget, complete, option, policy, progress
 from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
 from planner.cli.planning import UsedPlan, find_plan
@@ -34,7 +34,13 @@ PAGE_FORMATS = ("text", "markdown")
 
 
 @click.command("plan")
-@click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
+@click.argument(
+    "specs",
+    nargs=-1,
+    required=True,
+    metavar="SPEC...",
+    shell_complete=complete.file_names,
+)
 @option.planning_flags
 @option.overrides
 @option.format_option("text", "json", "markdown", "html", "sarif")
@@ -61,10 +67,14 @@ PAGE_FORMATS = ("text", "markdown")
     help="Ask the account for quota, zones, reservations and prices, and plan within them.",
 )
 @click.option(
-    "--record", metavar="FILE", help="With --live: write what clouds answered."
+    "--record",
+    shell_complete=complete.file_names,
+    metavar="FILE",
+    help="With --live: write what clouds answered.",
 )
 @click.option(
     "--replay",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Plan with the answers of a file that --record wrote.",
 )
@@ -161,7 +171,7 @@ def _warn_of_joint_quotas(
     """Say which quotas plans exceed together that were made apart from each other."""
     if not any(uses):
         return
-    from planner.cli.main import problem_text
+    from planner.cli.failure import problem_text
     from planner.cli.portfolio import minutes_ahead
     from planner.cli.shared_quota import joint_quota_problems
 
@@ -303,7 +313,7 @@ def _say_refusals(plan: Plan, options: PlanningOptions) -> None:
     if options.simulate is None or not plan.is_feasible:
         return
     from planner.cli.compose import open_engine
-    from planner.cli.main import problem_text
+    from planner.cli.failure import problem_text
     from stacks.engine.failure import combined_error
 
     refusals = open_engine(options).preflight(plan)
@@ -381,18 +391,28 @@ def _write_one(found_plan: FoundPlan, option_values: OptionValues) -> Plan:
 
     full, output_path = option_values["full"], option_values["output"]
     output_format = option_values["format"]
-    first_page = fleet_page(found_plan.plan, today=option.today(), full=full)
+    is_page = output_format in PAGE_FORMATS
+    first_page: Page = ()
+    if is_page:
+        first_page = fleet_page(
+            found_plan.plan, today=option.today(), full=full
+        )
     if output_format == "text":
         _print_page(first_page, option_values)
     with progress.waiting("planning what each wish of the spec costs"):
         plan = found_plan.explained()
     if output_path or output_format == "json":
         option.write_output(dump_plan(plan), output_path)
-    last_page = reasons_page(plan, full=full, saved_path=output_path or "")
-    if output_format == "markdown":
-        _print_page((*first_page, *last_page), option_values)
-    elif output_format == "text":
-        _print_page(last_page, option_values)
+    if not is_page:
+        return plan
+    last_page = reasons_page(
+        plan, first_page, full=full, saved_path=output_path or ""
+    )
+    whole_page = (*first_page, *last_page)
+    # Of a text the first part is shown already.
+    _print_page(
+        last_page if output_format == "text" else whole_page, option_values
+    )
     return plan
 
 

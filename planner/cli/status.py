@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.account import stack_account
 from planner.cli.call import service_calls
 from planner.cli.compose import open_bucket, open_engine, standing_stack
@@ -29,7 +29,11 @@ SHOWN_EVENTS: Final = 3
 
 
 @click.command("status")
-@click.argument("stack", metavar="STACK|PLAN")
+@click.argument(
+    "stack",
+    metavar="STACK|PLAN",
+    shell_complete=complete.stacks_or_files,
+)
 @click.option(
     "--live",
     "is_live",

@@ -30,7 +30,7 @@ from planner.errors import MissingError, Problem
 from planner.facts import table
 from planner.facts.cloud import clouds
 from planner.facts.cloud_limit import cloud_limit
-from planner.suggest import closest
+from planner.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -313,13 +313,15 @@ def find_rule(rule_id: str) -> Rule:
     """Return a rule by its id. Raises MissingError for one that there is not."""
     found = rules().get(rule_id)
     if found is None:
-        near = closest(rule_id, rules())
         raise MissingError(
             Problem(
                 code="rule",
                 message=f"no rule is named {rule_id}",
-                cause=f"did you mean {near}?" if near else "",
-                next_step="see all of a cloud: docs/clouds",
+                next_step=did_you_mean(
+                    rule_id,
+                    rules(),
+                    otherwise="see all of a cloud: docs/clouds",
+                ),
             )
         )
     return found

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 # Lines below this share of the total are in one row of the default page.
 SMALL_SHARE_PERCENT: Final = 1
-# Each of them has its name there; of more than ten, the eight dearest do.
-NAMED_LINES: Final = 8
-MOST_NAMED_LINES: Final = 10
+# Each of them has its name there; of more than five, the four dearest do.
+NAMED_LINES: Final = 4
+MOST_NAMED_LINES: Final = 5
 CAUSE_PHRASES: Final = {
     "work": "speed, failures and reclaims",
     "prices": "the age of prices",

@@ -32,6 +32,7 @@ from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
 from planner.spec.model import Inference
+from planner.suggest import did_you_mean
 from planner.workload.registry import workload_of
 from planner.workload.stand_in import with_stand_ins
 
@@ -122,7 +123,14 @@ def why_not(
             Problem(
                 code="offer",
                 message=f"no machine type matches '{pattern}'",
-                next_step="run: tonnage offers --limit 1000",
+                next_step=did_you_mean(
+                    pattern,
+                    {
+                        offer.instance.instance_type
+                        for offer in settings.catalog.offers
+                    },
+                    otherwise="run: tonnage offers --limit 1000",
+                ),
             )
         )
     return [

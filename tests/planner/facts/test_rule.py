@@ -458,4 +458,4 @@ def test_a_rule_is_found_by_its_name() -> None:
     assert find_rule("amd-image").phase == "software"
     with pytest.raises(MissingError) as missing:
         find_rule("amd-imge")
-    assert "amd-image" in missing.value.problems[0].cause
+    assert "amd-image" in missing.value.problems[0].next_step
