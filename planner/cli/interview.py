@@ -14,7 +14,7 @@ from planner.suggest import closest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.cli.spec_draft import Question
+    from planner.cli.spec_draft import DraftQuestion
 
 
 def ask_for_spec(output: str | None, *, force: bool) -> tuple[str, str]:
@@ -44,7 +44,7 @@ def _ask_kind() -> str:
 
 
 def _answered(
-    question: Question,
+    question: DraftQuestion,
     kind: str,
     answers: Mapping[str, str | None],
     output: str | None,

@@ -31,7 +31,7 @@ HEAD: Final = (
 PLAIN_VALUE: Final = re.compile(r"[A-Za-z0-9][\w.%+-]*(://[\w./-]+)?")
 
 
-class Question(Struct, frozen=True):
+class DraftQuestion(Struct, frozen=True):
     """What is asked for a key of a spec.
 
     key       of the spec, with dots between blocks
@@ -57,42 +57,42 @@ class SpecDraft(NamedTuple):
     lines: dict[str, int]
 
 
-MODEL: Final = Question(
+MODEL: Final = DraftQuestion(
     "model.name", "model", "llama-3.1-8b", "known ones: tonnage models"
 )
-CLOUDS: Final = Question(
+CLOUDS: Final = DraftQuestion(
     "where.clouds", "clouds", ", ".join(clouds()), is_list=True
 )
-INPUT: Final = Question(
+INPUT: Final = DraftQuestion(
     "traffic.input_tokens", "tokens of a prompt, on average", "1200"
 )
-OUTPUT: Final = Question(
+OUTPUT: Final = DraftQuestion(
     "traffic.output_tokens", "tokens of an answer, on average", "250"
 )
 
 
-ASKED: Final[dict[str, tuple[Question, ...]]] = {
+ASKED: Final[dict[str, tuple[DraftQuestion, ...]]] = {
     "serve": (
         MODEL,
-        Question(
+        DraftQuestion(
             "sla.ttft_p95",
             "time to the first token, 95th percentile, or none",
             "800ms",
             may_lack=True,
         ),
-        Question(
+        DraftQuestion(
             "sla.tpot_p95",
             "time of each token after it, 95th percentile, or none",
             "40ms",
             "25 a second; people read 5 to 8",
             may_lack=True,
         ),
-        Question(
+        DraftQuestion(
             "traffic.peak_rps", "requests a second at the busiest time", "2"
         ),
         INPUT,
         OUTPUT,
-        Question(
+        DraftQuestion(
             "traffic.profile",
             "the week: flat, business-hours or diurnal",
             "business-hours",
@@ -100,21 +100,23 @@ ASKED: Final[dict[str, tuple[Question, ...]]] = {
     ),
     "batch": (
         MODEL,
-        Question("traffic.requests_per_day", "requests a day", "100k"),
+        DraftQuestion("traffic.requests_per_day", "requests a day", "100k"),
         INPUT,
         OUTPUT,
-        Question("deadline", "time that the run of a day may take", "8h"),
+        DraftQuestion("deadline", "time that the run of a day may take", "8h"),
     ),
     "train": (
         MODEL,
-        Question(
+        DraftQuestion(
             "data.tokens", "tokens to train on, all passes together", "50M"
         ),
-        Question("data.location", "where they lie", "s3://your-bucket/data"),
-        Question(
+        DraftQuestion(
+            "data.location", "where they lie", "s3://your-bucket/data"
+        ),
+        DraftQuestion(
             "train.method", "pretrain, finetune, lora, qlora or dpo", "lora"
         ),
-        Question(
+        DraftQuestion(
             "train.deadline",
             "time that it may take, or none",
             "24h",
@@ -122,9 +124,11 @@ ASKED: Final[dict[str, tuple[Question, ...]]] = {
         ),
     ),
     "workspace": (
-        Question("accelerator.memory", "memory of the accelerator", "24GiB"),
-        Question("users", "people, each with a machine", "1"),
-        Question(
+        DraftQuestion(
+            "accelerator.memory", "memory of the accelerator", "24GiB"
+        ),
+        DraftQuestion("users", "people, each with a machine", "1"),
+        DraftQuestion(
             "shutdown.idle",
             "a machine stops after being idle for",
             "1h",
@@ -134,9 +138,13 @@ ASKED: Final[dict[str, tuple[Question, ...]]] = {
 }
 
 
-def questions(kind: str) -> tuple[Question, ...]:
+def questions(kind: str) -> tuple[DraftQuestion, ...]:
     """Return what is asked of a kind of work, in the order of the file."""
-    return (Question("name", "name of the stack", kind), *ASKED[kind], CLOUDS)
+    return (
+        DraftQuestion("name", "name of the stack", kind),
+        *ASKED[kind],
+        CLOUDS,
+    )
 
 
 def draft(kind: str, answers: Mapping[str, str | None]) -> SpecDraft:
