@@ -48,11 +48,11 @@ FRAMEWORK_KERNELS: Final[dict[str, Kernels]] = {
     "torchtitan": "eager",
     "torchtune": "eager",
     "deepspeed": "eager",
-    "transformers": "eager",
-    "accelerate": "eager",
-    "trl": "eager",
-    "axolotl": "eager",
-    "llama-factory": "eager",
+    "transformers": "transformers",
+    "accelerate": "transformers",
+    "trl": "transformers",
+    "axolotl": "transformers",
+    "llama-factory": "transformers",
     "lightning": "eager",
     "unsloth": "eager",
     "nanotron": "eager",
@@ -209,7 +209,7 @@ def _gather_bytes(
 def _loss_kernel(
     kernel_kind: Kernels, source_year: float
 ) -> Literal["fused", "eager"]:
-    if kernel_kind == "eager" or (
+    if kernel_kind in ("eager", "transformers") or (
         kernel_kind == "compiled" and source_year < FUSED_LOSS_YEAR
     ):
         return "eager"

@@ -37,6 +37,8 @@ RECOMPUTE_KINDS: Final[
     tuple[Literal["none", "selective", "layer", "full"], ...]
 ] = ("none", "selective", "layer", "full")
 DEFAULT_NETWORK_GB_S: Final = 25.0  # of an architecture that nobody stated
+DEFAULT_LATENCY_S: Final = 30e-6
+US_PER_SECOND: Final = 1e6
 DEFAULT_GPUS: Final = 1024  # accelerators of a run that does not say how many
 # Elements of one activation at the micro-batch that is taken when none is stated.
 ACTIVATION_SIZE: Final = 80e6
@@ -85,6 +87,7 @@ def parse_job(table_row: Row) -> ParsedJob:
         (software_facts, gpu_count or DEFAULT_GPUS, sequence_tokens),
     )
     frozen_bytes_each = _frozen_param_bytes(table_row, software_facts)
+    network = _row_network(table_row, accelerator)
     return ParsedJob(
         Job(
             llm=language_model,
@@ -93,7 +96,8 @@ def parse_job(table_row: Row) -> ParsedJob:
             software=software_facts,
             sequence_tokens=sequence_tokens,
             global_batch=global_batch,
-            network_bytes_s=_network_gb_s(table_row, accelerator) * 1e9,
+            network_bytes_s=network.gb_s * 1e9,
+            network_latency_s=network.latency_s,
             optimizer=_row_optimizer(table_row, software_facts, gpu_count),
             frozen_bytes=frozen_bytes_each,
             lora_rank=ADAPTER_RANK if frozen_bytes_each else 0,
@@ -376,24 +380,37 @@ def _row_optimizer(
     return "adamw-fp32" if software_facts.is_torch else "adamw"
 
 
+class _Network(Struct, frozen=True):
+    """The usual network of an architecture: GB/s of an accelerator one way, and latency."""
+
+    gb_s: float
+    latency_s: float
+
+
 @cache
-def _network_rates() -> dict[str, float]:
+def _networks() -> dict[str, _Network]:
     column_types = {
         "architecture": table.nonempty_text,
         "gb_s": table.real_between(0.1, 10_000),
+        "latency_us": table.real_between(1, 10_000),
         "meaning": table.any_text,
         **table.SOURCE_COLUMNS,
     }
     return {
-        network_row["architecture"]: network_row["gb_s"]
+        network_row["architecture"]: _Network(
+            network_row["gb_s"], network_row["latency_us"] / US_PER_SECOND
+        )
         for network_row in table.load_rows(
             "planner.estimate", "networks.csv", column_types
         )
     }
 
 
-def _network_gb_s(table_row: Row, accelerator: Accelerator) -> float:
-    """GB/s one way of each accelerator beyond its link: as stated, else usual for the chip."""
-    return read_number(table_row, "network_gb_s") or _network_rates().get(
-        accelerator.architecture, DEFAULT_NETWORK_GB_S
+def _row_network(table_row: Row, accelerator: Accelerator) -> _Network:
+    """Return the network beyond the link: as stated, else usual for the architecture."""
+    usual = _networks().get(
+        accelerator.architecture,
+        _Network(DEFAULT_NETWORK_GB_S, DEFAULT_LATENCY_S),
     )
+    stated_gb_s = read_number(table_row, "network_gb_s")
+    return _Network(stated_gb_s or usual.gb_s, usual.latency_s)

@@ -16,10 +16,18 @@ Recompute: TypeAlias = Literal[
 ]
 Reference: TypeAlias = Literal["none", "copy", "base"]
 Kernels: TypeAlias = Literal[
-    "te", "compiled", "eager", "foundry", "megatron21", "xla"
+    "te",
+    "compiled",
+    "eager",
+    "transformers",
+    "foundry",
+    "megatron21",
+    "xla",
 ]
 # Kernels of plain PyTorch, which share the coefficient key `torch`.
-TORCH_KERNELS: Final = ("compiled", "eager", "foundry")
+TORCH_KERNELS: Final = ("compiled", "eager", "transformers", "foundry")
+# Those of them that fuse no operations.
+EAGER_KERNELS: Final = ("eager", "transformers", "foundry")
 
 
 class ParallelLayout(NamedTuple):
@@ -119,6 +127,7 @@ class Job(NamedTuple):
     sequence_tokens  tokens of a sequence
     global_batch     sequences of a step
     network_bytes_s  network bandwidth of one accelerator, one direction, bytes/s
+    network_latency_s  time of an empty message between machines, s
     optimizer        row of planner/perf/data/optimizers.csv
     frozen_bytes     bytes of a parameter that is not trained (LoRA); 0 when all are trained
     lora_rank        rank of the adapters
@@ -135,6 +144,7 @@ class Job(NamedTuple):
     sequence_tokens: int
     global_batch: float
     network_bytes_s: float
+    network_latency_s: float = 0.0
     optimizer: str = "adamw"
     frozen_bytes: float = 0.0
     lora_rank: int = 0

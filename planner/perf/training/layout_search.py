@@ -186,6 +186,11 @@ class CandidateCuts:
 candidate_cuts = lru_cache(maxsize=512)(CandidateCuts)
 
 
+def _without_network(job: Job) -> Job:
+    """Return the job that stands for the same one over any network."""
+    return job._replace(network_bytes_s=1.0, network_latency_s=0.0)
+
+
 class _OpenEntry(NamedTuple):
     """A layout, or a partition by its first one, with its communication time and its stage."""
 
@@ -208,9 +213,9 @@ class LayoutSearch:
         self.accelerators = accelerators
         self.node_accelerators = node_accelerators
         # The cached bound has a unit network and serves all networks.
-        self.lower_bound = step_lower_bound(
-            job._replace(network_bytes_s=1.0)
-        ).with_network(job.network_bytes_s)
+        self.lower_bound = step_lower_bound(_without_network(job)).with_network(
+            job.network_bytes_s
+        )
         self._frontier: Frontier[_OpenEntry] = Frontier()
         self._timed_layouts: list[TimedLayout] = []
 
@@ -260,7 +265,7 @@ class LayoutSearch:
     def candidates(self) -> CandidateCuts:
         """Partitions and their bounds, shared by all networks."""
         return candidate_cuts(
-            self.job._replace(network_bytes_s=1.0),
+            _without_network(self.job),
             self.accelerators,
             self.node_accelerators,
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.perf.common.constant import constant
+from planner.perf.training.job import EAGER_KERNELS
 from planner.perf.training.model_states import local_params, model_states
 from planner.units import BYTES_PER_GIB
 
@@ -81,7 +82,7 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     tp_ranks = job.layout.tp
     software = job.software
     is_megatron21 = software.kernels == "megatron21"
-    is_eager = software.kernels in ("eager", "foundry")
+    is_eager = software.kernels in EAGER_KERNELS
     # Without sequence parallelism every tp rank stores the residuals.
     residual_ranks = tp_ranks if software.sequence_parallel else 1
     query_width = language_model.heads * language_model.head_dim

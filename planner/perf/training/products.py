@@ -36,6 +36,7 @@ def product_work(job: Job) -> dict[str, float]:
     """Return FLOP and bytes of dense products and of the head.
 
     FLOP   2 * m * n * k for each product of m tokens, width n and depth k
+    sums   2 * m * n
     bytes  operand bytes * (m * k + n * k) + 2 * m * n
 
     Products: projections of attention, dense MLP, shared experts and state-space layers.
@@ -63,6 +64,10 @@ def product_work(job: Job) -> dict[str, float]:
     return {
         "gemm_flop": gemm_flop,
         "gemm_bytes": gemm_bytes,
+        "gemm_sum_flop": sum(
+            product.layer_count * 2 * job.micro_tokens * product.width
+            for product in layer_products
+        ),
         "head_flop": 2.0
         * job.micro_tokens
         * language_model.vocab

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from planner.perf.training.fabric import ORDINARY_NETWORK, network_bytes_s
+from planner.perf.training.fabric import (
+    ORDINARY_NETWORK,
+    network_bytes_s,
+    network_latency_s,
+)
 from planner.perf.training.layout_search import LayoutSearch
 from planner.units import BYTES_PER_GB
 
@@ -62,6 +66,7 @@ def layout_searches(
     training_jobs = [
         requirement.build_job(instance, precision, wire_bytes_per_s)._replace(
             chip=accelerator,
+            network_latency_s=network_latency_s(fabric_kind),
         )
         for precision in requirement.precisions
         if UNITS_BY_PRECISION.get(precision, precision)

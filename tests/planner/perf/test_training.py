@@ -198,8 +198,8 @@ def test_llama_3_405b_trains_as_published(
     ("framework", "date", "used"),
     [
         ("DeepSpeed", "2024-05", "eager"),
-        ("HF Trainer", "2025-01", "eager"),
-        ("Axolotl", "2025-06", "eager"),
+        ("HF Trainer", "2025-01", "transformers"),
+        ("Axolotl", "2025-06", "transformers"),
         ("MosaicML Composer", "2024-01", "foundry"),
         ("Megatron-DeepSpeed", "2022-01", "megatron21"),
         ("Megatron-DeepSpeed", "2024-01", "te"),

@@ -486,12 +486,15 @@ def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
             sequence_tokens=draw.choice((2048, 65_536)),
             global_batch=draw.choice((48.0, 256.0)),
             network_bytes_s=draw.choice((1e8, 12.5e9, 400e9)),
+            network_latency_s=draw.choice((0.0, 1e-3)),
             frozen_bytes=frozen,
             lora_rank=16 if frozen else 0,
             reference=draw.choice(("none", "copy", "base")),
         )
         every = list(enumerate_layouts(asked, draw.choice((8, 64, 256)), 8))
-        blind = step_lower_bound(asked._replace(network_bytes_s=1.0))
+        blind = step_lower_bound(
+            asked._replace(network_bytes_s=1.0, network_latency_s=0.0)
+        )
         least = blind.with_network(asked.network_bytes_s)
         for plain in draw.sample(every, min(20, len(every))):
             one = asked.with_layout(
