@@ -374,7 +374,10 @@ def _row_optimizer(
     optimizer = read_choice(table_row, "optimizer", tuple(optimizers()))
     if optimizer:
         return optimizer
-    if training_framework(table_row) == "torchtune":
+    framework = training_framework(table_row)
+    if framework == "megatron-bridge":
+        return "adamw-16bit"  # its recipes reduce gradients in 16 bit
+    if framework == "torchtune":
         # Its recipes for one accelerator page the states to the host.
         return "paged" if gpu_count == 1 else "adamw-bf16"
     return "adamw-fp32" if software_facts.is_torch else "adamw"

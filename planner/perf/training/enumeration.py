@@ -7,11 +7,12 @@ the micro-batch, the chunks of a stage and the recomputation.
 from __future__ import annotations
 
 import itertools
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.common.layout import can_shard
-from planner.perf.training.job import ParallelLayout
+from planner.perf.training.job import END_LAYERS, ParallelLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 MAX_TENSOR_RANKS: Final = 8  # accelerators over which tensors are cut
 # Ranks of context parallelism, each with one part of a sequence.
 CONTEXT_SIZES: Final = (1, 2, 4, 8, 16, 32)
-# Least tokens of a part of a sequence: no published run has shorter ones.
-MIN_SHARD_TOKENS: Final = 8192
+# Least tokens of a part of a sequence: recipes of Megatron-Bridge for Llama 3.1 405B cut
+# sequences of 8,192 in two, and none cuts more finely.
+MIN_SHARD_TOKENS: Final = 4096
 MICRO_BATCHES: Final = (1, 2, 4, 8)
 MAX_CHUNKS: Final = 16  # chunks of a stage
-# Embedding and head count as a layer each where stages are to be equal.
-END_LAYERS: Final = 2
+# Shares of a chunk that are tried when not all of its activations fit.
+SHARE_STEPS: Final = 8
 
 
 def enumerate_layouts(
@@ -39,7 +41,7 @@ def enumerate_layouts(
 
     tp             power of two within `node_accelerators`; divides attention heads and widths
     pp             divides the layers, or the layers plus embedding and head
-    vpp            above 1 only when pp divides the number of micro-batches
+    vpp            above 1 only with at least as many micro-batches as stages
     ep             power of two; divides the experts and tp * cp * dp
     dp, `micro`    divide the global batch
     """
@@ -147,9 +149,7 @@ def expand_cut(
     """Yield the layouts of one partition, by micro-batch and number of chunks."""
     for micro_batch, chunk_counts in microbatch_sizes(job, cut_layout):
         for vpp in chunk_counts:
-            yield cut_layout.with_microbatch(
-                float(micro_batch), vpp, cut_layout.recompute
-            )
+            yield cut_layout.with_microbatch(float(micro_batch), vpp)
 
 
 def microbatch_sizes(
@@ -183,8 +183,8 @@ def _microbatch_sizes(
     return tuple(
         (
             micro_batch,
-            # Interleaving needs micro-batches in multiples of pp.
-            chunk_counts if rank_sequences // micro_batch % pp == 0 else (1,),
+            # Interleaving needs a group of at least pp micro-batches.
+            chunk_counts if rank_sequences // micro_batch >= pp else (1,),
         )
         for micro_batch in micro_batches
     )
@@ -218,12 +218,41 @@ def _chunk_counts(layers: int, pp: int) -> tuple[int, ...]:
     """Return the numbers of chunks that divide a stage evenly; 1 without a pipeline."""
     if pp == 1:
         return (1,)
-    stage_layers = (
-        # Layers of a stage; embedding and head count as one layer each.
-        layers // pp if layers % pp == 0 else (layers + END_LAYERS) // pp
-    )
+    stage_layers = _stage_layers(layers, pp)
     return tuple(
         chunk_count
         for chunk_count in range(1, min(stage_layers, MAX_CHUNKS) + 1)
         if stage_layers % chunk_count == 0
     )
+
+
+def _stage_layers(layers: int, pp: int) -> int:
+    """Return the layers of a stage; where they do not divide, with embedding and head."""
+    return layers // pp if layers % pp == 0 else (layers + END_LAYERS) // pp
+
+
+@lru_cache(maxsize=4096)
+def recompute_shares(layers: int, pp: int, vpp: int) -> tuple[float, ...]:
+    """Return the shares of a chunk that can be recomputed, ascending, without 0 and all."""
+    chunk_layers = _chunk_layers(layers, pp, vpp)
+    layer_counts = {
+        math.ceil(chunk_layers * step / SHARE_STEPS)
+        for step in range(1, SHARE_STEPS)
+    }
+    return tuple(
+        layer_count / chunk_layers
+        for layer_count in sorted(layer_counts)
+        if layer_count < chunk_layers
+    )
+
+
+def recomputed_layers(layout: ParallelLayout, layers: int) -> int:
+    """Return the layers of a chunk whose forward pass is repeated as a whole."""
+    return round(
+        layout.recomputed_share * _chunk_layers(layers, layout.pp, layout.vpp)
+    )
+
+
+def _chunk_layers(layers: int, pp: int, vpp: int) -> int:
+    """Return the layers of the largest chunk of a stage."""
+    return _stage_layers(layers, pp) // vpp

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from planner.perf.training.job import OPERAND_BYTES
 from planner.perf.training.memory import BYTES_16BIT
-from planner.perf.training.products import OPERAND_BYTES
 from planner.perf.training.rank_group import exchange_group
 
 if TYPE_CHECKING:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from planner.facts.accelerator import SIXTEEN_BIT
+
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
@@ -24,6 +26,14 @@ Kernels: TypeAlias = Literal[
     "megatron21",
     "xla",
 ]
+# Bytes of an operand of a product; formats that are not listed take 1. NVFP4 has half a byte,
+# and an 8-bit scale for a block of 16.
+OPERAND_BYTES: Final = {
+    **dict.fromkeys(SIXTEEN_BIT, 2.0),
+    "nvfp4": 0.5625,
+}
+# Embedding and head count as a layer each where stages are to be equal.
+END_LAYERS: Final = 2
 # Kernels of plain PyTorch, which share the coefficient key `torch`.
 TORCH_KERNELS: Final = ("compiled", "eager", "transformers", "foundry")
 # Those of them that fuse no operations.
@@ -45,9 +55,10 @@ class ParallelLayout(NamedTuple):
     recompute   activations that are recomputed in backward:
                 `attention` Megatron's selective recomputation
                 `ops`       PyTorch's selective recomputation by operation
-                `layer`     every second layer
+                `layer`     the first layers of each chunk, a share `layer_share` of them
                 `full`      all layers
                 `forced`    as much as memory makes necessary
+    layer_share  share of the layers of a chunk that `layer` recomputes
     """
 
     tp: int = 1
@@ -60,12 +71,24 @@ class ParallelLayout(NamedTuple):
     shard_size: int = 0
     micro: float = 1.0
     recompute: Recompute = "none"
+    layer_share: float = 0.5
 
-    def with_microbatch(
-        self, micro: float, vpp: int, recompute: Recompute
-    ) -> ParallelLayout:
-        """Return this partition with another micro-batch, chunks and recomputation."""
-        return self._replace(micro=micro, vpp=vpp, recompute=recompute)
+    def with_microbatch(self, micro: float, vpp: int) -> ParallelLayout:
+        """Return this partition with another micro-batch and number of chunks."""
+        return self._replace(micro=micro, vpp=vpp)
+
+    def with_layer_share(self, layer_share: float) -> ParallelLayout:
+        """Return this layout with a share of the layers of a chunk recomputed."""
+        if layer_share in (0.0, 1.0):
+            return self._replace(recompute="full" if layer_share else "none")
+        return self._replace(recompute="layer", layer_share=layer_share)
+
+    @property
+    def recomputed_share(self) -> float:
+        """Share of the layers whose forward pass is repeated as a whole."""
+        if self.recompute == "layer":
+            return self.layer_share
+        return 1.0 if self.recompute == "full" else 0.0
 
     @property
     def accelerators(self) -> int:
@@ -169,6 +192,21 @@ class Job(NamedTuple):
         """Accelerators of the job that share a link or the PCIe bus of a machine."""
         # A small job does not use the whole link.
         return min(self.chip.link_domain, self.layout.accelerators)
+
+    def stage_layers(self, stage_index: int) -> float:
+        """Layers of a pipeline stage.
+
+        Where they do not divide, embedding and head take the place of one layer each.
+        """
+        stage_count = self.layout.pp
+        even_layers = self.llm.layers / stage_count
+        if (
+            even_layers.is_integer()
+            or (self.llm.layers + END_LAYERS) % stage_count
+        ):
+            return even_layers
+        is_end = stage_index in (0, stage_count - 1)
+        return (self.llm.layers + END_LAYERS) / stage_count - is_end
 
     @property
     def micro_batches(self) -> float:

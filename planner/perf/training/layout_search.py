@@ -7,6 +7,7 @@ A partition represents all its layouts until its bound is the least.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
@@ -14,28 +15,26 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from planner.frontier import Frontier
-from planner.perf.common.constant import constant
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
-from planner.perf.training.enumeration import enumerate_cuts, microbatch_sizes
+from planner.perf.training.enumeration import (
+    enumerate_cuts,
+    microbatch_sizes,
+    recompute_shares,
+)
 from planner.perf.training.lower_bound import step_lower_bound
-from planner.perf.training.memory import peak_gib
+from planner.perf.training.memory import memory_room_gib, peak_gib
 from planner.perf.training.model_states import model_states
 from planner.perf.training.step import StepTime, step_time
 from planner.perf.training.work import rank_work
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
-    from planner.perf.training.job import Job, ParallelLayout, Recompute
+    from planner.perf.training.job import Job, ParallelLayout
     from planner.perf.training.lower_bound import CommBound
 
+USUAL_CONFIDENCE: Final = 0.9  # with which a layout fits memory
 # How far the search has come with an entry; see LayoutSearch.
 SearchStage: TypeAlias = Literal["unchecked", "fits", "layout"]
-# Levels that save more memory than each level, by ascending cost.
-RECOMPUTE_LEVELS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
-    "none": ("layer", "full"),
-    "layer": ("full",),
-    "full": (),
-}
 
 
 class TimedLayout(Struct, frozen=True):
@@ -91,20 +90,22 @@ class TimedLayout(Struct, frozen=True):
 class CandidateCuts:
     """Partitions of a job on one kind of accelerator, for any network.
 
-    lower_bound      lower bound of the step time
-    memory_room_gib  memory that a layout may fill, GiB
-    bounded_cuts     (bound in seconds without network, index, partition), ascending
+    lower_bound   lower bound of the step time
+    confidence    with which a layout fits memory
+    bounded_cuts  (bound in seconds without network, index, partition), ascending
     """
 
     def __init__(
-        self, job: Job, accelerators: int, node_accelerators: int
+        self,
+        job: Job,
+        accelerators: int,
+        node_accelerators: int,
+        confidence: float,
     ) -> None:
         self.job = job
         self.lower_bound = step_lower_bound(job)
-        # The predicted peak has an error: a part of memory stays free.
-        self.memory_room_gib = (
-            constant("train_memory_share") * job.chip.memory_gib
-        )
+        self.confidence = confidence
+        self._rooms_gib: dict[bool, float] = {}
         cut_layouts = enumerate_cuts(
             job.llm,
             job.global_batch,
@@ -138,6 +139,20 @@ class CandidateCuts:
         )
         self._peaks_gib: dict[ParallelLayout, float] = {}
 
+    def room_gib(self, layout: ParallelLayout) -> float:
+        """Return the memory that a layout may fill with the confidence, in GiB."""
+        # The error of a peak differs with a pipeline, and not else.
+        is_pipelined = layout.pp > 1
+        if is_pipelined not in self._rooms_gib:
+            self._rooms_gib[is_pipelined] = memory_room_gib(
+                self.job.with_layout(layout), self.confidence
+            )
+        return self._rooms_gib[is_pipelined]
+
+    def fits(self, layout: ParallelLayout) -> bool:
+        """Whether the predicted peak of a layout leaves room for its error."""
+        return self.layout_peak_gib(layout) <= self.room_gib(layout)
+
     def layout_peak_gib(self, layout: ParallelLayout) -> float:
         """Return the peak memory of a layout in GiB.
 
@@ -146,10 +161,9 @@ class CandidateCuts:
         if layout not in self._peaks_gib:
             layout_job = self.job.with_layout(layout)
             # States alone are a lower bound of the peak and cheap to compute.
-            is_too_large = (
-                model_states(layout_job).total / BYTES_PER_GIB
-                > self.memory_room_gib
-            )
+            is_too_large = model_states(
+                layout_job
+            ).total / BYTES_PER_GIB > self.room_gib(layout)
             self._peaks_gib[layout] = (
                 math.inf if is_too_large else peak_gib(layout_job)
             )
@@ -160,25 +174,39 @@ class CandidateCuts:
 
         None when not even full recomputation fits.
         """
-        if self.layout_peak_gib(layout) <= self.memory_room_gib:
+        if self.fits(layout):
             return layout
         # Recomputation saves activations, never states.
         if self.layout_peak_gib(layout) == math.inf:
             return None
         alternatives = [
-            layout.with_microbatch(layout.micro, layout.vpp, recompute)
-            for recompute in RECOMPUTE_LEVELS[layout.recompute]
+            layout.with_layer_share(share)
+            for share in (
+                *recompute_shares(self.job.llm.layers, layout.pp, layout.vpp),
+                1.0,
+            )
+            if share > layout.recomputed_share
         ]
         if (
             not alternatives
             # The last level takes least memory: if it fails, all fail.
-            or self.layout_peak_gib(alternatives[-1]) > self.memory_room_gib
+            or not self.fits(alternatives[-1])
         ):
             return None
-        return next(
-            alternative
-            for alternative in alternatives
-            if self.layout_peak_gib(alternative) <= self.memory_room_gib
+        # Each level takes less memory than the one before it.
+        return alternatives[
+            bisect_left(
+                alternatives, 1, key=lambda level: int(self.fits(level))
+            )
+        ]
+
+    def representable(self, layout: ParallelLayout) -> ParallelLayout:
+        """Return the layout with at least its recomputation, in whole layers of a chunk."""
+        if layout.recompute != "layer":
+            return layout
+        shares = recompute_shares(self.job.llm.layers, layout.pp, layout.vpp)
+        return layout.with_layer_share(
+            next((s for s in shares if s >= layout.layer_share), 1.0)
         )
 
 
@@ -207,9 +235,14 @@ class LayoutSearch:
     """
 
     def __init__(
-        self, job: Job, accelerators: int, node_accelerators: int
+        self,
+        job: Job,
+        accelerators: int,
+        node_accelerators: int,
+        confidence: float = USUAL_CONFIDENCE,
     ) -> None:
         self.job = job
+        self.confidence = confidence
         self.accelerators = accelerators
         self.node_accelerators = node_accelerators
         # The cached bound has a unit network and serves all networks.
@@ -268,6 +301,7 @@ class LayoutSearch:
             _without_network(self.job),
             self.accelerators,
             self.node_accelerators,
+            self.confidence,
         )
 
     @cached_property
@@ -354,10 +388,7 @@ class LayoutSearch:
             _, (layout, comm_bound, search_stage) = taken
             if search_stage == "fits":
                 self._open_cut(layout, comm_bound)
-            elif (
-                self.candidates.layout_peak_gib(layout)
-                <= self.candidates.memory_room_gib
-            ):
+            elif self.candidates.fits(layout):
                 return self.job.with_layout(
                     layout
                 ), self.candidates.layout_peak_gib(layout)
@@ -377,9 +408,7 @@ class LayoutSearch:
         """
         for micro_batch, chunk_counts in microbatch_sizes(self.job, cut_layout):
             fitted_layout = self.candidates.fit_memory(
-                cut_layout.with_microbatch(
-                    float(micro_batch), 1, cut_layout.recompute
-                )
+                cut_layout.with_microbatch(float(micro_batch), 1)
             )
             # Larger micro-batches need more memory: none of them fits.
             if fitted_layout is None:
@@ -387,8 +416,8 @@ class LayoutSearch:
             # Memory of more chunks is checked when the entry is the least.
             for vpp in chunk_counts:
                 self._push_entry(
-                    fitted_layout.with_microbatch(
-                        fitted_layout.micro, vpp, fitted_layout.recompute
+                    self.candidates.representable(
+                        fitted_layout.with_microbatch(fitted_layout.micro, vpp)
                     ),
                     comm_bound,
                     "layout",

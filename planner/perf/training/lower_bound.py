@@ -38,14 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from planner.perf.training.coefficients import TrainingCoefficients
-    from planner.perf.training.job import Job, ParallelLayout, Recompute
-
-# Forward passes that each level of the search computes again.
-RECOMPUTE_SHARES: Final[dict[Recompute, float]] = {
-    "none": 0.0,
-    "layer": 0.5,
-    "full": 1.0,
-}
+    from planner.perf.training.job import Job, ParallelLayout
 
 
 class CommBound(Struct, frozen=True):
@@ -278,13 +271,13 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         W = layout_free_s + r * extra_forward_s + (1 + (r + ref) / 2) * exchange
             + gathered + ring
 
-        r         recomputed share of a forward pass: 0, 1/2 or 1
+        r         recomputed share of a forward pass
         ref       forward passes of a reference
         exchange  exposed exchange, from `_exchange_bound`
         gathered  gather_rank_s * (tp - 1) when ep is 1, else 0
         ring      context_shard_s * (cp - 1) within the link, else `ring_s`
         """
-        recompute_share = RECOMPUTE_SHARES[layout.recompute]
+        recompute_share = layout.recomputed_share
         gathered_s = (
             # Experts that tp shards see every token on each of the tp ranks.
             self.gather_rank_s * (layout.tp - 1) if layout.ep == 1 else 0.0
@@ -346,7 +339,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     def _extra_forwards(self, layout: ParallelLayout) -> float:
         """Return the forward passes of recomputation and of a reference."""
         # Recomputation and a reference each repeat the communication.
-        return RECOMPUTE_SHARES[layout.recompute] + self.reference_passes
+        return layout.recomputed_share + self.reference_passes
 
 
 @lru_cache(maxsize=512)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from planner.facts.accelerator import SIXTEEN_BIT
+from planner.perf.training.job import OPERAND_BYTES
 from planner.perf.training.memory import BYTES_16BIT
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.training.job import Job
-
-# Bytes of an operand of a product; formats that are not listed take 1. NVFP4 has half a byte,
-# and an 8-bit scale for a block of 16.
-OPERAND_BYTES: Final = {
-    **dict.fromkeys(SIXTEEN_BIT, 2.0),
-    "nvfp4": 0.5625,
-}
 
 
 class _Product(NamedTuple):

@@ -410,7 +410,7 @@ def _recompute_work(job: Job) -> dict[str, float]:
     recompute_shares = {
         "full": (1.0, 1.0, 1.0),
         "attention": (0.0, 1.0, 0.0),
-        "layer": (0.5, 0.5, 0.5),
+        "layer": (job.layout.layer_share,) * 3,
         "ops": (0.5, 0.0, 1.0),
     }.get(job.layout.recompute, (0.0, 0.0, 0.0))
     reference_passes = float(job.reference != "none")

@@ -73,7 +73,12 @@ def layout_searches(
         in accelerator.precisions
     ]
     return [
-        LayoutSearch(training_job, accelerator_count, instance.accelerators)
+        LayoutSearch(
+            training_job,
+            accelerator_count,
+            instance.accelerators,
+            requirement.confidence,
+        )
         for training_job in training_jobs
     ]
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.perf.training.enumeration import recomputed_layers
+from planner.perf.training.memory import microbatch_group
+
 if TYPE_CHECKING:
     from planner.perf.training.job import ParallelLayout
     from planner.solve.solution import TrainingRun
@@ -69,12 +72,19 @@ def megatron_options(
         options["optimizer"] = OPTIMIZERS[training_job.optimizer]
     if layout.vpp > 1:
         options["num-virtual-stages-per-pipeline-rank"] = layout.vpp
+        group_size = microbatch_group(training_job)
+        if group_size != layout.pp:
+            # Micro-batches that the stages do not divide pass chunks in larger groups.
+            options["microbatch-group-size-per-virtual-pipeline-stage"] = (
+                group_size
+            )
     if layout.ep > 1:
         options["expert-model-parallel-size"] = layout.ep
     flags = [
         *PRECISIONS.get(training_job.software.precision, ()),
         *_sharding_flags(layout),
         *(["sequence-parallel"] if layout.tp > 1 else []),
+        *_stage_flags(layout, training_job.llm.layers),
         *_recompute_flags(layout, training_job.llm.layers),
     ]
     return (
@@ -86,8 +96,18 @@ def megatron_options(
     )
 
 
+def _stage_flags(layout: ParallelLayout, layers: int) -> list[str]:
+    """How layers are divided: embedding and head take places where layers alone do not divide."""
+    if layers % layout.pp == 0:
+        return []
+    return [
+        "account-for-embedding-in-pipeline-split",
+        "account-for-loss-in-pipeline-split",
+    ]
+
+
 def _recompute_flags(layout: ParallelLayout, layers: int) -> list[str]:
-    """Which activations are recomputed: those of attention, of half of the layers, or all."""
+    """Which activations are recomputed: those of attention, of some of the layers, or all."""
     if layout.recompute == "attention":
         return ["recompute-granularity selective"]
     if layout.recompute == "full":
@@ -97,11 +117,10 @@ def _recompute_flags(layout: ParallelLayout, layers: int) -> list[str]:
             "recompute-num-layers 1",
         ]
     if layout.recompute == "layer":
-        chunk_layers = layers // (layout.pp * max(1, layout.vpp))
         return [
             "recompute-granularity full",
             "recompute-method block",
-            f"recompute-num-layers {max(1, chunk_layers // 2)}",
+            f"recompute-num-layers {recomputed_layers(layout, layers)}",
         ]
     return []
 
