@@ -17,6 +17,7 @@ from planner.estimate.cell import (
 )
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
+from planner.perf.training.error_band import covered_names
 from planner.perf.training.job import Software
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ PRODUCT_PRECISIONS: Final = (
 )
 GATHER_BYTES: Final = {"bf16": 2.0, "fp8": 1.0}  # of a weight
 ROUTINGS: Final = ("dropless", "token_drop")
+SCOPES: Final = ("steps", "run")
 DOCUMENTS: Final = ("whole", "short")
 PACKING_FRAMEWORK: Final = "megatron-bridge"  # packs the documents of tuning
 SINKS_FAMILY: Final = "gpt_oss"  # the family whose attention has sinks
@@ -113,6 +115,8 @@ def row_software(
         and not captures_steps,
         packed_tokens=_packed_tokens(table_row, framework),
         gather_bytes=_gather_bytes(table_row, kernel_kind, math_precision),
+        is_unseen=_is_unseen(framework),
+        is_whole_run=read_choice(table_row, "scope", SCOPES) == "run",
         loss="chunked"
         if is_torchtune
         else _loss_kernel(kernel_kind, source_year),
@@ -146,6 +150,11 @@ def _packed_tokens(table_row: Row, framework: str) -> int:
         else 0
     )
     return read_count(table_row, "document_tokens", usual_tokens)
+
+
+def _is_unseen(framework: str) -> bool:
+    """Whether no run of a framework was measured; a blank one is the usual one."""
+    return bool(framework) and ("framework", framework) not in covered_names()
 
 
 def training_framework(table_row: Row) -> str:

@@ -29,13 +29,19 @@ from planner.perf.training.model_states import frozen_bytes, optimizers
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
-    from planner.perf.training.job import Recompute, Sharding, Software
+    from planner.perf.training.job import (
+        Recompute,
+        Schedule,
+        Sharding,
+        Software,
+    )
 
 METHODS: Final = ("full", "lora", "qlora")
 SHARDINGS: Final[tuple[Sharding, ...]] = ("none", "zero1", "zero2", "zero3")
 RECOMPUTE_KINDS: Final[
     tuple[Literal["none", "selective", "layer", "full"], ...]
 ] = ("none", "selective", "layer", "full")
+SCHEDULES: Final[tuple[Schedule, ...]] = ("1f1b", "dualpipe")
 DEFAULT_NETWORK_GB_S: Final = 25.0  # of an architecture that nobody stated
 DEFAULT_LATENCY_S: Final = 30e-6
 US_PER_SECOND: Final = 1e6
@@ -190,6 +196,7 @@ def _row_layout(
         micro=micro_batch,
         shard_size=read_count(table_row, "shard_size", 0),
         recompute=_row_recompute(table_row, software_facts),
+        schedule=read_choice(table_row, "schedule", SCHEDULES) or "1f1b",
     )
     return parallel_layout, global_batch, is_guessed
 
@@ -241,7 +248,7 @@ def _batch_sizes(
             max(1.0, batch_per_rank / accumulation_steps)
             if accumulation_steps
             else min(
-                _default_microbatch(language_model, sequence_tokens),
+                _default_microbatch(language_model, sequence_tokens, pp_degree),
                 max(1.0, batch_per_rank),
             )
         )
@@ -280,8 +287,15 @@ def _default_layout(
     return tp_degree, max(1, model_group_gpus // tp_degree), 1, "zero1"
 
 
-def _default_microbatch(language_model: Llm, sequence_tokens: int) -> float:
-    """The micro-batch at which one activation reaches 80 million elements, a power of two."""
+def _default_microbatch(
+    language_model: Llm, sequence_tokens: int, pp_degree: int
+) -> float:
+    """The micro-batch at which one activation reaches 80 million elements, a power of two.
+
+    Pipelines of mixtures take one sequence: each stage holds those of all stages after it.
+    """
+    if language_model.experts and pp_degree > 1:
+        return 1.0
     return float(
         2
         ** max(

@@ -16,6 +16,7 @@ Sharding: TypeAlias = Literal["none", "zero1", "zero2", "zero3"]
 Recompute: TypeAlias = Literal[
     "none", "attention", "ops", "layer", "full", "forced"
 ]
+Schedule: TypeAlias = Literal["1f1b", "dualpipe"]
 Reference: TypeAlias = Literal["none", "copy", "base"]
 Kernels: TypeAlias = Literal[
     "te",
@@ -32,6 +33,7 @@ OPERAND_BYTES: Final = {
     **dict.fromkeys(SIXTEEN_BIT, 2.0),
     "nvfp4": 0.5625,
 }
+DUALPIPE_BUBBLE: Final = 2 / 3
 # Embedding and head count as a layer each where stages are to be equal.
 END_LAYERS: Final = 2
 # Kernels of plain PyTorch, which share the coefficient key `torch`.
@@ -59,6 +61,8 @@ class ParallelLayout(NamedTuple):
                 `full`      all layers
                 `forced`    as much as memory makes necessary
     layer_share  share of the layers of a chunk that `layer` recomputes
+    schedule    `1f1b`, interleaved with chunks, or `dualpipe`, which feeds both ends of the
+                pipeline and hides the exchange of one micro-batch behind another
     """
 
     tp: int = 1
@@ -72,6 +76,7 @@ class ParallelLayout(NamedTuple):
     micro: float = 1.0
     recompute: Recompute = "none"
     layer_share: float = 0.5
+    schedule: Schedule = "1f1b"
 
     def with_microbatch(self, micro: float, vpp: int) -> ParallelLayout:
         """Return this partition with another micro-batch and number of chunks."""
@@ -121,6 +126,8 @@ class Software(Struct, frozen=True, kw_only=True):
     packed_tokens      context of packed documents in tokens; 0 means the whole sequence
     gather_bytes       bytes of a parameter that FSDP gathers
     loss               implementation of the loss, which sets the memory of the logits
+    is_unseen          the framework has no measured run
+    is_whole_run       all accelerator-hours of a run count, not those of its steps alone
     keeps_all_logits   logits of all micro-batches stay in memory until the end of the step
     counts_allocated   peak memory is what is allocated, not what is reserved
     """
@@ -135,6 +142,8 @@ class Software(Struct, frozen=True, kw_only=True):
     packed_tokens: int = 0
     gather_bytes: float = 2.0
     loss: Literal["fused", "eager", "chunked"] = "fused"
+    is_unseen: bool = False
+    is_whole_run: bool = False
     keeps_all_logits: bool = False
     counts_allocated: bool = False
 
@@ -207,6 +216,20 @@ class Job(NamedTuple):
             return even_layers
         is_end = stage_index in (0, stage_count - 1)
         return (self.llm.layers + END_LAYERS) / stage_count - is_end
+
+    @property
+    def bubble_batches(self) -> float:
+        """Pipeline bubble in micro-batches.
+
+        1F1B      (p - 1) / v
+        DualPipe  (p / 2 - 1) * 2 / 3: (p / 2 - 1) * (F&B + B - 3 W), where a backward B takes
+                  twice a forward F, half of it for weights W
+        Sources: Narayanan et al. (arXiv:2104.04473); DeepSeek-V3 (arXiv:2412.19437), table 2.
+        """
+        layout = self.layout
+        if layout.schedule == "dualpipe":
+            return max(0.0, layout.pp / 2 - 1) * DUALPIPE_BUBBLE
+        return (layout.pp - 1) / layout.vpp
 
     @property
     def micro_batches(self) -> float:

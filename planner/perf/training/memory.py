@@ -184,6 +184,7 @@ def in_flight(job: Job, stage_index: int) -> float:
     """Return the micro-batches whose activations a stage stores.
 
     1F1B schedule  p - i
+    DualPipe       p + 1
     interleaved    (2 * (p - 1 - i) + (v - 1) * g + 1) / v
 
     p stages, v chunks a stage, g micro-batches of a group, i the index of the stage; at least 1,
@@ -194,6 +195,8 @@ def in_flight(job: Job, stage_index: int) -> float:
     chunk_count = job.layout.vpp
     if stage_count == 1:
         return 1.0
+    if job.layout.schedule == "dualpipe":
+        return min(stage_count + 1.0, job.micro_batches)
     micro_batches = (
         # 1F1B: an earlier stage waits longer for its first backward.
         stage_count - stage_index

@@ -148,8 +148,7 @@ def rank_work(job: Job) -> RankWork:
     return RankWork(
         tokens=job.global_batch * job.sequence_tokens / accelerators,
         micro_batches=job.micro_batches,
-        # Textbook bubble of the (interleaved) 1F1B schedule.
-        bubble_batches=(layout.pp - 1) / layout.vpp,
+        bubble_batches=job.bubble_batches,
         is_pipelined=float(layout.pp > 1),
         stage_count=float(layout.pp),
         # Frozen weights have no product for their gradient.
