@@ -132,7 +132,7 @@ def coefficient_keys(job: Job) -> frozenset[str]:
         "pipelined": job.layout.pp > 1,
         "hybrid": bool(job.llm.state_layers),
         "dualpipe": job.layout.schedule == "dualpipe",
-        "unseen": software.is_unseen,
+        "unseen": job.is_unseen,
         "whole run": software.is_whole_run,
         # Row-wise 8 bit in plain PyTorch still sends 16-bit activations.
         "8 bit or less": software.precision not in (*SIXTEEN_BIT, "fp8row"),

@@ -59,7 +59,7 @@ def error_kinds(job: Job, *, assumed: bool) -> frozenset[str]:
     kind_conditions = {
         # Each of these kinds errs more than its base kind.
         "assumed": assumed,
-        "unseen": job.software.is_unseen,
+        "unseen": job.is_unseen,
         "whole run": job.software.is_whole_run,
         "hybrid": bool(language_model.state_layers),
         "sparse": bool(language_model.sparse),

@@ -116,6 +116,7 @@ class ParallelLayout(NamedTuple):
 class Software(Struct, frozen=True, kw_only=True):
     """Kernels, precision and framework options that change memory or time.
 
+    framework          row of planner/perf/data/frameworks.csv, which limits the layouts
     kernels            family of kernels
     precision          bf16, fp16, fp8, fp8row, mxfp8, nvfp4 or int8
     sequence_parallel  norms and residuals are split over tp too
@@ -132,6 +133,7 @@ class Software(Struct, frozen=True, kw_only=True):
     counts_allocated   peak memory is what is allocated, not what is reserved
     """
 
+    framework: str = "megatron"
     kernels: Kernels = "te"
     precision: str = "bf16"
     sequence_parallel: bool = True
@@ -189,6 +191,11 @@ class Job(NamedTuple):
         """Tokens of one micro-batch on one rank."""
         # Context parallelism splits each sequence over cp ranks.
         return self.layout.micro * self.sequence_tokens / self.layout.cp
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether no run of its framework, or of its task, was measured."""
+        return self.software.is_unseen or self.reference != "none"
 
     @property
     def min_sequences(self) -> int:

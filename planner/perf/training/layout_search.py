@@ -112,6 +112,7 @@ class CandidateCuts:
             job.sequence_tokens,
             accelerators,
             node_accelerators,
+            framework_name=job.software.framework,
         )
         # A bound holds for every sharding of its tp, pp, cp and ep.
         cut_bounds_s: dict[tuple[int, int, int, int], float] = {}
@@ -182,7 +183,7 @@ class CandidateCuts:
         alternatives = [
             layout.with_layer_share(share)
             for share in (
-                *recompute_shares(self.job.llm.layers, layout.pp, layout.vpp),
+                *self._recompute_shares(layout),
                 1.0,
             )
             if share > layout.recomputed_share
@@ -200,11 +201,19 @@ class CandidateCuts:
             )
         ]
 
+    def _recompute_shares(self, layout: ParallelLayout) -> tuple[float, ...]:
+        return recompute_shares(
+            self.job.llm.layers,
+            layout.pp,
+            layout.vpp,
+            self.job.software.framework,
+        )
+
     def representable(self, layout: ParallelLayout) -> ParallelLayout:
         """Return the layout with at least its recomputation, in whole layers of a chunk."""
         if layout.recompute != "layer":
             return layout
-        shares = recompute_shares(self.job.llm.layers, layout.pp, layout.vpp)
+        shares = self._recompute_shares(layout)
         return layout.with_layer_share(
             next((s for s in shares if s >= layout.layer_share), 1.0)
         )

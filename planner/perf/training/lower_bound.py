@@ -129,8 +129,9 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
 
         None of the terms depends on micro-batch, chunks or recomputation.
         """
+        traffic = sharding_traffic(job)
         sharding = sharding_time(
-            sharding_traffic(job),
+            traffic,
             self.coefficients,
             self.link_bytes_s,
             self.network_bytes_s,
@@ -159,9 +160,11 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             if self._context_on_network(job.layout)
             else 0.0
         )
+        # With a pipeline FSDP gathers once a step, outside micro-batches.
+        gathers_once = traffic.gathers_once
         return CommBound(
-            sharding.gather_s,
-            sharding.once_s,
+            (1 - gathers_once) * sharding.gather_s,
+            sharding.once_s + gathers_once * sharding.gather_s,
             sent_bytes / self.network_bytes_s,
             ring_bytes / self.network_bytes_s,
         )

@@ -10,7 +10,6 @@ from planner.perf.training.memory import microbatch_group
 if TYPE_CHECKING:
     from planner.perf.training.job import ParallelLayout
     from planner.solve.solution import TrainingRun
-    from stacks.spec.stack import StackSpec
 
 # What Megatron calls optimizers and formats; a job learns of others from its variables.
 OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd"}
@@ -24,24 +23,6 @@ PRECISIONS: Final = {
     "nvfp4": ("bf16",),
 }
 FSDP_STRATEGIES: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
-
-
-def job_arguments(stack: StackSpec) -> tuple[str, ...]:
-    """What the job of a stack is told; nothing when it trains nothing."""
-    if stack.training_run is None:
-        return ()
-    return megatron_options(
-        stack.training_run, stack.dataset_path, stack.checkpoint_dir
-    )
-
-
-def job_variables(training_run: TrainingRun) -> dict[str, str]:
-    """Variables that tell a job what Megatron has no argument for."""
-    return {
-        "TONNAGE_METHOD": training_run.method,
-        "TONNAGE_OPTIMIZER": training_run.layouts[0].job.optimizer,
-        "TONNAGE_PRECISION": training_run.layouts[0].job.software.precision,
-    }
 
 
 def megatron_options(
@@ -58,12 +39,7 @@ def megatron_options(
         "global-batch-size": training_run.global_batch,
         "seq-length": training_run.sequence_tokens,
         "train-iters": training_run.optimizer_steps,
-        "save-interval": max(
-            1,
-            round(
-                training_run.checkpoint_interval_s / training_run.step_pace_s
-            ),
-        ),
+        "save-interval": save_interval(training_run),
         "save": checkpoint_path,
         "load": checkpoint_path,
         "data-path": data_path,
@@ -93,6 +69,14 @@ def megatron_options(
             for option_name, option_value in options.items()
         ),
         *(f"--{flag_text}" for flag_text in flags),
+    )
+
+
+def save_interval(training_run: TrainingRun) -> int:
+    """Steps from one checkpoint to the next."""
+    return max(
+        1,
+        round(training_run.checkpoint_interval_s / training_run.step_pace_s),
     )
 
 

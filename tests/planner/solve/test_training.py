@@ -28,6 +28,7 @@ from planner.perf.training.enumeration import (
 )
 from planner.perf.training.error_band import half_width_ln
 from planner.perf.training.fabric import reached_bytes_s
+from planner.perf.training.framework import frameworks
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.layout_search import LayoutSearch
 from planner.perf.training.lower_bound import step_lower_bound
@@ -477,7 +478,7 @@ def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
     chips = [
         c for c in accelerators().values() if c.bandwidth_gb_s and c.bf16_tflops
     ]
-    for _ in range(30):
+    for _ in range(40):
         chip = draw.choice(chips)
         frozen = draw.choice((0.0, 0.0, 2.0))
         alone = replace(chip, link="none", link_domain=1)
@@ -485,7 +486,9 @@ def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
             llm=find_model(draw.choice(sorted(models()))),
             chip=draw.choice((chip, alone)),
             layout=ParallelLayout(),
-            software=Software(precision=draw.choice(("bf16", "fp8", "nvfp4"))),
+            software=frameworks()[
+                draw.choice(("megatron", "torchtitan", "hf"))
+            ].software(draw.choice(("bf16", "fp8", "nvfp4"))),
             sequence_tokens=draw.choice((2048, 65_536)),
             global_batch=draw.choice((48.0, 256.0)),
             network_bytes_s=draw.choice((1e8, 12.5e9, 400e9)),
@@ -500,7 +503,12 @@ def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
         )
         least = blind.with_network(asked.network_bytes_s)
         for plain in draw.sample(every, min(20, len(every))):
-            shares = recompute_shares(asked.llm.layers, plain.pp, plain.vpp)
+            shares = recompute_shares(
+                asked.llm.layers,
+                plain.pp,
+                plain.vpp,
+                asked.software.framework,
+            )
             one = asked.with_layout(
                 plain.with_layer_share(draw.choice((0.0, *shares, 1.0)))
             )
@@ -1086,3 +1094,45 @@ def test_a_checkpoint_that_host_memory_cannot_hold_stops_the_job_for_longer() ->
     assert not small.stages_checkpoints
     assert small.checkpoint_stall_s == pytest.approx(small.checkpoint_write_s)
     assert small.checkpoint_stall_s > 10 * cluster.checkpoint_stall_s
+
+
+@pytest.mark.parametrize(
+    ("method", "framework"),
+    [
+        ("pretrain", "megatron"),
+        ("continued", "megatron"),
+        ("finetune", "megatron"),
+        ("lora", "hf"),
+        ("qlora", "hf"),
+        ("dpo", "hf"),
+        ("dpo-lora", "hf"),
+    ],
+)
+def test_a_method_takes_a_framework_that_has_it(
+    method: str, framework: str
+) -> None:
+    made = SPEC.replace("MODEL", "llama-3.1-8b").replace("METHOD", method)
+    made = made.replace("TOKENS", "50M").replace("DEADLINE", "7d")
+    search, offers = searched(made.replace("SPOT", "never"))
+    [best, *_] = search.solve(offers, 1).feasible
+    found = best.cluster.timed_layout.job
+    assert found.software.framework == framework
+    if framework == "hf":
+        assert found.layout.tp == found.layout.pp == found.layout.ep == 1
+        assert found.layout.recompute in ("none", "full")
+
+
+def test_a_framework_that_nobody_measured_is_never_the_best() -> None:
+    """Axolotl runs the kernels of Transformers, of which published runs are known."""
+    made = SPEC.replace("MODEL", "llama-3.1-8b").replace("TOKENS", "50M")
+    made = made.replace("DEADLINE", "7d").replace("SPOT", "never")
+    ends = {}
+    for framework in ("hf", "axolotl"):
+        search, offers = searched(
+            made.replace("METHOD", f"lora, framework: {framework}")
+        )
+        best = search.solve(offers, 1).feasible[0]
+        job = best.cluster.timed_layout.job
+        ends[framework] = (best.bill.total, half_width_ln(job))
+    assert ends["axolotl"][0] > ends["hf"][0]
+    assert ends["axolotl"][1] > ends["hf"][1]
