@@ -7,28 +7,22 @@ A partition represents all its layouts until its bound is the least.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import deque
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from planner.frontier import Frontier
+from planner.perf.training.candidate_cuts import candidate_cuts
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
-from planner.perf.training.enumeration import (
-    enumerate_cuts,
-    microbatch_sizes,
-    recompute_shares,
-)
+from planner.perf.training.enumeration import microbatch_sizes
 from planner.perf.training.lower_bound import step_lower_bound
-from planner.perf.training.memory import memory_room_gib, peak_gib
-from planner.perf.training.model_states import model_states
 from planner.perf.training.step import StepTime, step_time
 from planner.perf.training.work import rank_work
-from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
+    from planner.perf.training.candidate_cuts import CandidateCuts
     from planner.perf.training.job import Job, ParallelLayout
     from planner.perf.training.lower_bound import CommBound
 
@@ -87,153 +81,21 @@ class TimedLayout(Struct, frozen=True):
         )
 
 
-class CandidateCuts:
-    """Partitions of a job on one kind of accelerator, for any network.
-
-    lower_bound   lower bound of the step time
-    confidence    with which a layout fits memory
-    bounded_cuts  (bound in seconds without network, index, partition), ascending
-    """
-
-    def __init__(
-        self,
-        job: Job,
-        accelerators: int,
-        node_accelerators: int,
-        confidence: float,
-    ) -> None:
-        self.job = job
-        self.lower_bound = step_lower_bound(job)
-        self.confidence = confidence
-        self._rooms_gib: dict[bool, float] = {}
-        cut_layouts = enumerate_cuts(
-            job.llm,
-            job.global_batch,
-            job.sequence_tokens,
-            accelerators,
-            node_accelerators,
-            framework_name=job.software.framework,
-        )
-        # A bound holds for every sharding of its tp, pp, cp and ep.
-        cut_bounds_s: dict[tuple[int, int, int, int], float] = {}
-        for cut_layout in cut_layouts:
-            if (
-                cut_layout.tp,
-                cut_layout.pp,
-                cut_layout.cp,
-                cut_layout.ep,
-                # Without network time the bound does not depend on the sharding.
-            ) not in cut_bounds_s:
-                cut_bounds_s[
-                    cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
-                ] = self.lower_bound.bound_cut(job, cut_layout)
-        # The index breaks ties in the order of enumeration.
-        self.bounded_cuts = sorted(
-            (
-                cut_bounds_s[
-                    cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
-                ],
-                cut_index,
-                cut_layout,
-            )
-            for cut_index, cut_layout in enumerate(cut_layouts)
-        )
-        self._peaks_gib: dict[ParallelLayout, float] = {}
-
-    def room_gib(self, layout: ParallelLayout) -> float:
-        """Return the memory that a layout may fill with the confidence, in GiB."""
-        # The error of a peak differs with a pipeline, and not else.
-        is_pipelined = layout.pp > 1
-        if is_pipelined not in self._rooms_gib:
-            self._rooms_gib[is_pipelined] = memory_room_gib(
-                self.job.with_layout(layout), self.confidence
-            )
-        return self._rooms_gib[is_pipelined]
-
-    def fits(self, layout: ParallelLayout) -> bool:
-        """Whether the predicted peak of a layout leaves room for its error."""
-        return self.layout_peak_gib(layout) <= self.room_gib(layout)
-
-    def layout_peak_gib(self, layout: ParallelLayout) -> float:
-        """Return the peak memory of a layout in GiB.
-
-        Infinite when the model states alone do not fit.
-        """
-        if layout not in self._peaks_gib:
-            layout_job = self.job.with_layout(layout)
-            # States alone are a lower bound of the peak and cheap to compute.
-            is_too_large = model_states(
-                layout_job
-            ).total / BYTES_PER_GIB > self.room_gib(layout)
-            self._peaks_gib[layout] = (
-                math.inf if is_too_large else peak_gib(layout_job)
-            )
-        return self._peaks_gib[layout]
-
-    def fit_memory(self, layout: ParallelLayout) -> ParallelLayout | None:
-        """Return the layout with the least recomputation that fits memory.
-
-        None when not even full recomputation fits.
-        """
-        if self.fits(layout):
-            return layout
-        # Recomputation saves activations, never states.
-        if self.layout_peak_gib(layout) == math.inf:
-            return None
-        alternatives = [
-            layout.with_layer_share(share)
-            for share in (
-                *self._recompute_shares(layout),
-                1.0,
-            )
-            if share > layout.recomputed_share
-        ]
-        if (
-            not alternatives
-            # The last level takes least memory: if it fails, all fail.
-            or not self.fits(alternatives[-1])
-        ):
-            return None
-        # Each level takes less memory than the one before it.
-        return alternatives[
-            bisect_left(
-                alternatives, 1, key=lambda level: int(self.fits(level))
-            )
-        ]
-
-    def _recompute_shares(self, layout: ParallelLayout) -> tuple[float, ...]:
-        return recompute_shares(
-            self.job.llm.layers,
-            layout.pp,
-            layout.vpp,
-            self.job.software.framework,
-        )
-
-    def representable(self, layout: ParallelLayout) -> ParallelLayout:
-        """Return the layout with at least its recomputation, in whole layers of a chunk."""
-        if layout.recompute != "layer":
-            return layout
-        shares = self._recompute_shares(layout)
-        return layout.with_layer_share(
-            next((s for s in shares if s >= layout.layer_share), 1.0)
-        )
-
-
-# Jobs that differ only in network, host or price of their machines share one instance.
-candidate_cuts = lru_cache(maxsize=512)(CandidateCuts)
-
-
 def _without_network(job: Job) -> Job:
     """Return the job that stands for the same one over any network."""
     return job._replace(network_bytes_s=1.0, network_latency_s=0.0)
 
 
 class _OpenEntry(NamedTuple):
-    """A layout, or a partition by its first one, with its communication time and its stage."""
+    """A layout, or a partition by its first one, with its communication time and its stage.
+
+    A layout stands for those with `fewer_chunks` too, whose bubble is larger.
+    """
 
     layout: ParallelLayout
     comm_bound: CommBound
     stage: SearchStage
+    fewer_chunks: tuple[int, ...] = ()
 
 
 class LayoutSearch:
@@ -369,7 +231,8 @@ class LayoutSearch:
                 self._push_entry(
                     cut_layout,
                     self.lower_bound.comm_bound(
-                        self.job.with_layout(cut_layout)
+                        self.job.with_layout(cut_layout),
+                        self.candidates.traffic(cut_layout),
                     ),
                     "unchecked",
                 )
@@ -394,18 +257,20 @@ class LayoutSearch:
             self.bound <= limit_s
             and (taken := self._frontier.take()) is not None
         ):
-            _, (layout, comm_bound, search_stage) = taken
+            _, entry = taken
+            layout, comm_bound, search_stage, fewer_chunks = entry
             if search_stage == "fits":
                 self._open_cut(layout, comm_bound)
-            elif self.candidates.fits(layout):
+                continue
+            self._push_chunks(layout, comm_bound, fewer_chunks)
+            if self.candidates.fits(layout):
                 return self.job.with_layout(
                     layout
                 ), self.candidates.layout_peak_gib(layout)
-            else:
-                # More recomputation raises the bound: the layout queues again.
-                self._push_entry(
-                    self.candidates.fit_memory(layout), comm_bound, "layout"
-                )
+            # More recomputation raises the bound: the layout queues again.
+            self._push_entry(
+                self.candidates.fit_memory(layout), comm_bound, "layout"
+            )
         return None
 
     def _open_cut(
@@ -423,6 +288,10 @@ class LayoutSearch:
             if fitted_layout is None:
                 break
             # Memory of more chunks is checked when the entry is the least.
+            if fitted_layout.recompute != "layer":
+                self._push_chunks(fitted_layout, comm_bound, chunk_counts)
+                continue
+            # Layers of a chunk are whole, so the bubble alone orders nothing.
             for vpp in chunk_counts:
                 self._push_entry(
                     self.candidates.representable(
@@ -432,11 +301,30 @@ class LayoutSearch:
                     "layout",
                 )
 
+    def _push_chunks(
+        self,
+        layout: ParallelLayout,
+        comm_bound: CommBound,
+        chunk_counts: tuple[int, ...],
+    ) -> None:
+        """Add the layout with the most of some numbers of chunks, and the others behind it.
+
+        Without partial recomputation a bound never falls with fewer chunks.
+        """
+        if chunk_counts:
+            self._push_entry(
+                layout.with_microbatch(layout.micro, chunk_counts[-1]),
+                comm_bound,
+                "layout",
+                chunk_counts[:-1],
+            )
+
     def _push_entry(
         self,
         layout: ParallelLayout | None,
         comm_bound: CommBound,
         search_stage: SearchStage,
+        fewer_chunks: tuple[int, ...] = (),
     ) -> None:
         """Add a partition or a layout to the queue by its bound; None adds nothing."""
         if layout is not None:
@@ -447,5 +335,6 @@ class LayoutSearch:
                 else self.lower_bound.bound_cut
             )(self.job, layout, comm_bound)
             self._frontier.push(
-                bound_s, _OpenEntry(layout, comm_bound, search_stage)
+                bound_s,
+                _OpenEntry(layout, comm_bound, search_stage, fewer_chunks),
             )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from planner.perf.training.coefficients import TrainingCoefficients
     from planner.perf.training.job import Job, ParallelLayout
+    from planner.perf.training.sharding import ShardingTraffic
 
 
 class CommBound(Struct, frozen=True):
@@ -115,7 +116,9 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     network_bytes_s: float
     memory_bytes_s: float
 
-    def comm_bound(self, job: Job) -> CommBound:
+    def comm_bound(
+        self, job: Job, unit_traffic: ShardingTraffic | None = None
+    ) -> CommBound:
         """Return the communication that every layout of a partition needs at least.
 
         time to gather in a micro-batch   >= `gather_s`
@@ -127,9 +130,17 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         tensor bytes  `tensor_rank_bytes` * (tp - 1) when tp exceeds the link, else 0
         context bytes `context_bytes` * (cp - 1) when tp * cp exceeds the link, else 0
 
-        None of the terms depends on micro-batch, chunks or recomputation.
+        None of the terms depends on micro-batch, chunks or recomputation. `unit_traffic` is
+        `sharding_traffic` of the partition at a latency of 1 s, where it is known already.
         """
-        traffic = sharding_traffic(job)
+        traffic = (
+            sharding_traffic(job)
+            if unit_traffic is None
+            else unit_traffic._replace(
+                shard_latency_s=unit_traffic.shard_latency_s
+                * job.network_latency_s
+            )
+        )
         sharding = sharding_time(
             traffic,
             self.coefficients,

@@ -234,13 +234,19 @@ def activation_total(job: Job, stage_index: int = 0) -> float:
 
     With frozen weights `FROZEN_SHARE` of the activations remains.
     """
-    stage_layers = job.stage_layers(stage_index) * (
-        FROZEN_SHARE if job.frozen_bytes else 1.0
-    )
+    return _layer_bytes(job) * _held_layers(job, stage_index)
+
+
+def _layer_bytes(job: Job) -> float:
+    """Return the activation bytes that a layer keeps of a micro-batch."""
+    return job.micro_tokens * layer_token_bytes(job, job.layout.recompute)
+
+
+def _held_layers(job: Job, stage_index: int) -> float:
+    """Return the layers of a stage, once for each micro-batch that it stores."""
     return (
-        job.micro_tokens
-        * layer_token_bytes(job, job.layout.recompute)
-        * stage_layers
+        job.stage_layers(stage_index)
+        * (FROZEN_SHARE if job.frozen_bytes else 1.0)
         * in_flight(job, stage_index)
     )
 
@@ -288,8 +294,11 @@ def gathered_bytes(job: Job) -> float:
     return 1.5 * root_bytes + layer_params * (3 * BYTES_16BIT + gradient_bytes)
 
 
-def stage_peaks(job: Job) -> list[StagePeak]:
-    """Return the peak memory of the first, the second and the last pipeline stage."""
+def stage_peaks(job: Job, state_bytes: float | None = None) -> list[StagePeak]:
+    """Return the peak memory of the first, the second and the last pipeline stage.
+
+    `state_bytes` are those of `model_states`, where they are known already.
+    """
     layout = job.layout
     software = job.software
     token_count = job.micro_tokens
@@ -322,14 +331,16 @@ def stage_peaks(job: Job) -> list[StagePeak]:
             * job.llm.vocab
             / layout.tp
         )
-    state_bytes = model_states(job).total
+    if state_bytes is None:
+        state_bytes = model_states(job).total
+    layer_bytes = _layer_bytes(job)
     copy_bytes = gathered_bytes(job)
     last_stage = layout.pp - 1
     return [
         StagePeak(
             state_bytes,
             copy_bytes,
-            activation_total(job, stage_index),
+            layer_bytes * _held_layers(job, stage_index),
             working_bytes,
             logit_bytes if stage_index == last_stage else 0.0,
         )
@@ -339,18 +350,20 @@ def stage_peaks(job: Job) -> list[StagePeak]:
     ]
 
 
-def fullest_stage(job: Job) -> StagePeak:
+def fullest_stage(job: Job, state_bytes: float | None = None) -> StagePeak:
     """Return the largest peak of all pipeline stages."""
-    return max(stage_peaks(job), key=lambda stage_peak: stage_peak.total)
+    return max(
+        stage_peaks(job, state_bytes), key=lambda stage_peak: stage_peak.total
+    )
 
 
-def peak_gib(job: Job) -> float:
-    """Return the peak memory in GiB.
+def peak_gib(job: Job, state_bytes: float | None = None) -> float:
+    """Return the peak memory in GiB; `state_bytes` as in `stage_peaks`.
 
     Reserved memory with overhead and fragmentation, or allocated memory when
     `Software.counts_allocated` is set.
     """
-    total_gib = fullest_stage(job).total / BYTES_PER_GIB
+    total_gib = fullest_stage(job, state_bytes).total / BYTES_PER_GIB
     if job.software.counts_allocated:
         return total_gib
     return (

@@ -139,5 +139,5 @@ def test_words_of_one_framework_are_refused_by_another() -> None:
     )
     split = [word for option in words for word in option.split(" ")]
     for other in ("torchtitan", "axolotl"):
-        with pytest.raises(ValueError, match="unrecognized|expected"):
+        with pytest.raises(ValueError, match=r"unrecognized|expected"):
             parser(other).parse_args(split)
