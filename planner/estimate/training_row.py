@@ -19,6 +19,7 @@ from planner.estimate.cell import (
     read_number,
 )
 from planner.estimate.inference_row import HOST_GPUS
+from planner.estimate.model_row import row_model
 from planner.estimate.names import RefusedError
 from planner.estimate.software import row_software, training_framework
 from planner.facts import table
@@ -69,7 +70,7 @@ class ParsedJob(Struct, frozen=True):
 
 def parse_job(table_row: Row) -> ParsedJob:
     """Return the job of a row; raises RefusedError with what is wrong."""
-    language_model = names.resolve_model(table_row["model"])
+    language_model = row_model(table_row)
     accelerator = names.resolve_gpu(table_row["gpu"])
     if not (accelerator.bandwidth_gb_s and accelerator.bf16_tflops):
         raise RefusedError(
@@ -80,7 +81,9 @@ def parse_job(table_row: Row) -> ParsedJob:
     software_facts = row_software(table_row, language_model, accelerator)
     gpu_count = read_count(table_row, "n_gpus", 0) or _stated_gpus(table_row)
     sequence_tokens = int(read_number(table_row, "seq_len"))
-    is_assumed = not gpu_count or not sequence_tokens
+    is_assumed = (
+        not gpu_count or not sequence_tokens or language_model.is_assumed
+    )
     sequence_tokens = sequence_tokens or (
         2048
         if software_facts.kernels == "xla" or language_model.family == "gpt"
