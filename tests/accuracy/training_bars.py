@@ -15,6 +15,7 @@ from tests.accuracy.adapter import memory_row
 from tests.accuracy.bars import Bar
 from tests.accuracy.least import Array
 from tests.accuracy.training import TRUTH, Batch
+from tests.accuracy.training_own import SHOWN, gains
 
 Schemes = Mapping[str, tuple[Array, Array]]
 MOST: Final = {  # least that is promised, and the aim
@@ -90,6 +91,12 @@ def bars(batch: Batch, schemes: Schemes, refused: int) -> Iterator[Bar]:
         100 * float(np.median(np.abs(np.expm1(whole_runs(batch, schemes))))),
         None,
         10,
+    )
+    yield Bar(
+        "training after one run of one's own, mean over groups",
+        float(np.mean([gain.after for gain in gains(batch, schemes)])),
+        None,
+        5,
     )
     total = len(batch.runs) + refused
     yield Bar("training rows answered", 100 * len(batch.runs) / total, 97, None)
@@ -246,9 +253,34 @@ def page(batch: Batch, schemes: Schemes) -> str:
             name = f"{run.row['model']}, {run.row['gpu']}"
             off = 100 * np.expm1(next(ratios))
             lines.append(f"| {name} | {off:+.1f} % |")
+    lines += ["", OWN_TEXT, *_own_lines(batch, schemes)]
     return "\n".join(lines) + "\n"
 
 
+def _own_lines(batch: Batch, schemes: Schemes) -> Iterator[str]:
+    every = gains(batch, schemes)
+    yield "| runs of | mean error before | after one of them | inside the band |"
+    yield "|---|--:|--:|--:|"
+    for gain in every:
+        if gain.name in SHOWN:
+            yield (
+                f"| {', '.join(gain.name)}, {gain.runs} runs | {gain.before:.1f} % | "
+                f"{gain.after:.1f} % | {gain.inside:.0f} % |"
+            )
+    means = [
+        np.mean([getattr(gain, name) for gain in every])
+        for name in ("before", "after", "inside")
+    ]
+    yield (
+        f"| all {len(every)} groups | {means[0]:.1f} % | {means[1]:.1f} % | "
+        f"{means[2]:.0f} % |"
+    )
+
+
+OWN_TEXT: Final = """One run of one's own (`tonnage calibrate`), tried on published runs: of those
+of one source, release, model, accelerator, precision and sequence each teaches in turn, and the
+others are predicted with what it taught. Their source was left out of the fit.
+"""
 WHOLE_TEXT: Final = """Whole runs that state their accelerator-hours. They are recalled (quality C)
 and count what no step does: evaluation, restarts, ramps, later stages. One factor stands for all
 of that in the runs of Meta (1.28, from these rows themselves, and a tenth for a framework that

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.facts.private_endpoint import EndpointNeed
     from planner.market.offer import Instance
+    from planner.perf.training.correction import TrainingCorrection
     from planner.perf.training.framework import Framework
     from planner.perf.training.job import Reference
     from planner.solve.cause import Cause
@@ -81,6 +82,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
     block_s                time of a capacity block in which machines work, seconds
+    correction             what runs of one's own taught about the step time
     flex_s                 time for which machines stay that come by flex start, seconds
     """
 
@@ -112,6 +114,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     block_s: float | None = None
     flex_s: float | None = None
+    correction: TrainingCorrection | None = None
 
     @property
     def loaded_bytes(self) -> float:
