@@ -169,9 +169,8 @@ def _row_layout(
     pp_degree = max(1, pp_degree)
     cp_degree = max(1, cp_degree)
     model_ranks = tp_degree * pp_degree * cp_degree
-    if gpu_count % model_ranks and not is_guessed:
-        degrees = f"tp {tp_degree} x pp {pp_degree} x cp {cp_degree}"
-        raise RefusedError(f"n_gpus {gpu_count} is not a multiple of {degrees}")
+    if not is_guessed:
+        _check_multiple(gpu_count, tp_degree, pp_degree, cp_degree)
     stated_dp = 0 if is_guessed else read_count(table_row, "dp", 0)
     dp_degree = stated_dp or max(1, gpu_count // model_ranks)
     global_batch, micro_batch = _batch_sizes(
@@ -202,6 +201,15 @@ def _row_layout(
         schedule=read_choice(table_row, "schedule", SCHEDULES) or "1f1b",
     )
     return parallel_layout, global_batch, is_guessed
+
+
+def _check_multiple(
+    gpu_count: int, tp_degree: int, pp_degree: int, cp_degree: int
+) -> None:
+    """Raise RefusedError when a layout does not divide the accelerators."""
+    if gpu_count % (tp_degree * pp_degree * cp_degree):
+        degrees = f"tp {tp_degree} x pp {pp_degree} x cp {cp_degree}"
+        raise RefusedError(f"n_gpus {gpu_count} is not a multiple of {degrees}")
 
 
 def _default_batch(

@@ -390,13 +390,14 @@ def peak_half_width_ln(job: Job, *, assumed: bool = False) -> float:
 def memory_room_gib(job: Job, confidence: float) -> float:
     """Return the memory that a predicted peak may fill, in GiB.
 
-    memory * exp(-half width * z(confidence) / z(0.95)), at most the memory
+    memory * exp(-half width * z((1 + confidence) / 2) / z(0.95))
 
-    The peak is then within the memory with that confidence.
+    Half of what may go wrong is left to memory, and half to time: with a confidence of 90 % the
+    upper end of the 90 % band of the peak is the memory.
     """
     margin = (
         peak_half_width_ln(job)
-        * normal_quantile(confidence)
+        * normal_quantile((1 + confidence) / 2)
         / Z_OF_90_PERCENT_BAND
     )
-    return job.chip.memory_gib * min(1.0, math.exp(-margin))
+    return job.chip.memory_gib * math.exp(-margin)
