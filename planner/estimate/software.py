@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # Before it Megatron stored the score matrix, without sequence parallelism.
 SCORE_MATRIX_YEAR: Final = 2023.0
 FUSED_LOSS_YEAR: Final = 2025.0  # from it a compiled loss is fused
+# Release from which recipes for racks capture router and dispatch (Megatron-Bridge 0.3).
+PARTS_RELEASE: Final = 26.02
+PARTS_YEAR: Final = 2026.12
 CAPTURE_RELEASE: Final = 26.06  # release from which whole steps are captured
 CAPTURE_YEAR: Final = 2026.49
 DEFAULT_YEAR: Final = 2025.0  # of a run without a date
@@ -87,8 +90,16 @@ def row_software(
     math_precision = _product_precision(table_row, accelerator)
     source_year = _source_year(table_row)
     version = read_version(table_row, "version")
-    captures_steps = kernel_kind == "te" and _captures_steps(
-        version, source_year
+    captures_steps = kernel_kind == "te" and _is_since(
+        version, source_year, CAPTURE_RELEASE, CAPTURE_YEAR
+    )
+    is_captured = (
+        captures_steps
+        and math_precision == "mxfp8"
+        and bool(language_model.experts)
+        and _fits_link_domain(table_row, accelerator)
+        and not language_model.state_layers
+        and "Blackwell" in accelerator.architecture
     )
     is_torchtune = framework == "torchtune"
     return Software(
@@ -102,12 +113,12 @@ def row_software(
         tp_overlapped=read_flag(
             table_row, "async_tp", default=kernel_kind == "te"
         ),
-        graph_captured=captures_steps
-        and math_precision == "mxfp8"
+        graph_captured=is_captured,
+        parts_captured=kernel_kind == "te"
+        and _is_since(version, source_year, PARTS_RELEASE, PARTS_YEAR)
         and bool(language_model.experts)
-        and _fits_link_domain(table_row, accelerator)
-        and not language_model.state_layers
-        and "Blackwell" in accelerator.architecture,
+        and accelerator.link_domain >= RACK_GPUS
+        and not is_captured,
         drops_tokens=read_choice(table_row, "routing", ROUTINGS)
         == "token_drop",
         attention_sinks=language_model.family == SINKS_FAMILY
@@ -182,13 +193,15 @@ def _source_year(table_row: Row) -> float:
     return read_year(table_row, "date", DEFAULT_YEAR)
 
 
-def _captures_steps(version: str, source_year: float) -> bool:
-    """Whether the release of a container, such as 26.06.01, captures whole steps."""
+def _is_since(
+    version: str, source_year: float, release: float, year: float
+) -> bool:
+    """Whether the release of a container, such as 26.06.01, is not before another."""
     release_match = re.match(r"\d+\.\d+", version)
     return (
-        float(release_match[0]) >= CAPTURE_RELEASE
+        float(release_match[0]) >= release
         if release_match
-        else source_year >= CAPTURE_YEAR
+        else source_year >= year
     )
 
 

@@ -124,6 +124,7 @@ def coefficient_keys(job: Job) -> frozenset[str]:
         and accelerator.architecture != "Ampere",
         "overlapped": software.tp_overlapped,
         "captured": software.graph_captured,
+        "parts captured": software.parts_captured,
         "dropping": software.drops_tokens,
         "sinks": software.attention_sinks,
         # Experts with biases and clamps are not one fused product.

@@ -122,6 +122,7 @@ class Software(Struct, frozen=True, kw_only=True):
     sequence_parallel  norms and residuals are split over tp too
     tp_overlapped      collectives of tensor parallelism overlap with products
     graph_captured     a whole step is one graph, with an overlapped all-to-all
+    parts_captured     router and dispatch of experts are graphs of their own
     drops_tokens       experts have a fixed capacity, so the host knows all shapes
     attention_sinks    attention has sinks and no fused kernel
     packed_tokens      context of packed documents in tokens; 0 means the whole sequence
@@ -139,6 +140,7 @@ class Software(Struct, frozen=True, kw_only=True):
     sequence_parallel: bool = True
     tp_overlapped: bool = True
     graph_captured: bool = False
+    parts_captured: bool = False
     drops_tokens: bool = False
     attention_sinks: bool = False
     packed_tokens: int = 0
