@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
+    from planner.perf.training.correction import TrainingCorrection
     from planner.plan.change import LiveInputs
     from planner.plan.status import StackStatus
     from planner.solve.settings import Memory, SolveSettings
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 STATE_FOLDER: Final = Path(".tonnage")
 DEFAULT_WORLD: Final = "default"
+BEGIN_CALIBRATION: Final = "make one: tonnage calibrate BENCH -o FILE"
 
 
 class SpecFile(Struct, frozen=True, kw_only=True):
@@ -353,6 +355,7 @@ def solve_settings(
         read_file=spec_file.folder_reader(digests),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
+        training_correction=load_training_correction(options),
         futures=futures(options.stops_after),
         run_all=run_in_parallel,
         # What others have left is of bills with what is assumed.
@@ -370,13 +373,28 @@ def load_confidence(options: PlanningOptions) -> Confidence:
         return Confidence(level)
     from planner.estimate.calibration_file import parse_correction
 
+    # A calibration of training says nothing of answers.
+    if load_training_correction(options) is not None:
+        return Confidence(level)
     correction = parse_correction(
-        options.read_own(
-            calibration_path, begin="make one: tonnage calibrate BENCH -o FILE"
-        ),
+        options.read_own(calibration_path, begin=BEGIN_CALIBRATION),
         calibration_path,
     )
     return Confidence(level, correction)
+
+
+def load_training_correction(
+    options: PlanningOptions,
+) -> TrainingCorrection | None:
+    """Return what a calibration taught of training; None where it is of something else."""
+    if not options.calibration:
+        return None
+    from planner.estimate.training_calibration import parse_training
+
+    return parse_training(
+        options.read_own(options.calibration, begin=BEGIN_CALIBRATION),
+        options.calibration,
+    )
 
 
 class PlanningOptions(Struct, frozen=True, kw_only=True):
