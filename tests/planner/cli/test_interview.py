@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -26,7 +25,9 @@ from tests.conftest import ROOT, present
 from tests.planner.cli.conftest import Command
 
 CANCELLED = 8
-ANSWER_S = 20.0
+ANSWER_S = 60.0
+# So long nothing happens before a person presses the last key again.
+PATIENCE_S = 3.0
 # Standard input is the terminal that Ctrl-C of a person comes from.
 ON_TERMINAL = (
     "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -184,6 +185,7 @@ def typed(
     shown = ""
     waiting = [*(f"{answer}\n".encode() for answer in answers), end]
     ends = time.monotonic() + ANSWER_S
+    last_key_s = ends
     while time.monotonic() < ends:
         if select.select([leader], [], [], 0.05)[0]:
             try:
@@ -192,11 +194,18 @@ def typed(
                 break
         elif shown.rstrip().endswith(":") and waiting:
             os.write(leader, waiting.pop(0))
+            last_key_s = time.monotonic()
         elif program.poll() is not None:
             break
-    if program.poll() is None:
-        program.send_signal(signal.SIGKILL)
-    code = program.wait()
+        elif end and time.monotonic() > last_key_s + PATIENCE_S:
+            # A signal just before the program reads is seen after the next key.
+            os.write(leader, end)
+            last_key_s = time.monotonic()
+    try:
+        code = program.wait(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        code = program.wait()
     os.close(leader)
     return code, shown
 
