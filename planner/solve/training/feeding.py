@@ -1,0 +1,82 @@
+"""Whether the host cores of a cluster feed it: how long they take, and with how many workers.
+
+time of the run >= work of the loaders / (machines * cores of a machine for loaders)
+
+Samples are prepared once each, on all machines alike. A machine with more cores is never slower.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
+from planner.perf.training.loader import loader_cores, rank_workers
+from planner.solve.cause import because
+from planner.solve.solution import JobLoader
+
+if TYPE_CHECKING:
+    from planner.market.offer import Instance
+    from planner.solve.cause import Cause
+    from planner.solve.training.cluster import Cluster
+    from planner.solve.training.requirement import TrainingRequirement
+
+
+def machine_prepare_s(
+    requirement: TrainingRequirement, instance: Instance
+) -> float:
+    """Return the time in which the cores of one machine prepare all data of a run, seconds.
+
+    work / cores for loaders * exp(half width * z(confidence) / z(0.95)), with the half width of
+    the 90 % band of the rate of the loader.
+    """
+    work = requirement.loader_work
+    z_score = normal_quantile(requirement.confidence)
+    margin_ln = work.loader.half_width_ln * z_score / Z_OF_90_PERCENT_BAND
+    cores = loader_cores(instance.cores, instance.accelerators)
+    return work.core_s / cores * math.exp(margin_ln)
+
+
+def job_loader(cluster: Cluster) -> JobLoader | None:
+    """Return how the loaders of a job run; None where its data need no preparation."""
+    work = cluster.requirement.loader_work
+    if work.loader.unit_rate is None:
+        return None
+    instance = cluster.offer.instance
+    loading_ranks = cluster.requirement.framework.loading_ranks(
+        instance.accelerators, cluster.timed_layout.job.layout.tp
+    )
+    samples_of_machine = work.samples / cluster.nodes
+    return JobLoader(
+        form=work.loader.form,
+        cores=loader_cores(instance.cores, instance.accelerators),
+        workers=rank_workers(
+            instance.cores, instance.accelerators, loading_ranks
+        ),
+        wanted_s=samples_of_machine / cluster.steps_s,
+        given_s=samples_of_machine / cluster.prepare_s,
+    )
+
+
+def slow_cores(cluster: Cluster) -> Cause:
+    """Return how long accelerators wait for host cores, how fast these are, and what helps."""
+    waiting_share = cluster.waiting_share
+    loader = job_loader(cluster)
+    if loader is None:
+        # Cores may be too few to read what is packed already.
+        return because("slow-read", waiting_share=waiting_share)
+    if loader.form == "images":
+        return because(
+            "slow-images",
+            waiting_share=waiting_share,
+            cores=loader.cores,
+            wanted_s=loader.wanted_s,
+            given_s=loader.given_s,
+        )
+    return because(
+        "slow-text",
+        waiting_share=waiting_share,
+        cores=loader.cores,
+        wanted_s=loader.wanted_s,
+        given_s=loader.given_s,
+    )
