@@ -36,7 +36,7 @@ SENTENCES: Final = {
     "peak-time": "{key}: {reached_s:time} > {limit_s:time} at peak",
     "peak-undecided": "{key}: {reached_s:time} at peak, too close to {limit_s:time} to tell",
     "overload": "{key}: it cannot keep up at peak",
-    "starved": "its cores starve it: accelerators wait {waiting_share:.0%} of the time",
+    "starved": "its cores starve it: waits {waiting_share:.0%}",
     "late": "{key}: the run would end too late",
     "earliest-end": "{key}: {best_days:,.1f} days at best",
     "never": "{key}: never",
@@ -130,10 +130,12 @@ SENTENCES: Final = {
     "{stall_s:,.0f} s; more machines hold smaller parts",
     "slow-text": "tokenizing text is slower than training: accelerators wait "
     "{waiting_share:.0%} of the time: {cores:,.0f} cores of a machine give {given_s:,.0f} of "
-    "{wanted_s:,.0f} tokens/s; tokenize and pack the data beforehand, and write data.form: tokens",
+    "{wanted_s:,.0f} tokens/s; tokenize and pack the data beforehand, and write data.form: tokens "
+    "({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD)",
     "slow-images": "decoding images is slower than training: accelerators wait "
     "{waiting_share:.0%} of the time: {cores:,.0f} cores of a machine give {given_s:,.0f} of "
-    "{wanted_s:,.0f} images/s; store smaller images, and write data.image_pixels",
+    "{wanted_s:,.0f} images/s; store smaller images, and write data.image_pixels (fed in time it "
+    "ends {saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD)",
     "slow-read": "cores read the dataset more slowly than it is trained on: accelerators wait "
     "{waiting_share:.0%} of the time; compress the data, or take more machines",
     "image-encoder": "an image counts as {image_tokens:,} tokens of the language model: what an "

@@ -419,7 +419,9 @@ def _data_path_warnings(
     """Return warnings about CPU cores, storage bandwidth and host memory."""
     warnings = []
     if cluster.waits_for_cores:
-        warnings.append(PlanWarning(code="data", reason=slow_cores(cluster)))
+        warnings.append(
+            PlanWarning(code="data", reason=slow_cores(cluster, price_book))
+        )
     elif cluster.read_s > cluster.steps_s:
         warnings.append(
             PlanWarning(code="data", reason=_slow_data(cluster, price_book))

@@ -10,12 +10,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 from planner.perf.training.loader import loader_cores, rank_workers
 from planner.solve.cause import because
 from planner.solve.solution import JobLoader
+from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
+    from planner.cost.service_price import PriceBook
     from planner.market.offer import Instance
     from planner.solve.cause import Cause
     from planner.solve.training.cluster import Cluster
@@ -58,13 +62,24 @@ def job_loader(cluster: Cluster) -> JobLoader | None:
     )
 
 
-def slow_cores(cluster: Cluster) -> Cause:
-    """Return how long accelerators wait for host cores, how fast these are, and what helps."""
+def slow_cores(cluster: Cluster, price_book: PriceBook) -> Cause:
+    """Return how long accelerators wait for host cores, how fast these are, and what helps.
+
+    Hours and USD of the expected run on the same machines that its cores feed in time.
+    """
     waiting_share = cluster.waiting_share
     loader = job_loader(cluster)
     if loader is None:
         # Cores may be too few to read what is packed already.
         return because("slow-read", waiting_share=waiting_share)
+    fed_cluster = _fed_in_time(cluster)
+    saved_hours = (
+        cluster.expected_s - fed_cluster.expected_s
+    ) / SECONDS_PER_HOUR
+    extra_usd = (
+        fed_cluster.expected_bill(price_book).total
+        - cluster.expected_bill(price_book).total
+    )
     if loader.form == "images":
         return because(
             "slow-images",
@@ -72,6 +87,8 @@ def slow_cores(cluster: Cluster) -> Cause:
             cores=loader.cores,
             wanted_s=loader.wanted_s,
             given_s=loader.given_s,
+            saved_hours=saved_hours,
+            extra_usd=extra_usd,
         )
     return because(
         "slow-text",
@@ -79,4 +96,15 @@ def slow_cores(cluster: Cluster) -> Cause:
         cores=loader.cores,
         wanted_s=loader.wanted_s,
         given_s=loader.given_s,
+        saved_hours=saved_hours,
+        extra_usd=extra_usd,
+    )
+
+
+def _fed_in_time(cluster: Cluster) -> Cluster:
+    """Return the cluster whose data need no preparation."""
+    requirement = cluster.requirement
+    packed_work = replace(requirement.loader_work, units=0.0)
+    return replace(
+        cluster, requirement=replace(requirement, loader_work=packed_work)
     )

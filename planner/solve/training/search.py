@@ -80,6 +80,7 @@ class TrainSearch:
         self.objective: Objective = objective
         self._layout_cache: dict[tuple[str, int], list[LayoutSearch]] = {}
         self._bound_cache: dict[str, float] = {}
+        self._prepare_cache: dict[str, float] = {}
         self._egress_cache: dict[str, Decimal] = {}
 
     def with_limits(
@@ -93,6 +94,7 @@ class TrainSearch:
         search = TrainSearch(requirement, self.price_book, objective=objective)
         search._layout_cache = self._layout_cache
         search._bound_cache = self._bound_cache
+        search._prepare_cache = self._prepare_cache
         search._egress_cache = self._egress_cache
         return search
 
@@ -376,8 +378,7 @@ class TrainSearch:
             self._bound_cache[instance.instance_type] = max(
                 step_s * self.requirement.optimizer_steps,
                 # The cores of a machine come with its accelerators.
-                machine_prepare_s(self.requirement, instance)
-                * instance.accelerators,
+                self._machine_prepare_s(instance) * instance.accelerators,
             )
         return self._bound_cache[instance.instance_type]
 
@@ -394,7 +395,7 @@ class TrainSearch:
         )
         return max(
             step_s * self._stretched_steps(instance, nodes),
-            machine_prepare_s(self.requirement, instance) / nodes,
+            self._machine_prepare_s(instance) / nodes,
         )
 
     def node_counts(self, offer_state: OfferState) -> list[int]:
@@ -466,6 +467,14 @@ class TrainSearch:
             if timed_layouts
             else None
         )
+
+    def _machine_prepare_s(self, instance: Instance) -> float:
+        machine = instance.instance_type
+        if machine not in self._prepare_cache:
+            self._prepare_cache[machine] = machine_prepare_s(
+                self.requirement, instance
+            )
+        return self._prepare_cache[machine]
 
     def _stretched_steps(self, instance: Instance, nodes: int) -> float:
         """Optimizer steps times the margin factor.

@@ -1,0 +1,91 @@
+"""What cores prepare for a training job: laws, and what others measured."""
+
+from __future__ import annotations
+
+import csv
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from planner.perf.training.loader import (
+    LoaderWork,
+    loader_cores,
+    loaders,
+    rank_workers,
+)
+from tests.conftest import ROOT
+
+TRUTH = ROOT / "tests" / "data" / "truth" / "loaders.csv"
+ROWS = list(csv.DictReader(TRUTH.read_text(encoding="utf-8").splitlines()))
+CORES = some.integers(1, 512)
+ACCELERATORS = some.integers(1, 16)
+
+
+def predicted_samples_s(row: dict[str, str]) -> float:
+    """Images or tokens that so many cores prepare in a second."""
+    rate = loaders()[row["form"]].unit_rate
+    assert rate is not None
+    return float(row["cores"]) * rate / float(row["pixels"] or 1)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row["kind"] == "loader"], ids=str
+)
+def test_loaders_were_measured_within_the_band(row: dict[str, str]) -> None:
+    error_ln = math.log(predicted_samples_s(row) / float(row["samples_s"]))
+    assert abs(error_ln) <= loaders()[row["form"]].half_width_ln
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row["kind"] == "thread"], ids=str
+)
+def test_a_thread_alone_or_a_faster_library_is_never_slower(
+    row: dict[str, str],
+) -> None:
+    assert predicted_samples_s(row) < float(row["samples_s"])
+
+
+@given(cores=CORES, more=CORES, accelerators=ACCELERATORS)
+def test_more_cores_are_never_fewer_for_loaders(
+    cores: int, more: int, accelerators: int
+) -> None:
+    few = loader_cores(cores, accelerators)
+    assert 0 < few <= cores
+    assert few <= loader_cores(cores + more, accelerators)
+    assert few >= loader_cores(cores, accelerators + 1)
+
+
+@given(
+    cores=CORES,
+    accelerators=ACCELERATORS,
+    ranks=some.integers(1, 16),
+)
+def test_workers_of_all_ranks_are_no_more_than_the_cores_unless_one_each(
+    cores: int, accelerators: int, ranks: int
+) -> None:
+    workers = rank_workers(cores, accelerators, ranks)
+    assert workers >= 1
+    assert workers == 1 or workers * ranks <= loader_cores(cores, accelerators)
+
+
+def test_work_adds_up_in_core_seconds() -> None:
+    """45 million pixels take one core a second, and so do 715 million bytes."""
+    images = loaders()["images"]
+    work = LoaderWork(loader=images, units=90e6, samples=1.0, read_bytes=0.0)
+    assert work.core_s == pytest.approx(2.0)
+    read = LoaderWork(loader=images, units=0.0, samples=1.0, read_bytes=1.43e9)
+    assert read.core_s == pytest.approx(2.0)
+    packed = loaders()["tokens"]
+    free = LoaderWork(loader=packed, units=1e12, samples=1e12, read_bytes=0.0)
+    assert free.core_s == 0.0
+
+
+def test_an_image_of_imagenet_has_the_bytes_that_are_on_disk() -> None:
+    """138 GB of 1,281,167 images, of 788.97 GB of raw pixels of three bytes."""
+    pixels = 788.97e9 / 3 / 1_281_167
+    assert pixels == pytest.approx(205_000, rel=0.01)
+    assert loaders()["images"].unit_bytes * pixels == pytest.approx(
+        138e9 / 1_281_167, rel=0.01
+    )
