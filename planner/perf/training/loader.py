@@ -5,6 +5,7 @@ A loader prepares every sample once, on the cores of all machines, while acceler
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Final
 
@@ -100,9 +101,16 @@ def loader_cores(cores: float, accelerators: int) -> float:
     return max(cores - launching_cores, constant("train_loader_share") * cores)
 
 
-def rank_workers(cores: float, accelerators: int, loading_ranks: int) -> int:
-    """Return the worker processes of each rank that loads data; at least 1.
+def rank_workers(cores: float, loading_ranks: int, needed_share: float) -> int:
+    """Return the worker processes of each rank of a machine that loads data; at least 1.
 
-    One process for each core of `loader_cores`, shared by the ranks of a machine that load.
+    min(1, `train_worker_slack` * needed share) * cores for loaders / ranks that load
+
+    `needed_share` is what the job takes of what these cores prepare; above 1 it starves.
     """
-    return max(1, int(loader_cores(cores, accelerators) / loading_ranks))
+    rank_cores = cores / loading_ranks
+    # Samples take unequal times: some workers are ahead while others are late.
+    wanted_workers = math.ceil(
+        constant("train_worker_slack") * needed_share * rank_cores
+    )
+    return max(1, min(wanted_workers, int(rank_cores)))

@@ -50,12 +50,13 @@ def job_loader(cluster: Cluster) -> JobLoader | None:
     loading_ranks = cluster.requirement.framework.loading_ranks(
         instance.accelerators, cluster.timed_layout.job.layout.tp
     )
+    cores = loader_cores(instance.cores, instance.accelerators)
     samples_of_machine = work.samples / cluster.nodes
     return JobLoader(
         form=work.loader.form,
-        cores=loader_cores(instance.cores, instance.accelerators),
+        cores=cores,
         workers=rank_workers(
-            instance.cores, instance.accelerators, loading_ranks
+            cores, loading_ranks, cluster.prepare_s / cluster.steps_s
         ),
         wanted_s=samples_of_machine / cluster.steps_s,
         given_s=samples_of_machine / cluster.prepare_s,

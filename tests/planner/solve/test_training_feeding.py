@@ -113,6 +113,14 @@ def test_a_starving_cluster_is_as_fast_as_its_data() -> None:
     )
 
 
+def test_workers_are_few_where_little_is_needed() -> None:
+    for form, workers in ((TEXT, 1), (LARGE_IMAGES, 11)):
+        search, offers = searched(text(form))
+        offer = offer_of(offers, "p5.48xlarge")
+        cluster = present(search.build_cluster(offer, 1))
+        assert present(job_loader(cluster)).workers == workers
+
+
 def test_evaluation_is_prepared_too_and_every_pass() -> None:
     plain, _ = searched(text(SMALL_IMAGES))
     evaluated, _ = searched(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from planner.perf.training.framework import frameworks
 from planner.perf.training.loader import (
     LoaderWork,
     loader_cores,
@@ -58,16 +59,38 @@ def test_more_cores_are_never_fewer_for_loaders(
 
 
 @given(
-    cores=CORES,
-    accelerators=ACCELERATORS,
+    cores=some.floats(0.5, 512),
     ranks=some.integers(1, 16),
+    share=some.floats(0, 10),
+    more=some.floats(0, 10),
 )
-def test_workers_of_all_ranks_are_no_more_than_the_cores_unless_one_each(
-    cores: int, accelerators: int, ranks: int
+def test_workers_follow_what_is_needed_and_never_exceed_the_cores(
+    cores: float, ranks: int, share: float, more: float
 ) -> None:
-    workers = rank_workers(cores, accelerators, ranks)
+    workers = rank_workers(cores, ranks, share)
     assert workers >= 1
-    assert workers == 1 or workers * ranks <= loader_cores(cores, accelerators)
+    assert workers == 1 or workers * ranks <= cores
+    assert workers <= rank_workers(cores, ranks, share + more)
+    # A job that starves has a worker for each whole core.
+    assert rank_workers(cores, ranks, 1.5) == max(1, int(cores / ranks))
+
+
+@pytest.mark.parametrize(
+    ("framework", "tensor_ranks", "loading"),
+    [
+        ("megatron", 1, 8),
+        ("megatron", 4, 2),
+        ("megatron", 8, 1),
+        ("megatron", 16, 1),
+        ("torchtitan", 8, 8),
+        ("hf", 1, 8),
+    ],
+)
+def test_megatron_loads_on_one_rank_of_each_tensor_group(
+    framework: str, tensor_ranks: int, loading: int
+) -> None:
+    found = frameworks()[framework]
+    assert found.loading_ranks(8, tensor_ranks) == loading
 
 
 def test_work_adds_up_in_core_seconds() -> None:
