@@ -138,6 +138,9 @@ SENTENCES: Final = {
     "ends {saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD)",
     "slow-read": "cores read the dataset more slowly than it is trained on: accelerators wait "
     "{waiting_share:.0%} of the time; compress the data, or take more machines",
+    "repeated-work": "{framework} prepares each sample on {copies:,} ranks of its replica, and "
+    "that takes {needed_share:,.1f} times the cores that there are: load it on one rank and "
+    "broadcast it, as this plan counts",
     "image-encoder": "an image counts as {image_tokens:,} tokens of the language model: what an "
     "encoder of images computes is not in the time of a step",
     "assumed-pixels": "the size of images is not stated: {pixels:,.0f} pixels, as in ImageNet",

@@ -11,12 +11,15 @@ from planner.facts import table
 from planner.perf.training.job import Software
 
 if TYPE_CHECKING:
-    from planner.perf.training.job import Kernels, Sharding
+    from planner.perf.training.job import Kernels, ParallelLayout, Sharding
 
 Loss: TypeAlias = Literal["fused", "eager", "chunked"]
 # How finely a framework recomputes: a block of layers, every n-th layer, or all of them.
 RecomputeStyle: TypeAlias = Literal["block", "every", "all"]
 USUAL_FRAMEWORK: Final = "megatron"
+END_STAGES: Final = (
+    2  # of a pipeline: inputs enter the first, the last has the loss
+)
 
 
 class Framework(Struct, frozen=True, kw_only=True):
@@ -64,6 +67,15 @@ class Framework(Struct, frozen=True, kw_only=True):
         if not self.loads_in_group:
             return accelerators
         return max(1, accelerators // tensor_ranks)
+
+    def sample_copies(self, layout: ParallelLayout) -> int:
+        """Return the ranks of a replica that prepare the same samples.
+
+        Every rank loads for itself, or one of each tensor group in the first and the last stage.
+        """
+        if not self.loads_in_group:
+            return layout.tp * layout.pp * layout.cp
+        return min(layout.pp, END_STAGES) * layout.cp
 
     def optimizer(self, name: str) -> str:
         """Return the row of optimizers.csv of an optimizer in a spec."""

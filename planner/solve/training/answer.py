@@ -27,7 +27,7 @@ from planner.solve.training.bill import data_disk_gb
 from planner.solve.training.capacity import capacity_warnings, off_spot
 from planner.solve.training.cluster import P50_SHARE, P90_SHARE
 from planner.solve.training.curve import time_cost_curve
-from planner.solve.training.feeding import job_loader, slow_cores
+from planner.solve.training.feeding import job_loader, repeated_work, slow_cores
 from planner.solve.training.lifetime import (
     kept_checkpoints,
     machine_life,
@@ -426,6 +426,9 @@ def _data_path_warnings(
         warnings.append(
             PlanWarning(code="data", reason=_slow_data(cluster, price_book))
         )
+    repeated = repeated_work(cluster)
+    if repeated is not None:
+        warnings.append(PlanWarning(code="loaders", reason=repeated))
     # Without a staged copy training waits for the whole write.
     if not cluster.stages_checkpoints:
         warnings.append(

@@ -56,7 +56,9 @@ def job_loader(cluster: Cluster) -> JobLoader | None:
         form=work.loader.form,
         cores=cores,
         workers=rank_workers(
-            cores, loading_ranks, cluster.prepare_s / cluster.steps_s
+            cores,
+            loading_ranks,
+            _sample_copies(cluster) * cluster.prepare_s / cluster.steps_s,
         ),
         wanted_s=samples_of_machine / cluster.steps_s,
         given_s=samples_of_machine / cluster.prepare_s,
@@ -99,6 +101,29 @@ def slow_cores(cluster: Cluster, price_book: PriceBook) -> Cause:
         given_s=loader.given_s,
         saved_hours=saved_hours,
         extra_usd=extra_usd,
+    )
+
+
+def repeated_work(cluster: Cluster) -> Cause | None:
+    """Return how often ranks prepare the same samples, where cores are too few for all of that."""
+    requirement = cluster.requirement
+    copies = _sample_copies(cluster)
+    needed_share = copies * cluster.prepare_s / cluster.progress_s
+    is_packed = requirement.loader_work.loader.unit_rate is None
+    if is_packed or copies == 1 or needed_share <= 1:
+        return None
+    return because(
+        "repeated-work",
+        framework=requirement.framework.name,
+        copies=copies,
+        needed_share=needed_share,
+    )
+
+
+def _sample_copies(cluster: Cluster) -> int:
+    """Return the ranks of a replica that prepare the same samples."""
+    return cluster.requirement.framework.sample_copies(
+        cluster.timed_layout.job.layout
     )
 
 

@@ -10,7 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from planner.sentence import describe
-from planner.solve.training.feeding import job_loader, machine_prepare_s
+from planner.solve.training.feeding import (
+    job_loader,
+    machine_prepare_s,
+    repeated_work,
+)
 from planner.solve.training.search import NODE_COUNTS, TrainSearch
 from providers.catalog.load import load_catalog
 from tests.conftest import find, only, present
@@ -119,6 +123,26 @@ def test_workers_are_few_where_little_is_needed() -> None:
         offer = offer_of(offers, "p5.48xlarge")
         cluster = present(search.build_cluster(offer, 1))
         assert present(job_loader(cluster)).workers == workers
+
+
+def test_samples_that_ranks_prepare_again_are_told_where_cores_are_too_few() -> (
+    None
+):
+    made = text("form: images, image_tokens: 64, image_pixels: 2M").replace(
+        "llama-3.2-1b", "llama-3.1-70b"
+    )
+    search, offers = searched(made.replace("hf", "torchtitan"))
+    offer = offer_of(offers, "p5.48xlarge")
+    cluster = present(search.build_cluster(offer, 16))
+    layout = cluster.timed_layout.job.layout
+    assert layout.accelerators == layout.dp * layout.tp * layout.pp * layout.cp
+    copies = layout.accelerators // layout.dp
+    found = repeated_work(cluster)
+    needed = copies * cluster.prepare_s / cluster.progress_s
+    assert (found is not None) == (copies > 1 and needed > 1)
+    once, _ = searched(made)
+    alone = present(once.build_cluster(offer, 16))
+    assert repeated_work(alone) is None
 
 
 def test_evaluation_is_prepared_too_and_every_pass() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from planner.perf.training.framework import frameworks
+from planner.perf.training.job import ParallelLayout
 from planner.perf.training.loader import (
     LoaderWork,
     loader_cores,
@@ -91,6 +92,21 @@ def test_megatron_loads_on_one_rank_of_each_tensor_group(
 ) -> None:
     found = frameworks()[framework]
     assert found.loading_ranks(8, tensor_ranks) == loading
+
+
+def test_a_sample_is_prepared_again_where_its_framework_loads_it_again() -> (
+    None
+):
+    layout = ParallelLayout(tp=4, pp=3, cp=2, dp=5)
+    copies = {
+        name: framework.sample_copies(layout)
+        for name, framework in frameworks().items()
+    }
+    # Megatron: first and last stage, each part of the context.
+    assert copies["megatron"] == 4
+    assert copies["torchtitan"] == 24
+    alone = ParallelLayout(dp=64)
+    assert {f.sample_copies(alone) for f in frameworks().values()} == {1}
 
 
 def test_work_adds_up_in_core_seconds() -> None:
