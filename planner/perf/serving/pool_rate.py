@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 class ContextLoad(Struct, frozen=True):
     """What requests hold of a KV pool.
 
-    answer_tokens   mean tokens of an answer
+    steps           mean decode steps of a request
     context_tokens  mean context of a request that is decoded, tokens
     """
 
-    answer_tokens: float
+    steps: float
     context_tokens: float
 
 
 def context_load(lengths: Sequence[tuple[int, int]]) -> ContextLoad:
     """Return what requests hold, by the tokens of their prompts and answers.
 
-    A request of prompt P and answer A is decoded in A steps with contexts from P to P + A:
-        context = mean of (P * A + A^2 / 2) / mean of A
+    The first token of an answer comes with the prompt. A request of prompt P is decoded in the
+    D = A - 1 steps of the others, with contexts from P to P + D:
+        context = mean of (P * D + D^2 / 2) / mean of D
     """
-    answer_tokens = statistics.fmean(answer for _, answer in lengths)
+    steps = statistics.fmean(answer - 1 for _, answer in lengths)
     token_steps = statistics.fmean(
-        prompt * answer + answer**2 / 2 for prompt, answer in lengths
+        prompt * (answer - 1) + (answer - 1) ** 2 / 2
+        for prompt, answer in lengths
     )
-    return ContextLoad(answer_tokens, token_steps / answer_tokens)
+    return ContextLoad(steps, token_steps / steps)
 
 
 def most_rate(table: ReplicaTable, load: ContextLoad) -> float:
@@ -43,19 +45,19 @@ def most_rate(table: ReplicaTable, load: ContextLoad) -> float:
     With n requests in flight, which hold n * context tokens of the pool in the mean (Little's
     law), a replica that does nothing but decode completes
 
-        n / (answer * step(n, n * context)) requests/s
+        n / (steps * step(n, n * context)) requests/s
 
     That is a concave function of n, so the mean of n bounds the mean rate, and the pool and the
     slots bound n. Prompts, preemptions and bursts only take from it.
     """
-    most_in_flight = min(
-        table.slot_count, int(table.pool_tokens / load.context_tokens) + 1
+    most_in_flight = int(
+        min(table.slot_count, table.pool_tokens / load.context_tokens + 1)
     )
     return max(
         (
             in_flight
             / (
-                load.answer_tokens
+                load.steps
                 * (
                     table.base_steps_s[in_flight]
                     + table.step_growths_s[in_flight]
