@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.cost.weekly_load import NO_SPARES, SpareGroups
+from planner.facts.compiler import compile_time_s
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
@@ -527,13 +528,13 @@ def run_time_s(
 def startup_time_s(replica: Replica) -> float:
     """Return the seconds from the request of a node until its replica serves.
 
-    start-up = boot + weight bytes of the replica / load rate
+    start-up = boot + weight bytes of the replica / load rate + compilation
     """
     replica_bytes = (
         memory.weight_bytes(replica.llm, replica.layout)
         * replica.layout.accelerators
     )
-    return constant("boot") + replica_bytes / (
-        # Rate from object storage to a node, `load_gb_s` of constants.csv.
-        constant("load_gb_s") * BYTES_PER_GB
-    )
+    # Rate from object storage to a node, `load_gb_s` of constants.csv.
+    load_s = replica_bytes / (constant("load_gb_s") * BYTES_PER_GB)
+    compile_s = compile_time_s(replica.node.accelerator.vendor)
+    return constant("boot") + load_s + compile_s

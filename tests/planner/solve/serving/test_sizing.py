@@ -226,6 +226,14 @@ def test_what_does_not_fit_or_is_late_when_idle_is_told_before_any_search() -> (
     assert found.reached == pytest.approx(80 + 12 + cache)
 
 
+def test_chips_that_run_compiled_programs_start_later() -> None:
+    """By the 20 to 30 minutes that vLLM's documentation names for its first start on a TPU."""
+    one, chips = Steady(1, 1), Steady(1, 1)
+    chips.node = node(chip="tpu-v6e")
+    later_s = startup_time_s(chips) - startup_time_s(one)  # type: ignore[arg-type]
+    assert 1200 <= later_s <= 1800
+
+
 def test_a_batch_run_has_the_time_that_start_up_leaves() -> None:
     """8 requests a second of four replicas at 10 slots and 5 s; 7,200 s after start-up."""
     one = Steady(1, 1)
@@ -381,6 +389,7 @@ def fleet(**words: object) -> Any:
         "duration_hours": 2.5,
         "replica": SimpleNamespace(
             llm=find_model("llama-3.1-8b"),
+            node=node(),
             layout=ReplicaLayout(precision="bf16", kv_precision="bf16", tp=1),
             predicted=SimpleNamespace(
                 max_batch=9,
