@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,8 @@ from planner.estimate.inference import predict_inference
 from planner.estimate.inference_row import row_deployment
 from planner.estimate.names import RefusedError
 from planner.perf.serving.coefficients import SERVING, Coefficients
+from planner.perf.serving.engine import PoolRule
+from planner.perf.serving.served_rate import LatencyLimits
 from planner.perf.serving.step import Draft
 from planner.perf.serving.work import ReplicaProfile
 from tests.accuracy.adapter import serving_row
@@ -104,6 +107,22 @@ class Batch:
         self.kept = self._of(
             lambda x: math.nan if x.overhead_gib is None else x.overhead_gib
         )
+        self.pool_rule = PoolRule(
+            *(
+                self._of(attrgetter("engine.pool_rule." + name))
+                for name in PoolRule.__struct_fields__
+            )
+        )
+        self.limits = LatencyLimits(
+            *(
+                self._of(partial(_limit, name=name))
+                for name in LatencyLimits.__struct_fields__
+            )
+        )
+        self.of_trtllm = np.array([x.engine.kind == "trtllm" for x in setups])
+        self.message = self._of(lambda x: x.demand.message_tokens)
+        self.budget = self._of(lambda x: float(x.engine.token_budget))
+        self.requests = self._of(lambda x: x.demand.request_count)
         self.replicas = self._of(lambda x: float(x.replica_count))
         self.prompt = self._of(lambda x: x.demand.prompt_tokens)
         self.answer = self._of(lambda x: x.demand.answer_tokens)
@@ -134,6 +153,12 @@ class Batch:
         """Return the coefficients of every row, for one vector of parameters or a stack."""
         found: Coefficients = coefficients(SERVING, self._design, parameters)
         return found
+
+
+def _limit(setup: Deployment, name: str) -> float:
+    """A limit of a deployment, NaN without limits."""
+    limits = setup.demand.limits
+    return math.nan if limits is None else float(getattr(limits, name))
 
 
 def _stack(found: Sequence[ReplicaProfile]) -> ReplicaProfile:

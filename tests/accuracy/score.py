@@ -21,13 +21,22 @@ FEWEST: Final = 8
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "throughput, offline maximum": ("throughput", ("offline",)),
     "throughput, static batch": ("throughput", ("static",)),
+    "throughput, all at once": ("throughput", ("burst",)),
     "TPOT, closed loop": ("tpot", ("closed",)),
     "TPOT, low Poisson rates": ("tpot", ("open",)),
     "TTFT, idle": ("ttft", ("static",)),
+    "TTFT, all at once": ("ttft", ("burst",)),
     "TTFT, closed loop": ("ttft", ("closed",)),
     "rate served at the measured TPOT": ("served", ("server",)),
+    "rate within both limits": ("within", ("server",)),
 }
-LOADS: Final = (("offline",), ("static",), ("closed",), ("open", "server"))
+LOADS: Final = (
+    ("offline",),
+    ("static",),
+    ("burst",),
+    ("closed",),
+    ("open", "server"),
+)
 SETTING: Final = (
     "source_group",
     "model",
@@ -57,9 +66,7 @@ class Score:
 def ratios(batch: Batch, scheme: Scheme, measure: str) -> Array:
     """Log of predicted over measured for the rows of a measure, NaN elsewhere."""
     target, groups = MEASURES[measure]
-    found = (
-        scheme.served if target == "served" else getattr(scheme.found, target)
-    )
+    found = scheme.ratio(target)
     here = np.isin(batch.group, groups) & (batch.quality == "A")
     return np.where(here, found, np.nan)
 
@@ -80,7 +87,7 @@ def optimistic(
     batch: Batch, scheme: Scheme, target: str, groups: Sequence[str]
 ) -> float:
     """Share of rows predicted better than measured by more than a fifth."""
-    found = getattr(scheme.found, target)
+    found = scheme.ratio(target)
     here = (
         np.isin(batch.group, groups)
         & (batch.quality == "A")
@@ -103,7 +110,7 @@ def coverage(
     batch: Batch, scheme: Scheme, target: str, loads: Sequence[Sequence[str]]
 ) -> Coverage:
     """Band each left-out group by the errors of the other left-out groups."""
-    ratio = getattr(scheme.found, target)
+    ratio = scheme.ratio(target)
     inside: list[bool] = []
     widths: list[float] = []
     for load in loads:
@@ -136,7 +143,7 @@ def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:
         ("throughput", batch.throughput),
         ("tpot", batch.tpot),
     ):
-        ratio = getattr(scheme.found, target)
+        ratio = scheme.ratio(target)
         for one, other in _pairs(
             batch.samples, np.isfinite(ratio) & (batch.quality == "A")
         ):

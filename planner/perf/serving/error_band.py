@@ -40,6 +40,7 @@ FALLBACK_LOADS: Final = {
     "throughput": "offline",
     "tpot": "closed",
     "ttft": "closed",
+    "served": "open",
 }
 NOVELTY_KINDS: Final = ("none", "source", "family", "GPU", "loose")
 LEFT_OUT_KINDS: Final = (
@@ -160,7 +161,7 @@ def error_band(
     basis: Basis,
     doublings: int = 0,
 ) -> Band:
-    """Return the band of throughput, tpot or ttft under one kind of load."""
+    """Return the band of throughput, tpot, ttft or served rate under one kind of load."""
     band_rows = _band_rows()
     # A load without rows of its own takes the nearest kind of load.
     load_kind = (
