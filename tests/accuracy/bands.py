@@ -112,6 +112,7 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
         "family": [x.llm.family for x in setups],
         "GPU": [x.node.accelerator.accelerator for x in setups],
         "architecture": [x.node.accelerator.architecture for x in setups],
+        "engine": [x.engine.kind for x in setups],
         "pipeline": [x.engine.kind for x in setups if x.layout.pp > 1],
         "precision": [x.layout.precision for x in setups],
     }

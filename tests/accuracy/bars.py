@@ -12,7 +12,7 @@ from typing import Final
 from planner.errors import TonnageError
 from planner.estimate.memory import predict_memory as memory_answer
 from planner.estimate.names import RefusedError
-from tests.accuracy import margins, own, server
+from tests.accuracy import cross, margins, own, server
 from tests.accuracy.adapter import startup_row
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
@@ -34,6 +34,11 @@ ERRORS: Final = {
     "TTFT, closed loop": ((12, 40, 25, 20), (9, 25, 18, 15)),
     SERVED: ((8, 20, 20, 20), (6, 12, 12, 12)),
 }
+WITHIN_LIMITS: Final = "rate within both limits"
+WITHIN_MOST: Final = 15.0
+EARLIER: Final = "; rows from before 2026-11-22"
+# What no fit had seen at all: a cluster, an engine, an architecture.
+STRANGERS: Final = ("source", "engine", "maker")
 WIDTHS: Final = {"tpot": 3.0, "throughput": 2.5, "ttft": 15.0}
 # Confidence, and the least and most of the rows that may be within the plan.
 CONFIDENCES: Final = ((0.5, 45.0, 60.0), (0.9, 87.0, 95.0))
@@ -62,26 +67,13 @@ class Bar:
 def bars(
     batch: Batch, schemes: Sequence[Scheme], refused: Sequence[str]
 ) -> Iterator[Bar]:
-    """Yield every bar. `schemes` are: all data, family out, GPU out, source out."""
-    for measure, (limits, _) in ERRORS.items():
-        for scheme, limit in zip(schemes, limits, strict=True):
-            found = score(batch, ratios(batch, scheme, measure))
-            yield Bar(
-                f"{measure}; {label(scheme)}", 100 * found.cells, None, limit
-            )
-    for name, target, groups, most in (
-        ("throughput", "throughput", ("offline", "static"), 13.0),
-        ("closed-loop TPOT", "tpot", ("closed",), 18.0),
-    ):
-        shares = [optimistic(batch, s, target, groups) for s in schemes[1:]]
-        yield Bar(
-            f"{name} optimistic by > 20 %, worst left-out scheme",
-            100 * max(shares),
-            None,
-            most,
-        )
-    yield from _bands(batch, schemes[1:])
-    yield from _margins(batch, schemes)
+    """Yield every bar. `schemes` are: all data, then each of cross.LEAVES out."""
+    usual = schemes[: len(cross.USUAL) + 1]
+    yield from _errors(batch, usual)
+    yield from _optimistic(batch, usual[1:])
+    yield from _bands(batch, usual[1:])
+    yield from _strangers(batch, schemes)
+    yield from _margins(batch, usual)
     yield from _answered(batch, refused)
     share, _ = order(batch, next(s for s in schemes if s.name == "GPU"))
     yield Bar(
@@ -103,6 +95,60 @@ def bars(
         None,
         10.0,
     )
+
+
+def _errors(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
+    """Yield the errors on the rows from before the table grew, then on all rows."""
+    for earlier, remark in ((True, EARLIER), (False, "")):
+        for measure, (limits, _) in ERRORS.items():
+            for scheme, limit in zip(schemes, limits, strict=True):
+                found = ratios(batch, scheme, measure, earlier=earlier)
+                yield Bar(
+                    f"{measure}; {label(scheme)}{remark}",
+                    100 * score(batch, found).cells,
+                    None,
+                    limit,
+                )
+    source = next(s for s in schemes if s.name == "source")
+    found = ratios(batch, source, WITHIN_LIMITS)
+    yield Bar(
+        f"{WITHIN_LIMITS}; source out",
+        100 * score(batch, found).cells,
+        None,
+        WITHIN_MOST,
+    )
+
+
+def _optimistic(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
+    for name, target, groups, most in (
+        ("throughput", "throughput", ("offline", "static"), 13.0),
+        ("closed-loop TPOT", "tpot", ("closed",), 18.0),
+    ):
+        for earlier, remark in ((True, EARLIER), (False, "")):
+            shares = [
+                optimistic(batch, scheme, target, groups, earlier=earlier)
+                for scheme in schemes
+            ]
+            yield Bar(
+                f"{name} optimistic by > 20 %, worst left-out scheme{remark}",
+                100 * max(shares),
+                None,
+                most,
+            )
+
+
+def _strangers(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
+    """Yield the coverage on whole sources, engines and makers that no fit had seen, together."""
+    strange = [s for s in schemes if s.name in STRANGERS]
+    for target in WIDTHS:
+        found = [coverage(batch, scheme, target, LOADS) for scheme in strange]
+        rows = sum(x.rows for x in found)
+        yield Bar(
+            f"90 % bands of {target}: inside, whole sources, engines and makers left out",
+            100 * sum(x.inside * x.rows for x in found) / rows,
+            85.0,
+            95.0,
+        )
 
 
 def label(scheme: Scheme) -> str:

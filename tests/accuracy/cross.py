@@ -19,6 +19,8 @@ from tests.accuracy.sample import Batch, Sample, read
 
 TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "inference.csv"
 HALVINGS: Final = 40
+# Schemes of bars, margins and families; the others only judge and widen bands.
+USUAL: Final = ("family", "GPU", "source")
 LEAVES: Final[Mapping[str, Callable[[Sample], str]]] = {
     "family": lambda s: s.setup.llm.family,
     "GPU": lambda s: s.row["gpu"],

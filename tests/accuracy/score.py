@@ -63,11 +63,18 @@ class Score:
     row_count: int
 
 
-def ratios(batch: Batch, scheme: Scheme, measure: str) -> Array:
-    """Log of predicted over measured for the rows of a measure, NaN elsewhere."""
+def ratios(
+    batch: Batch, scheme: Scheme, measure: str, *, earlier: bool = False
+) -> Array:
+    """Log of predicted over measured for the rows of a measure, NaN elsewhere.
+
+    With `earlier` only for those that the table had before it grew.
+    """
     target, groups = MEASURES[measure]
     found = scheme.ratio(target)
     here = np.isin(batch.group, groups) & (batch.quality == "A")
+    if earlier:
+        here &= batch.earlier
     return np.where(here, found, np.nan)
 
 
@@ -84,7 +91,12 @@ def score(batch: Batch, ratio: Array) -> Score:
 
 
 def optimistic(
-    batch: Batch, scheme: Scheme, target: str, groups: Sequence[str]
+    batch: Batch,
+    scheme: Scheme,
+    target: str,
+    groups: Sequence[str],
+    *,
+    earlier: bool = False,
 ) -> float:
     """Share of rows predicted better than measured by more than a fifth."""
     found = scheme.ratio(target)
@@ -93,6 +105,8 @@ def optimistic(
         & (batch.quality == "A")
         & np.isfinite(found)
     )
+    if earlier:
+        here &= batch.earlier
     better = found if target == "throughput" else -found
     return float(np.mean(better[here] > np.log(1 + OPTIMISTIC)))
 
