@@ -157,28 +157,31 @@ def label(scheme: Scheme) -> str:
 
 
 def _bands(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
-    for target, width in WIDTHS.items():
-        found = [coverage(batch, scheme, target, LOADS) for scheme in schemes]
-        inside = sum(x.inside * x.rows for x in found) / sum(
-            x.rows for x in found
-        )
-        yield Bar(
-            f"90 % bands of {target}: rows inside, left out",
-            100 * inside,
-            85.0,
-            96.0,
-        )
-        loads = (("closed",),) if target == "tpot" else LOADS
-        widest = max(
-            coverage(batch, scheme, target, loads).width for scheme in schemes
-        )
-        yield Bar(
-            f"90 % bands of {target}: median high / low",
-            widest,
-            None,
-            width,
-            "x",
-        )
+    for earlier, remark in ((True, EARLIER), (False, "")):
+        for target, width in WIDTHS.items():
+            found = [
+                coverage(batch, scheme, target, LOADS, earlier=earlier)
+                for scheme in schemes
+            ]
+            inside = sum(x.inside * x.rows for x in found)
+            yield Bar(
+                f"90 % bands of {target}: rows inside, left out{remark}",
+                100 * inside / sum(x.rows for x in found),
+                85.0,
+                96.0,
+            )
+            loads = (("closed",),) if target == "tpot" else LOADS
+            widest = max(
+                coverage(batch, scheme, target, loads, earlier=earlier).width
+                for scheme in schemes
+            )
+            yield Bar(
+                f"90 % bands of {target}: median high / low{remark}",
+                widest,
+                None,
+                width,
+                "x",
+            )
 
 
 def _margins(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:

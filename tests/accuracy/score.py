@@ -121,7 +121,12 @@ class Coverage:
 
 
 def coverage(
-    batch: Batch, scheme: Scheme, target: str, loads: Sequence[Sequence[str]]
+    batch: Batch,
+    scheme: Scheme,
+    target: str,
+    loads: Sequence[Sequence[str]],
+    *,
+    earlier: bool = False,
 ) -> Coverage:
     """Band each left-out group by the errors of the other left-out groups."""
     ratio = scheme.ratio(target)
@@ -133,11 +138,16 @@ def coverage(
             & (batch.quality == "A")
             & np.isfinite(ratio)
         )
+        if earlier:
+            here &= batch.earlier
         for group in sorted(set(scheme.groups[here])):
             own = here & (scheme.groups == group)
             others = here & (scheme.groups != group)
             low, high, _ = spread(
-                batch, ratio, others if others.sum() >= FEWEST else here
+                batch,
+                ratio,
+                others if others.sum() >= FEWEST else here,
+                scheme.groups,
             )
             inside += [bool(low <= -x <= high) for x in ratio[own]]
             widths += [float(np.exp(high - low))] * int(own.sum())
