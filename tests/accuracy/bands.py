@@ -146,7 +146,12 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
         "architecture": [x.node.accelerator.architecture for x in setups],
         "engine": [x.engine.kind for x in setups],
         "pipeline": [x.engine.kind for x in setups if x.layout.pp > 1],
-        "precision": [x.layout.precision for x in setups],
+        # A format that only rows of quality B have is as good as unmeasured.
+        "precision": [
+            x.layout.precision
+            for x, quality in zip(setups, batch.quality, strict=True)
+            if quality == "A"
+        ],
     }
     for kind, names in kinds.items():
         for name, number in sorted(Counter(names).items()):

@@ -127,6 +127,12 @@ class Batch:
             )
         )
         self.of_trtllm = np.array([x.engine.kind == "trtllm" for x in setups])
+        self.of_fp8_cache = np.array(
+            [
+                x.engine.kind == "vllm" and x.layout.kv_precision == "fp8"
+                for x in setups
+            ]
+        )
         self.message = self._of(lambda x: x.demand.message_tokens)
         self.budget = self._of(lambda x: float(x.engine.token_budget))
         self.requests = self._of(lambda x: x.demand.request_count)
