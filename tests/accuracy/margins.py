@@ -171,7 +171,7 @@ def _within_slots(batch: Batch, fitted: Array) -> Array:
     The fp8 cache of vLLM counts as one of 16 bit, which overflows twice as early: on H100 it did,
     and what then waits for a slot is no rate.
     """
-    slots = server(batch, batch.coefficients(fitted)).max_batch
+    slots: Array = server(batch, batch.coefficients(fitted)).max_batch
     slots = slots * np.where(batch.of_fp8_cache, 0.5, 1.0)
     return (batch.group != "closed") | (batch.users <= slots)
 

@@ -388,26 +388,9 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
     slot_wait_s = larger(user_count / rates.max_batch - 1, 0.0) * (
         rates.answer_tokens * tpot_s + prompt_stay_s
     )
-    # Each prompt ahead takes its share of a step, in which the others decode.
-    step_share = 1.0 + (
-        rates.serial_share
-        * coefficients.prompt_step
-        * rates.prompt_steps
-        * decode_time(rates.step_times, batch_size, attention_s)
-        / rates.prompt_busy_s
-    )
-    prompt_delay_s = (
-        coefficients.prompt_share
-        * (
-            rates.idle_prompt_s
-            + step_share * (prompt_stay_s - rates.prompt_busy_s)
-        )
-        # Requests sent at once: half of such a wave is ahead on average.
-        + step_share * coefficients.wave * batch_size * rates.prompt_busy_s / 2
-    )
     ttft_s = (
         coefficients.first_token
-        + prompt_delay_s
+        + _prompt_delay(rates, batch_size, prompt_stay_s)
         # Each of the other users may be decoding.
         + rates.start_wait(
             tpot_s, batch_size * larger(1.0 - 1.0 / user_count, 0.0)
@@ -419,6 +402,35 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
         tpot_s=tpot_s,
         batch_size=batch_size,
         queue_s=prompt_stay_s - rates.prompt_busy_s,
+    )
+
+
+def _prompt_delay(
+    rates: ReplicaRates, batch_size: float, prompt_stay_s: float
+) -> float:
+    """Return the seconds of a prompt in a closed loop, with the wait for earlier ones.
+
+        prompt_share * (idle prompt + steps * (stay - prompt)) + steps * wave * batch * prompt / 2
+        steps = 1 + prompt_step * steps of a prompt * decode / prompt
+
+    Each prompt ahead takes its share of a step, in which the others decode.
+    """
+    coefficients = rates.coefficients
+    step_share = 1.0 + (
+        rates.serial_share
+        * coefficients.prompt_step
+        * rates.prompt_steps
+        * decode_time(rates.step_times, batch_size, rates.attention_s)
+        / rates.prompt_busy_s
+    )
+    return (
+        coefficients.prompt_share
+        * (
+            rates.idle_prompt_s
+            + step_share * (prompt_stay_s - rates.prompt_busy_s)
+        )
+        # Requests sent at once: half of such a wave is ahead on average.
+        + step_share * coefficients.wave * batch_size * rates.prompt_busy_s / 2
     )
 
 
