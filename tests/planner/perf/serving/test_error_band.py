@@ -100,10 +100,10 @@ def test_what_cannot_be_left_out_widens_a_band_as_the_worse_of_what_can(
 
 
 def test_margins_grow_with_what_cannot_be_left_out() -> None:
-    """Decoding on Hopper: 0.132 by source; 0.097 fitted, 0.111 and 0.104 left out."""
+    """Decoding on Hopper: 0.128 by source; 0.097 fitted, 0.108 and 0.103 left out."""
     error = rate_error("decode", "Hopper", frozenset({"pipeline"}), "physics")
     assert error.sigma == pytest.approx(
-        math.sqrt(0.132**2 + 0.111**2 - 0.097**2)
+        math.sqrt(0.128**2 + 0.108**2 - 0.097**2)
     )
     lengths = LengthDistribution(mean_tokens=900, p95_tokens=3000)
     load = ServingLoad(prompt_lengths=lengths, answer_lengths=lengths)
