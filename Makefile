@@ -46,17 +46,17 @@ reliability: $(VENV)/.dev
 # Only asks: what your own account answers has the shapes that are expected, and how far prices are off.
 live-test: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(CLOUD)]"
-	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -s -p no:randomly tests/cloud/test_live.py
+	TONNAGE_CLOUD=$(CLOUD) TONNAGE_STACK=$(STACK) $(BIN)/python -m pytest -q -s -p no:randomly tests/cloud/test_live.py
 
 # One small machine of your own account, an hour of it, and everything destroyed at the end.
 cloud-test: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(CLOUD)]"
 	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -p no:randomly tests/cloud/test_machine.py
 
-# Reports in Chromium, which has to be on PATH: what it loads, how it reads, what axe-core says.
+# Reports and pages in Chromium, which has to be on PATH: what it loads, how it reads, what axe-core says.
 browser-test: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
-	$(BIN)/python -m pytest -q tests/planner/render/html/test_report_browser.py
+	$(BIN)/python -m pytest -q tests/planner/render/html/test_report_browser.py tests/planner/cli/test_serve_browser.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -68,7 +68,7 @@ $(VENV)/.base: $(VENV)/bin/python pyproject.toml
 # pip learned --group in 25.1, so it is brought up to date first.
 $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[pulumi]" --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[pulumi]" --group dev --group clients
 	touch $@
 
 clean:

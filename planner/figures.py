@@ -9,6 +9,7 @@ from typing import Final
 from planner.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
 MILLION: Final = 10**6
+LEVELS: Final = "▁▂▃▄▅▆▇█"
 BAR_CELLS: Final = 10
 # Up to here people count minutes.
 MINUTES_TOLD: Final = 90
@@ -187,6 +188,12 @@ def bar(fraction: float) -> str:
     """Return a fraction of 1 as a bar of ten cells, full at 1 and beyond."""
     full_cells = round(BAR_CELLS * min(max(fraction, 0.0), 1.0))
     return "█" * full_cells + "░" * (BAR_CELLS - full_cells)
+
+
+def level(fraction: float) -> str:
+    """Return a fraction of 1 as one cell that is as high."""
+    last = len(LEVELS) - 1
+    return LEVELS[round(last * min(max(fraction, 0.0), 1.0))]
 
 
 def age(age_days: int | None) -> str:

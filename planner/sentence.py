@@ -116,6 +116,8 @@ SENTENCES: Final = {
     "ask-reservation": "no price of a capacity block or a reservation is known here",
     "unbuilt-cloud": "nothing is built at {cloud}: the price is that of machines alone, and their "
     "hosts are taken to be like those of larger clouds",
+    "unbuilt-accelerator": "nothing is built with {accelerator}: {lacks}; the plan compares "
+    "it alone",
     "moved-data": "the data lie on {data_cloud}: bring them to {cloud} before, or reading them "
     "across the internet may starve the job",
     "slow-data": "reading the dataset is slower than training: accelerators wait "

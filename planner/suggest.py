@@ -21,3 +21,24 @@ def closest(word: str, known_words: Iterable[str]) -> str | None:
     matches = difflib.get_close_matches(word, list(known_words), cutoff=0.6)
     same_letters = [match for match in matches if sorted(match) == sorted(word)]
     return next(iter(same_letters or matches), None)
+
+
+def prefix_pattern(word: str) -> str:
+    """Return the glob of a word: one without wildcards finds all names that begin with it.
+
+    >>> prefix_pattern("h100"), prefix_pattern("*-sxm")
+    ('h100*', '*-sxm')
+    """
+    return word if any(wildcard in word for wildcard in "*?[") else f"{word}*"
+
+
+def did_you_mean(
+    word: str, known_words: Iterable[str], *, otherwise: str
+) -> str:
+    """Return the next step of whoever named what there is not: what is close, or another one.
+
+    >>> did_you_mean("chta", ["chat"], otherwise="see all: tonnage list")
+    "did you mean 'chat'?"
+    """
+    similar = closest(word, known_words)
+    return f"did you mean '{similar}'?" if similar else otherwise

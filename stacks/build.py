@@ -64,7 +64,7 @@ def build_stack(
         graph = _graph_of(stack, runtime)
     parts = ((part.type, part.name, part.inputs) for part in graph.resources)
     for rule, name in broken_rules("graph", graph.provider, parts):
-        raise stack_error(f"{name}: {rule.reason} ({rule.id})", rule.remedy)
+        raise stack_error(f"{name}: {rule.told}", rule.remedy)
     cloud = registry.cloud(stack.provider)
     return StackBuild(graph, cloud.backstop(stack), runtime.launch(stack))
 
@@ -154,6 +154,8 @@ def with_planned_fallbacks(
     if live is not None:
         fleets = unlikely_last(fleets, live.facts)
     for fleet in fleets:
+        if not fleet.solution.is_built:
+            continue
         stack = PlannedStack(name=plan.stack.name)
         try:
             stack = planned_stack(spec, fleet.solution, stack, benchmark)

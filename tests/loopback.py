@@ -128,7 +128,7 @@ def ask_only(service: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(azure_market, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_commitment, "MANAGEMENT_URL", url)
     monkeypatch.setattr(azure_running, "MANAGEMENT_URL", url)
-    monkeypatch.setattr(azure_market, "RETAIL_URL", f"{url}/retail/prices")
+    monkeypatch.setattr(azure_market, "RETAIL_URL", f"{url}/api/retail/prices")
     for name, path in (
         ("COMPUTE_URL", "/compute/v1"),
         ("QUOTA_URL", "/quota/v1"),
@@ -140,7 +140,11 @@ def ask_only(service: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gcp_commitment, "COMPUTE_URL", f"{url}/compute/v1")
     monkeypatch.setattr(gcp_running, "COMPUTE_URL", f"{url}/compute/v1")
     monkeypatch.setattr(gcp_profile, "RECOMMENDER_URL", f"{url}/gke/v1")
-    monkeypatch.setattr(gcp_market, "CATALOG_URL", f"{url}/billing/v1/skus")
+    monkeypatch.setattr(
+        gcp_market,
+        "CATALOG_URL",
+        f"{url}/billing/v1/services/6F81-5844-456A/skus",
+    )
     monkeypatch.setattr(
         google.auth, "default", lambda **_: (AnonymousCredentials(), "proj")
     )

@@ -26,10 +26,13 @@ OUTSIDE = {
     "cel",
     "click",
     "filelock",
+    "highspy",
     "msgspec",
     "platformdirs",
     "yaml",
     "rich",
+    "starlette",
+    "uvicorn",
     "pulumi",
     "grpc",
     "google",
@@ -150,6 +153,20 @@ def test_the_engine_of_rules_stays_in_its_module() -> None:
         if any(t.split(".")[0] == "cel" for t in imports(p))
     }
     assert users == {"planner.plan.policy.cel_engine"}
+
+
+def test_what_serves_pages_stays_in_its_modules() -> None:
+    """It is an extra: no other command waits for its import."""
+    users = {
+        name_of(p)
+        for p in modules()
+        if {t.split(".")[0] for t in imports(p)} & {"starlette", "uvicorn"}
+    }
+    assert users == {
+        "planner.cli.serve",
+        "planner.cli.served.app",
+        "planner.cli.served.guard",
+    }
 
 
 def test_every_cloud_has_the_same_rooms() -> None:

@@ -89,6 +89,7 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (
         DOCS / "diff-document.md"
     ).read_text() == reference.difference_page()
+    assert (DOCS / "error-document.md").read_text() == reference.error_page()
 
 
 @pytest.mark.parametrize("cloud", clouds())
@@ -156,3 +157,17 @@ def test_links_between_pages_lead_somewhere() -> None:
             r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()
         ):
             assert (path.parent / target).exists(), f"{path.name} -> {target}"
+
+
+def test_pictures_say_what_they_show_and_are_small() -> None:
+    """Browser tests take them: `make browser-test`, with --update-golden."""
+    shown = {}
+    for path in PAGES:
+        for text, target in re.findall(
+            r"!\[([^\]]*)\]\((images/[^)]+)\)", path.read_text()
+        ):
+            picture = (path.parent / target).resolve()
+            shown[picture] = text
+            assert len(text.split()) >= 5, f"{path.name}: {target}"
+            assert picture.stat().st_size <= 150_000
+    assert set(shown) == set((DOCS / "images").resolve().iterdir())

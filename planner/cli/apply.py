@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from planner import figures
-from planner.cli import budget, option, policy
+from planner.cli import budget, complete, option, policy
 from planner.cli.account import engine_now
 from planner.cli.binding import find_spec, present_inputs, refuse_underived
 from planner.cli.closed_hours import tell_closed_hours
@@ -66,7 +66,7 @@ PLANNING_FLAGS = (
 
 
 @click.command("apply")
-@click.argument("path", metavar="PLAN|SPEC")
+@click.argument("path", metavar="PLAN|SPEC", shell_complete=complete.file_names)
 @option.planning_flags
 @option.allow
 @budget.FLAG
@@ -111,7 +111,7 @@ PLANNING_FLAGS = (
     is_flag=True,
     help="End when the cloud has a new template, and take none back that fails.",
 )
-@option.format_option("text", "json")
+@option.format_option("text", "json", is_stream=True)
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")
@@ -527,7 +527,7 @@ def _plan_and_confirm(
         shown_page = plan_page(plan, today=option.today())
         option.print_page(shown_page, "text", option_values["color"])
     # An infeasible plan is shown; the caller then refuses it.
-    if not plan.solution.pools or plan.unbuilt_clouds:
+    if not plan.solution.pools or plan.is_compared_only:
         return plan
     # Nobody is asked for what is denied.
     policy.refuse_denied(

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from planner.cli import complete
 from planner.cli.compose import read_file
 from providers.files import MAX_DOCUMENT_BYTES
 
 
 @click.command("approve")
-@click.argument("plan")
+@click.argument("plan", shell_complete=complete.file_names)
 @click.option(
     "--key",
     metavar="FILE",

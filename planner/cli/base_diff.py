@@ -26,7 +26,8 @@ from planner.plan.types import CatalogRef
 
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions
-    from planner.cli.git import FileTree, GitRepository
+    from planner.cli.file_tree import FileTree
+    from planner.cli.git import GitRepository
     from planner.cli.option import OptionValues
     from planner.market.offer import Catalog
     from planner.plan.diff_document import DiffDocument

@@ -46,7 +46,7 @@ def command() -> None:
 
 
 @command.command("submit", short_help="bring requests to a stack")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @click.argument(
     "files",
     nargs=-1,
@@ -113,7 +113,7 @@ def submit(stack: str, files: tuple[Path, ...], **option_values: Any) -> int:
 
 
 @command.command("status", short_help="how far batches are")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend
@@ -142,7 +142,7 @@ def status(stack: str, **option_values: Any) -> int:
 
 
 @command.command("results", short_help="take the answers of a batch")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @click.argument("job", callback=_check_job_name)
 @click.option(
     "-o",

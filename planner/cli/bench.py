@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner import figures
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.bench_plan import plan_bench
 from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.errors import Problem, UsageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("bench")
-@click.argument("path", metavar="SPEC")
+@click.argument("path", metavar="SPEC", shell_complete=complete.file_names)
 @click.option(
     "--max-cost",
     metavar="USD",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from planner.cli import complete
 from planner.cli.compose import open_engine, read_file, readable_stacks
 from planner.errors import PolicyError
 from providers.files import MAX_DOCUMENT_BYTES
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 FLAG: Final = click.option(
     "--budgets",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Refuse what exceeds a budget of this file (exit 5).",
 )

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import (
     PlanningOptions,
     open_catalog,
     open_world,
     read_file,
     read_spec,
+    solve_settings,
 )
 from planner.cli.planning import make_plan
 from planner.cli.profiled import asked_profiles
@@ -24,6 +25,7 @@ from providers.live.profile import profile_clouds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planner.cli.compose import SpecFile
     from planner.cli.option import OptionValues
     from planner.render.page import Page
 
@@ -32,7 +34,9 @@ DEPLOYMENT_OPTIONS: Final = ("model", "gpu", "tp", "precision", "framework")
 
 
 @click.command("calibrate")
-@click.argument("benches", nargs=-1, metavar="BENCH...")
+@click.argument(
+    "benches", nargs=-1, metavar="BENCH...", shell_complete=complete.file_names
+)
 @click.option(
     "--from",
     "source",
@@ -41,19 +45,27 @@ DEPLOYMENT_OPTIONS: Final = ("model", "gpu", "tp", "precision", "framework")
 )
 @click.option(
     "--record",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="With --from: write what was answered, as a BENCH file.",
 )
 @click.option(
     "--recipe",
+    shell_complete=complete.file_names,
     metavar="SPEC",
     help="Write the shortest benchmark worth running.",
 )
 @click.option(
-    "--model", metavar="NAME", help="Model, where the files do not say it."
+    "--model",
+    shell_complete=complete.model_names,
+    metavar="NAME",
+    help="Model, where the files do not say it.",
 )
 @click.option(
-    "--gpu", metavar="NAME", help="Accelerator, where the files do not say it."
+    "--gpu",
+    shell_complete=complete.accelerator_names,
+    metavar="NAME",
+    help="Accelerator, where the files do not say it.",
 )
 @click.option(
     "--tp",
@@ -81,7 +93,8 @@ def command(
     Reads vLLM bench serve, GuideLLM, genai-perf, AIPerf, InferenceX and llm-optimizer results, or
     a CSV. Shows each point before and after, predicted by the other points. A few points correct
     the bias, a sweep over concurrency does more: --recipe SPEC writes one. --from gke MODEL takes
-    the profiles of GKE Inference Quickstart instead of files.
+    the profiles of GKE Inference Quickstart instead of files. A CSV of training runs, with what a
+    step took, corrects trainings: one short run does, and --recipe writes it.
 
     Example: tonnage calibrate results/*.json --gpu h100-sxm --tp 4 -o mine.json
     """
@@ -95,7 +108,7 @@ def command(
             "-o keeps what was learned: a recipe is only shown"
         )
     shown_page = (
-        _sweep_page(recipe, option_values)
+        _recipe_page(recipe, option_values)
         if recipe
         else learning_page(
             _measured_files(benches, source, option_values),
@@ -144,16 +157,19 @@ def learning_page(
     from planner.estimate.calibrate import calibrate
     from planner.estimate.calibration_file import dump_correction
     from planner.estimate.quickstart import read_measured
+    from planner.estimate.training_calibration import is_training_table
     from planner.render.calibrate import calibration_page
 
-    measured_sets = [
-        read_measured(
-            # Spreadsheets start CSV files with a byte order mark.
-            file_bytes.decode("utf-8-sig", "replace"),
-            bench_path,
-            overrides,
-        )
+    texts = {
+        bench_path: file_bytes.decode("utf-8-sig", "replace")
         for bench_path, file_bytes in files_by_path.items()
+    }
+    if all(is_training_table(text) for text in texts.values()):
+        return _training_page(texts, files_by_path, output)
+    measured_sets = [
+        # Spreadsheets start CSV files with a byte order mark.
+        read_measured(text, bench_path, overrides)
+        for bench_path, text in texts.items()
     ]
     learning = calibrate(
         [point for measured in measured_sets for point in measured.points],
@@ -164,24 +180,94 @@ def learning_page(
     ]
     learning = replace(learning, warnings=(*left_out, *learning.warnings))
     if output:
-        # The calibration file records which results it was made from.
-        file_digests = {
-            bench_path: hashlib.sha256(file_bytes).hexdigest()
-            for bench_path, file_bytes in files_by_path.items()
-        }
         option.write_output(
-            dump_correction(learning.correction, file_digests), output
+            dump_correction(learning.correction, _digests(files_by_path)),
+            output,
         )
     return calibration_page(learning, output or "")
 
 
-def _sweep_page(path: str, option_values: OptionValues) -> Page:
+def _digests(files_by_path: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of each file: a calibration records what it was made from."""
+    return {
+        bench_path: hashlib.sha256(file_bytes).hexdigest()
+        for bench_path, file_bytes in files_by_path.items()
+    }
+
+
+def _training_page(
+    texts: Mapping[str, str],
+    files_by_path: Mapping[str, bytes],
+    output: str | None,
+) -> Page:
+    """Return the page of what training runs teach, and keep it in the file `output`."""
+    from planner.estimate.training_calibration import (
+        calibrate_training,
+        dump_training,
+        read_runs,
+    )
+    from planner.render.calibrate import training_page
+
+    report = calibrate_training(
+        [run for path, text in texts.items() for run in read_runs(text, path)]
+    )
+    if output:
+        option.write_output(
+            dump_training(report.correction, _digests(files_by_path)), output
+        )
+    return training_page(report, output or "")
+
+
+def _recipe_page(path: str, option_values: OptionValues) -> Page:
+    """Return the page of the shortest benchmark of what the spec's plan has."""
+    from planner.spec.model import Training
+
+    spec_file = read_spec(path)
+    if isinstance(spec_file.spec, Training):
+        return _short_run_page(spec_file, option_values)
+    return _sweep_page(path, spec_file, option_values)
+
+
+def _short_run_page(spec_file: SpecFile, option_values: OptionValues) -> Page:
+    """Return the page of the shortest run of a planned training."""
+    from planner.estimate.training_recipe import shortest_run
+    from planner.render.calibrate import training_recipe_page
+    from planner.workload.solver import find
+    from stacks.runtime.vm.trainer import trainer_options
+
+    catalog = open_catalog(
+        option_values["catalog"], open_world(option_values["simulate"])
+    )
+    recipe = shortest_run(
+        find(
+            spec_file.spec,
+            solve_settings(spec_file, catalog, PlanningOptions()),
+        )
+    )
+    if recipe is None:
+        raise _no_fleet(spec_file.path, "trains a model")
+    arguments = trainer_options(recipe.run, "$DATA", "$CHECKPOINTS")
+    return training_recipe_page(recipe, arguments)
+
+
+def _no_fleet(path: str, purpose: str) -> InfeasibleError:
+    return InfeasibleError(
+        Problem(
+            code="infeasible",
+            message=f"{path} has no fleet that {purpose}",
+            next_step=f"run: tonnage plan {path}",
+        )
+    )
+
+
+def _sweep_page(
+    path: str, spec_file: SpecFile, option_values: OptionValues
+) -> Page:
     """Return the page of the benchmark sweep for the fleet that the spec's plan has."""
     from planner.estimate.benchmark_sweep import plan_sweep
     from planner.render.calibrate import recipe_page
     from planner.spec.model import Batch, Inference
 
-    spec_file = read_spec(path)
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
@@ -191,10 +277,5 @@ def _sweep_page(path: str, option_values: OptionValues) -> Page:
     if isinstance(spec_file.spec, Inference | Batch):
         sweep = plan_sweep(plan, spec_file.spec)
     if sweep is None:
-        problem = Problem(
-            code="infeasible",
-            message=f"{path} has no fleet that serves a model",
-            next_step=f"run: tonnage plan {path}",
-        )
-        raise InfeasibleError(problem)
+        raise _no_fleet(path, "serves a model")
     return recipe_page(sweep)

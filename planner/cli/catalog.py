@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.catalog_update import update
 from planner.cli.compose import open_catalog, open_catalogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.cli.option import OptionValues
     from planner.market.price_row import PriceRow
-    from planner.render.listing import Rows
 
 DEFAULT_PART: Final = "status"
 
@@ -64,10 +62,12 @@ def status(**option_values: Any) -> int:
     from planner.market.listing import catalog_rows
 
     catalog = open_catalog(option_values["catalog"], None)
-    return _write_rows(catalog_rows(catalog), option_values)
+    option.write_rows(catalog_rows(catalog), option_values)
+    return 0
 
 
 @command.command("accelerators")
+@option.full_rows
 @listing_flags
 def accelerators(**option_values: Any) -> int:
     """List the accelerators with their data sheets, whichever catalog is in use.
@@ -78,7 +78,8 @@ def accelerators(**option_values: Any) -> int:
     from planner.render.listing import accelerator_rows
 
     rows = accelerator_rows(list(all_accelerators().values()))
-    return _write_rows(rows, option_values)
+    option.write_rows(rows, option_values, without=("confidence", "as_of"))
+    return 0
 
 
 @command.command("mig")
@@ -91,7 +92,8 @@ def mig(**option_values: Any) -> int:
     from planner.facts.accelerator import mig_profiles
     from planner.render.listing import mig_rows
 
-    return _write_rows(mig_rows(list(mig_profiles())), option_values)
+    option.write_rows(mig_rows(list(mig_profiles())), option_values)
+    return 0
 
 
 @command.command("unpriced")
@@ -105,7 +107,8 @@ def unpriced(**option_values: Any) -> int:
     from planner.market.listing import unpriced_rows
 
     catalog = open_catalog(option_values["catalog"], None)
-    return _write_rows(unpriced_rows(catalog), option_values)
+    option.write_rows(unpriced_rows(catalog), option_values)
+    return 0
 
 
 @command.command("list")
@@ -135,11 +138,14 @@ def list_catalogs(**option_values: Any) -> int:
         }
         for entry in folder.entries()
     ]
-    return _write_rows(rows, option_values)
+    option.write_rows(rows, option_values)
+    return 0
 
 
 @command.command("use")
-@click.argument("name", metavar="NAME|embedded")
+@click.argument(
+    "name", metavar="NAME|embedded", shell_complete=complete.catalog_names
+)
 def use(name: str) -> int:
     """Let plans use the catalog of this NAME, or the embedded one, from now on.
 
@@ -154,8 +160,18 @@ def use(name: str) -> int:
 
 
 @command.command("diff")
-@click.argument("old", metavar="A", required=False)
-@click.argument("new", metavar="B", required=False)
+@click.argument(
+    "old",
+    metavar="A",
+    required=False,
+    shell_complete=complete.catalogs_or_files,
+)
+@click.argument(
+    "new",
+    metavar="B",
+    required=False,
+    shell_complete=complete.catalogs_or_files,
+)
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -184,7 +200,7 @@ def diff(old: str | None, new: str | None, **option_values: Any) -> int:
     if is_text and not differences:
         click.echo("no price differs")
         return 0
-    _write_rows(difference_rows(shown), option_values)
+    option.write_rows(difference_rows(shown), option_values)
     if len(shown) < len(differences):
         click.echo(
             f"{len(differences) - len(shown):,} more: use --limit", err=True
@@ -203,16 +219,3 @@ def _rows_of(name: str) -> list[PriceRow]:
     )
     texts, _, _ = verify_manifest(manifest_path)
     return catalog_price_rows(texts)
-
-
-def _write_rows(rows: Rows, option_values: OptionValues) -> int:
-    from planner.render.listing import render_rows
-
-    option.write_output(
-        render_rows(
-            rows,
-            option_values["format"],
-            color=option.wants_color(option_values["color"]),
-        )
-    )
-    return 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from planner.cli import complete
 from planner.cli.compose import read_file
 from providers.files import MAX_DOCUMENT_BYTES
 
@@ -22,12 +23,15 @@ def charge_files(command: CommandT) -> CommandT:
     command = click.option(
         "--from",
         "first_files",
+        shell_complete=complete.file_names,
         metavar="FILE...",
         multiple=True,
         required=True,
         help="Cost exports: FOCUS, Azure or BigQuery, as CSV or JSON lines.",
     )(command)
-    return click.argument("more_files", metavar="", nargs=-1)(command)
+    return click.argument(
+        "more_files", metavar="", nargs=-1, shell_complete=complete.file_names
+    )(command)
 
 
 def read_plan(path: str) -> Plan:

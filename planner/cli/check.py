@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option, policy
+from planner.cli import complete, option, policy
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 
 @click.command("check")
-@click.argument("specs", nargs=-1, metavar="SPEC...")
+@click.argument(
+    "specs", nargs=-1, metavar="SPEC...", shell_complete=complete.file_names
+)
 @click.option(
     "--security",
     is_flag=True,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--explain",
     "rule_id",
+    shell_complete=complete.rule_names,
     metavar="RULE",
     help="Say what a rule refuses, why, and what helps; no SPEC is needed.",
 )

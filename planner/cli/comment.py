@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import read_file
 from planner.errors import Problem, UsageError
 from providers.files import MAX_DOCUMENT_BYTES
@@ -46,10 +46,13 @@ def _parse_timeout(
     metavar="FORGE",
     type=click.Choice(["github", "gitlab", "bitbucket", "azure-devops"]),
 )
-@click.argument("body", metavar="BODY", required=False)
+@click.argument(
+    "body", metavar="BODY", required=False, shell_complete=complete.file_names
+)
 @click.option(
     "--from-artifact",
     "artifact",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Post the comment that a job with --hold wrote.",
 )
@@ -94,6 +97,7 @@ def _parse_timeout(
 )
 @click.option(
     "--hold",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Write the comment here when the token may only read, as for forks.",
 )

@@ -18,6 +18,7 @@ from planner.errors import (
     Problem,
     UsageError,
 )
+from planner.suggest import did_you_mean
 from providers.files import MAX_DOCUMENT_BYTES, MAX_FILE_BYTES, read_regular
 
 if TYPE_CHECKING:
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
+    from planner.perf.training.correction import TrainingCorrection
     from planner.plan.change import LiveInputs
     from planner.plan.status import StackStatus
     from planner.solve.settings import Memory, SolveSettings
     from planner.spec.model import Spec
+    from planner.spec.override import KeyOverride
     from providers.base import PriceSource
     from providers.catalog.folder import CatalogFolder
     from providers.simulated.world import World
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 STATE_FOLDER: Final = Path(".tonnage")
 DEFAULT_WORLD: Final = "default"
+BEGIN_CALIBRATION: Final = "make one: tonnage calibrate BENCH -o FILE"
 
 
 class SpecFile(Struct, frozen=True, kw_only=True):
@@ -46,17 +50,25 @@ class SpecFile(Struct, frozen=True, kw_only=True):
     path         as given on the command line; - is standard input
     file_bytes   content, for the digest
     read_beside  opens files that the spec names; None: those beside it on this machine
+    overrides    what the spec says otherwise than the file
     """
 
     path: str
     file_bytes: bytes
     spec: Spec
     read_beside: Callable[[str], bytes] | None = None
+    overrides: tuple[KeyOverride, ...] = ()
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the file's bytes."""
-        return hashlib.sha256(self.file_bytes).hexdigest()
+        """SHA-256 of the file's bytes, and of what is said otherwise.
+
+        So a plan of another spec than that of the file is never taken for one of the file.
+        """
+        digest = hashlib.sha256(self.file_bytes)
+        for override in self.overrides:
+            digest.update(f"\0{override}".encode())
+        return digest.hexdigest()
 
     def folder_reader(
         self, digests: dict[str, str] | None = None
@@ -104,7 +116,11 @@ def read_file(
                 code="file",
                 message="no such file",
                 place=Place(path),
-                next_step=f"check the path, or {begin}",
+                next_step=did_you_mean(
+                    Path(path).name,
+                    _neighbors(path),
+                    otherwise=f"check the path, or {begin}",
+                ),
             )
         ) from error
     except IsADirectoryError as error:
@@ -136,15 +152,26 @@ def _unusable_file(path: str, message: str) -> UsageError:
     )
 
 
-def read_spec(path: str) -> SpecFile:
-    """Read and validate a spec file."""
+def read_spec(path: str, overrides: tuple[KeyOverride, ...] = ()) -> SpecFile:
+    """Read and validate a spec file, with some keys as they are said elsewhere."""
     # Imported here, so that a command loads only what it uses.
     from planner.spec.load import load_spec
 
     file_bytes = read_file(path, MAX_DOCUMENT_BYTES)
     return SpecFile(
-        path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
+        path=path,
+        file_bytes=file_bytes,
+        spec=load_spec(file_bytes, path, overrides),
+        overrides=overrides,
     )
+
+
+def _neighbors(path: str) -> list[str]:
+    """Return the names of what stands beside a file."""
+    try:
+        return [entry.name for entry in Path(path).parent.iterdir()]
+    except OSError:
+        return []
 
 
 def spec_folder_reader(
@@ -249,6 +276,32 @@ def own_live_catalog(
     return own_catalog(catalog, options.prices, own_prices)
 
 
+class LastCatalog:
+    """The catalog of the spec before, which is that of the next one where it is asked alike."""
+
+    def __init__(self) -> None:
+        self._source: Catalog | None = None
+        self._asked: tuple[object, ...] = ()
+        self._own: Catalog | None = None
+
+    def own_live(
+        self,
+        catalog: Catalog,
+        options: PlanningOptions,
+        live: LiveInputs | None,
+    ) -> Catalog:
+        """Return what `own_live_catalog` returns."""
+        asked = (options, live)
+        if (
+            self._own is None
+            or self._source is not catalog
+            or self._asked != asked
+        ):
+            self._source, self._asked = catalog, asked
+            self._own = own_live_catalog(catalog, options, live)
+        return self._own
+
+
 def cache_folder() -> Path | None:
     """Return where a start keeps what the next one needs: TONNAGE_CACHE, or the user's folder.
 
@@ -302,6 +355,7 @@ def solve_settings(
         read_file=spec_file.folder_reader(digests),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
+        training_correction=load_training_correction(options),
         futures=futures(options.stops_after),
         run_all=run_in_parallel,
         # What others have left is of bills with what is assumed.
@@ -319,13 +373,28 @@ def load_confidence(options: PlanningOptions) -> Confidence:
         return Confidence(level)
     from planner.estimate.calibration_file import parse_correction
 
+    # A calibration of training says nothing of answers.
+    if load_training_correction(options) is not None:
+        return Confidence(level)
     correction = parse_correction(
-        options.read_own(
-            calibration_path, begin="make one: tonnage calibrate BENCH -o FILE"
-        ),
+        options.read_own(calibration_path, begin=BEGIN_CALIBRATION),
         calibration_path,
     )
     return Confidence(level, correction)
+
+
+def load_training_correction(
+    options: PlanningOptions,
+) -> TrainingCorrection | None:
+    """Return what a calibration taught of training; None where it is of something else."""
+    if not options.calibration:
+        return None
+    from planner.estimate.training_calibration import parse_training
+
+    return parse_training(
+        options.read_own(options.calibration, begin=BEGIN_CALIBRATION),
+        options.calibration,
+    )
 
 
 class PlanningOptions(Struct, frozen=True, kw_only=True):
@@ -396,13 +465,18 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
 
 def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
     """Return a stack as its state has it. Raises MissingError without one of the name."""
-    stack_status = open_engine(options).stack_status(stack_name)
+    engine = open_engine(options)
+    stack_status = engine.stack_status(stack_name)
     if stack_status is None:
         raise MissingError(
             Problem(
                 code="stack",
                 message=f"no stack is named {stack_name}",
-                next_step=f"see all stacks: tonnage list{options.flags}",
+                next_step=did_you_mean(
+                    stack_name,
+                    engine.stack_names(),
+                    otherwise=f"see all stacks: tonnage list{options.flags}",
+                ),
             )
         )
     return stack_status
@@ -410,13 +484,22 @@ def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
 
 def readable_stacks(engine: StackEngine) -> Iterator[StackStatus]:
     """Yield all stacks of an engine; of one whose state is damaged only the problem is told."""
-    from planner.cli.main import print_problems
+    from planner.cli.failure import print_problems
 
+    for found in found_stacks(engine):
+        if isinstance(found, UsageError):
+            print_problems(found.problems)
+        else:
+            yield found
+
+
+def found_stacks(engine: StackEngine) -> Iterator[StackStatus | UsageError]:
+    """Yield all stacks of an engine; of one whose state is damaged the problem."""
     for stack_name in engine.stack_names():
         try:
             status = engine.stack_status(stack_name)
         except UsageError as error:
-            print_problems(error)
+            yield error
             continue
         # One may be destroyed meanwhile.
         if status is not None:

@@ -16,7 +16,7 @@ from planner.errors import Problem, UsageError
 
 
 @click.command("connect", context_settings={"ignore_unknown_options": True})
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @click.argument("machine", default="")
 @click.argument("remote_command", nargs=-1, type=click.UNPROCESSED)
 @click.option(

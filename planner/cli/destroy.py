@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 @click.command("destroy")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend
 @option.allow
-@option.format_option("text", "json")
+@option.format_option("text", "json", is_stream=True)
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(stack: str, **option_values: Any) -> int:

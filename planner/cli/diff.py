@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from msgspec.structs import replace
 
-from planner.cli import option, policy
+from planner.cli import complete, option, policy
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.diff_document import DiffDocument, SpecDiff
     from planner.plan.types import Plan
-    from planner.spec.change import KeyChange
 
 FORMATS: Final = (
     "text",
@@ -59,7 +57,12 @@ def parse_thresholds(
 
 
 @click.command("diff")
-@click.argument("paths", nargs=-1, metavar="A B | PATH...")
+@click.argument(
+    "paths",
+    nargs=-1,
+    metavar="A B | PATH...",
+    shell_complete=complete.file_names,
+)
 @click.option(
     "--base",
     metavar="REF",
@@ -82,6 +85,7 @@ def parse_thresholds(
 )
 @click.option(
     "--base-catalog",
+    shell_complete=complete.catalogs_or_files,
     metavar="NAME|FILE",
     help="With --base: say apart what prices alone did since this catalog.",
 )
@@ -158,7 +162,7 @@ def _compare_files(
     paths: tuple[str, ...], option_values: OptionValues
 ) -> tuple[DiffDocument, list[NewPlan]]:
     """Return the difference of two specs or plans, and the new one of them."""
-    from planner.plan.diff_report import plans_document
+    from planner.cli.difference import file_difference
 
     # One catalog for both sides: prices do not differ, only the specs.
     catalog = open_catalog(option_values["catalog"], None)
@@ -168,32 +172,13 @@ def _compare_files(
         _read_plan(path, content, catalog, options)
         for path, content in zip(paths, contents, strict=True)
     ]
-    document = plans_document(
+    document = file_difference(
         (paths[0], paths[1]),
+        (contents[0], contents[1]),
         (plans[0], plans[1]),
-        keys=_key_changes(contents, plans, paths[1]),
-        thresholds=option_values["fail_if"],
+        option_values["fail_if"],
     )
     return document, [(plans[1].spec.path, plans[1])]
-
-
-def _key_changes(
-    contents: list[bytes], plans: list[Plan], path: str
-) -> tuple[KeyChange, ...]:
-    """Return what the specs say differently; of a saved plan without lines."""
-    from planner.cli.revision import clean_key_changes
-    from planner.plan.canonical import dump_document, is_plan
-
-    if not any(map(is_plan, contents)):
-        return clean_key_changes(contents[0], contents[1], path)
-    # A plan has its spec with defaults filled in, so that of the other side is taken too.
-    before, after = (
-        dump_document(plan.spec.normalized).encode() for plan in plans
-    )
-    return tuple(
-        replace(change, line_before=None, line=None)
-        for change in clean_key_changes(before, after, path)
-    )
 
 
 def _read_plan(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import (
     open_catalog,
     open_engine,
@@ -39,7 +39,12 @@ MACHINE_KINDS: Final = frozenset({"quota", "capacity"})
 
 
 @click.command("doctor")
-@click.argument("subject", required=False, metavar="[SPEC|PLAN]")
+@click.argument(
+    "subject",
+    required=False,
+    metavar="[SPEC|PLAN]",
+    shell_complete=complete.file_names,
+)
 @option.planning_flags
 @option.format_option("text", "json", "markdown")
 @option.color

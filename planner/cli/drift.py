@@ -12,7 +12,7 @@ from planner.cli.compose import open_engine
 
 
 @click.command("drift")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend

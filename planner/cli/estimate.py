@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import (
     SpecFile,
     open_catalog,
@@ -64,9 +64,14 @@ TRAINING_LAYOUT_KEYS: Final = {
 
 
 @click.command("estimate")
-@click.argument("spec", required=False, metavar="SPEC")
+@click.argument(
+    "spec", required=False, metavar="SPEC", shell_complete=complete.file_names
+)
 @click.option(
-    "--on", metavar="TYPE[xN]", help="Machine type, and how many of them."
+    "--on",
+    shell_complete=complete.machine_types,
+    metavar="TYPE[xN]",
+    help="Machine type, and how many of them.",
 )
 @click.option(
     "--layout",
@@ -86,7 +91,10 @@ TRAINING_LAYOUT_KEYS: Final = {
     help="Requests a second.",
 )
 @click.option(
-    "--table", metavar="ROWS.csv", help="Predict every row of a table."
+    "--table",
+    shell_complete=complete.file_names,
+    metavar="ROWS.csv",
+    help="Predict every row of a table.",
 )
 @option.simulate
 @option.catalog

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
-from planner.cli import option, progress
+from planner.cli import complete, option, progress
 from planner.cli.binding import present_inputs
 from planner.cli.compose import (
     PlanningOptions,
@@ -36,8 +36,8 @@ QUESTIONS: Final = ("offer", "traffic", "ways", "pareto", "sensitivity")
 
 
 @click.command("explain")
-@click.argument("path", metavar="PLAN|SPEC")
-@click.argument("offer", required=False)
+@click.argument("path", metavar="PLAN|SPEC", shell_complete=complete.file_names)
+@click.argument("offer", required=False, shell_complete=complete.machine_types)
 @click.option(
     "--traffic",
     metavar="FACTOR",

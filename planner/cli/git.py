@@ -6,50 +6,30 @@ are not UTF-8, symbolic links and submodules are no files here.
 
 from __future__ import annotations
 
-import errno
 import os
 import posixpath
 import re
-import stat
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cli.file_tree import FolderTree, is_plain_file
 from planner.errors import MissingError, Place, Problem, UsageError
-from providers.files import MAX_FILE_BYTES, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from planner.cli.file_tree import FileTree
 
 FILE_MODES: Final = frozenset({"100644", "100755"})
 SHORT_COMMIT: Final = 7
 # What large files of git-lfs begin with: the content itself is elsewhere.
 # A branch, a tag or a commit, without steps from it.
 PLAIN_REVISION: Final = re.compile(r"[^~^@{}:]+")
+REMEDY: Final = "check the path, and that the file was added to git"
 LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
-
-
-class FileTree(Protocol):
-    """The files of one side, by their paths from the top of the repository."""
-
-    @property
-    def name(self) -> str:
-        """What a reader knows the side by."""
-
-    @property
-    def commit(self) -> str | None:
-        """The revision; None for files as they are."""
-
-    def paths(self) -> list[str]:
-        """Return the paths of all files, sorted."""
-
-    def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Return the content of small files by path; those that are not there are left out."""
-
-    def read(self, path: str) -> bytes:
-        """Return the content of a file. Raises MissingError."""
 
 
 class GitRepository(Struct, frozen=True):
@@ -239,38 +219,20 @@ class WorkingTree(Struct, frozen=True):
         return sorted(
             path
             for path in {*_texts(out)}
-            if _is_plain_file(self.repository.root / path)
+            if is_plain_file(self.repository.root / path)
         )
 
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes]:
         """Return the content of files by path; those that are not there are left out."""
-        return {
-            path: self.read(path)
-            for path in paths
-            if _is_plain_file(self.repository.root / path)
-        }
+        return self._folder.read_many(paths)
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises MissingError, and UsageError for a large one."""
-        file_path = self.repository.root / path
-        # A link could lead to any file of this machine.
-        if not _is_plain_file(file_path) or _has_link(
-            self.repository.root, path
-        ):
-            raise MissingError(_missing_problem(path, self.name))
-        try:
-            return read_regular(file_path, MAX_FILE_BYTES)
-        except OSError as error:
-            if error.errno != errno.EFBIG:
-                raise
-            raise UsageError(
-                Problem(
-                    code="file",
-                    message=str(error.strerror),
-                    place=Place(path),
-                    next_step="give a smaller one",
-                )
-            ) from error
+        return self._folder.read(path)
+
+    @property
+    def _folder(self) -> FolderTree:
+        return FolderTree(self.repository.root, self.name, REMEDY)
 
 
 def find_repository(folder: Path) -> GitRepository:
@@ -403,7 +365,7 @@ def _missing_problem(path: str, side: str) -> Problem:
         code="file",
         message=f"no such file in {side}",
         place=Place(path),
-        next_step="check the path, and that the file was added to git",
+        next_step=REMEDY,
     )
 
 
@@ -418,23 +380,6 @@ def _texts(out: bytes) -> list[str]:
         if text:
             texts.append(text)
     return texts
-
-
-def _is_plain_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False
-
-
-def _has_link(root: Path, path: str) -> bool:
-    """Whether a folder on the way to a file is a link."""
-    folder = posixpath.dirname(path)
-    while folder:
-        if (root / folder).is_symlink():
-            return True
-        folder = posixpath.dirname(folder)
-    return False
 
 
 def _is_commit(revision: str) -> bool:

@@ -10,10 +10,11 @@ import click
 from planner.cli import option
 from planner.cli.compose import open_engine
 from planner.errors import MissingError, Problem
+from planner.suggest import did_you_mean
 
 
 @click.command("history")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend
@@ -30,13 +31,18 @@ def command(stack: str, **option_values: Any) -> int:
     from stacks.engine.history import past_runs
 
     options = option.planning_options(option_values)
-    runs = past_runs(open_engine(options).store, stack)
+    engine = open_engine(options)
+    runs = past_runs(engine.store, stack)
     if not runs:
         raise MissingError(
             Problem(
                 code="stack",
                 message=f"nothing was done with a stack of the name {stack}",
-                next_step=f"see all stacks: tonnage list{options.flags}",
+                next_step=did_you_mean(
+                    stack,
+                    engine.stack_names(),
+                    otherwise=f"see all stacks: tonnage list{options.flags}",
+                ),
             )
         )
     if option_values["format"] == "json":

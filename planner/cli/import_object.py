@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import open_engine, read_file
 from planner.errors import MissingError, Problem
 from planner.suggest import closest
@@ -14,7 +14,7 @@ from providers.files import MAX_DOCUMENT_BYTES
 
 
 @click.command("import")
-@click.argument("plan")
+@click.argument("plan", shell_complete=complete.file_names)
 @click.argument("resource")
 @click.argument("object_id", metavar="ID")
 @option.simulate

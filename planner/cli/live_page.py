@@ -80,8 +80,10 @@ for cost allocation; Google Cloud tells them by its export alone, which `tonnage
 by minute: services by their load, in their time zones, and everything else at its peak. Where
 their cheapest fleets do not fit, it finds those that do and cost the least together, and says what
 is short and which request raises it. Where none fit, it exits with 10 and names the same request.
-`--replay FILE` goes with it too. Without `--share` each spec is planned as if it were alone
-([how](decisions/0059-quotas-are-shared.md)).
+What the account has committed to is used first by all of them, over the sum of their hours, and
+what none of them uses is named. `--replay FILE` goes with it too. Without `--share` each spec is
+planned as if it were alone, and `warning[shared-quota]` says so where all of them exceed a quota
+([how](decisions/0059-quotas-are-shared.md), [by what](decisions/0065-choice-by-highs.md)).
 
 Clouds are also asked how likely machines on spot are to be had, those of the plan and of its
 fallbacks. That changes what apply tries first, and no bill. A fleet in one zone begins with the
@@ -103,6 +105,21 @@ the catalog has it; prices that are public are asked all the same.
 One service takes money: Cost Explorer of AWS a cent, for the use of savings plans where there is
 one, and for the cost of a stack. The tables are made by `make docs` from
 `providers/data/probes.csv`.
+
+## Whether clouds still answer so
+
+What tests know of each answer is in files, `tests/providers/shapes/CLOUD/CALL/CASE.json`: an
+ordinary one, one of nothing, and refusals, each with where its shape is from. The models of AWS's
+own client have every member of them; the others are held against the types of the clients of
+Google Cloud and Azure.
+
+`make live-test CLOUD=aws` asks your own account all of the tables below that changes nothing, in
+one region, and holds each answer against its file. A field that is read and is missing, or of
+another type, is a failure. What is new is listed, and so is what your account does not show. It
+keeps names of fields and their types alone; names that you gave, such as those of tags, are none
+of them. With `STACK=NAME` it looks for the machines and the cost of a stack of yours. Then it asks
+for the prices of all regions, for five minutes at most, and lists those that differ from the
+catalog; one that is five times as high or as low is a failure. On AWS it takes about two cents.
 """
 
 

@@ -34,7 +34,7 @@ def _parse_since(
 
 
 @click.command("logs")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @click.option("--pool", default="", metavar="NAME", help="Only of this pool.")
 @click.option(
     "--since",
@@ -46,7 +46,7 @@ def _parse_since(
 @click.option(
     "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C."
 )
-@option.format_option("text", "json")
+@option.format_option("text", "json", is_stream=True)
 @option.simulate
 @option.engine
 @option.backend

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from planner.errors import TonnageError
+from planner.cli.answer import CommandAnswer
 from planner.version import VERSION
 
 if TYPE_CHECKING:
-    from planner.errors import Problem
+    from click.shell_completion import CompletionItem
 
 # Summaries are here, so that help imports no command.
 COMMANDS: Final = {
@@ -59,7 +59,8 @@ COMMANDS: Final = {
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",
-    "schema": "JSON Schema of a spec, a plan, a difference or a file of your own",
+    "serve": "show a folder of specs, plans and stacks in a browser",
+    "schema": "JSON Schema of a spec, a plan, an error or a file of your own",
     "completion": "completion script for bash, zsh or fish",
 }
 # A word of Python cannot be the name of a module.
@@ -75,10 +76,15 @@ PLAIN_FORMS: Final = {
     "\u2013": "-",
     "█": "#",
     "░": ".",
+    "▁": "_",
+    "▂": ".",
+    "▃": ":",
+    "▄": "=",
+    "▅": "+",
+    "▆": "*",
+    "▇": "%",
 }
-INTERRUPTED_EXIT_CODE: Final = 8
 USAGE_EXIT_CODE: Final = 2
-BUG_EXIT_CODE: Final = 1
 
 
 class LazyCommandGroup(click.Group):
@@ -110,6 +116,21 @@ class LazyCommandGroup(click.Group):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer the commands and the flags of the program, without importing a command."""
+        from click.shell_completion import CompletionItem
+
+        return [
+            *(
+                CompletionItem(name, help=summary)
+                for name, summary in COMMANDS.items()
+                if name.startswith(incomplete)
+            ),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -212,63 +233,32 @@ def _open_streams() -> None:
 
 def run(argv: list[str]) -> int:
     """Run the command line and return the exit code; no exception leaves it."""
+    answer = CommandAnswer()
     try:
         return_value = cli.main(
-            args=argv, prog_name="tonnage", standalone_mode=False
-        )
-    except Exception as error:  # noqa: BLE001 - the choke point: no traceback reaches a user
-        try:
-            exit_code = _report_error(error)
-        except OSError:
-            # Nobody hears it any more.
-            exit_code = getattr(error, "exit_code", BUG_EXIT_CODE)
-            _drop_output()
-        # Terraform's convention has one code for all errors: 1.
-        return (
-            1 if exit_code > 1 and "--detailed-exitcode" in argv else exit_code
+            args=argv, prog_name="tonnage", standalone_mode=False, obj=answer
         )
     except SystemExit:
         # Only a pipe that was closed ends it so: whoever read it has what they wanted.
         _drop_output()
         return 0
-    except KeyboardInterrupt:
-        click.echo("cancelled: nothing more is done", err=True)
-        return INTERRUPTED_EXIT_CODE
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the choke point: no traceback reaches a user
+        return _reported(error, answer, argv)
     return return_value if isinstance(return_value, int) else 0
 
 
-def _report_error(error: Exception) -> int:
-    """Write an error to standard error and return its exit code."""
-    exit_code = BUG_EXIT_CODE
-    match error:
-        case click.exceptions.Exit():
-            exit_code = error.exit_code
-        case click.Abort():
-            click.echo("cancelled: nothing more is done", err=True)
-            exit_code = INTERRUPTED_EXIT_CODE
-        case click.ClickException():
-            error.show(sys.stderr)
-            exit_code = error.exit_code
-        case TonnageError():
-            print_problems(error)
-            exit_code = error.exit_code
-        case OSError():
-            click.echo(
-                "error[file]: "
-                + (f"{error.filename}: " if error.filename else "")
-                + (error.strerror or str(error)),
-                err=True,
-            )
-            click.echo("  next: check the path and its permissions", err=True)
-            exit_code = 2
-        case _:
-            if os.environ.get("TONNAGE_TRACEBACK"):
-                raise error
-            click.echo(f"error[bug]: {type(error).__name__}: {error}", err=True)
-            click.echo(
-                "  next: report it, with TONNAGE_TRACEBACK=1 set", err=True
-            )
-    return exit_code
+def _reported(
+    error: BaseException, answer: CommandAnswer, argv: list[str]
+) -> int:
+    """Report what ended a command, as far as anybody hears it, and return its exit code."""
+    from planner.cli import failure
+
+    try:
+        return failure.report(error, answer, argv)
+    except OSError:
+        # Nobody hears it any more.
+        _drop_output()
+        return failure.exit_code_of(error, argv)
 
 
 def _drop_output() -> None:
@@ -276,24 +266,6 @@ def _drop_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())
-
-
-def print_problems(error: TonnageError) -> None:
-    """Write every problem of an error to standard error."""
-    for problem in error.problems:
-        click.echo(problem_text(problem), err=True)
-
-
-def problem_text(problem: Problem) -> str:
-    """Return a problem as a user sees it: place, code, cause and next step."""
-    place_prefix = f"{problem.place}  " if problem.place else ""
-    problem_lines = [f"{place_prefix}error[{problem.code}]: {problem.message}"]
-    if problem.cause:
-        problem_lines.append(f"  cause: {problem.cause}")
-    problem_lines.append(f"  next: {problem.next_step}")
-    from planner.render.clean import clean
-
-    return clean("\n".join(problem_lines))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import open_catalog, open_world
 from planner.facts.cloud import clouds
 from planner.market.offer import ORDERABLE_PURCHASES
@@ -15,7 +15,12 @@ SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 
 
 @click.command("offers")
-@click.argument("accelerator", required=False, default="*")
+@click.argument(
+    "accelerator",
+    required=False,
+    default="*",
+    shell_complete=complete.accelerator_names,
+)
 @click.option(
     "--cloud",
     multiple=True,
@@ -23,11 +28,16 @@ SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
     help="Only this cloud.",
 )
 @click.option(
-    "--region", multiple=True, metavar="PATTERN", help="Only these regions."
+    "--region",
+    shell_complete=complete.region_names,
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these regions.",
 )
 @click.option(
     "--type",
     "kind",
+    shell_complete=complete.machine_types,
     multiple=True,
     metavar="PATTERN",
     help="Only these machine types.",
@@ -51,6 +61,7 @@ SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
     metavar="N",
     help="Show N (20).",
 )
+@option.full_rows
 @option.simulate
 @option.catalog
 @option.format_option("text", "json", "csv", "markdown")
@@ -61,7 +72,8 @@ def command(accelerator: str, **option_values: Any) -> int:
     Example: tonnage offers 'h100*' --region 'us-*' --sort bandwidth
     """
     from planner.market.listing import offer_rows, rank_offers
-    from planner.render.listing import render_rows
+    from planner.market.offer_search import nothing_found
+    from planner.render.offer_list import offers_page
 
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
@@ -75,12 +87,22 @@ def command(accelerator: str, **option_values: Any) -> int:
             for option_name in ("cloud", "region", "kind", "purchase")
         },
     )
-    listing_text = render_rows(
-        offer_rows(ranked_offers[: option_values["limit"]]),
-        option_values["format"],
-        color=option.wants_color(option_values["color"]),
-    )
-    option.write_output(listing_text)
+    if not ranked_offers:
+        raise nothing_found(
+            catalog.offers,
+            accelerator.lower(),
+            option_values["region"],
+            option_values["kind"],
+        )
+    rows = offer_rows(ranked_offers[: option_values["limit"]])
+    if option_values["format"] == "text" and not option_values["full"]:
+        option.print_page(
+            offers_page(rows, option_values["sort"]),
+            "text",
+            option_values["color"],
+        )
+    else:
+        option.write_rows(rows, option_values)
     # Other formats are read by programs, which need no hint.
     if (
         len(ranked_offers) > option_values["limit"]

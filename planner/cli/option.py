@@ -11,21 +11,28 @@ from urllib.parse import urlsplit
 
 import click
 
+from planner.cli import complete
+from planner.cli.answer import current
 from planner.cli.compose import DEFAULT_WORLD, PlanningOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.render.listing import Rows
     from planner.render.page import Page
 
 # Flags by name, as click has read them.
 OptionValues: TypeAlias = dict[str, Any]
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 catalog = click.option(
-    "--catalog", metavar="FILE", help="Use the catalog of this manifest.json."
+    "--catalog",
+    shell_complete=complete.file_names,
+    metavar="FILE",
+    help="Use the catalog of this manifest.json.",
 )
 simulate = click.option(
     "--simulate",
+    shell_complete=complete.file_names,
     metavar="WORLD.yaml",
     is_flag=False,
     flag_value=DEFAULT_WORLD,
@@ -86,8 +93,12 @@ def check_stack_name(
     return name_text
 
 
+stack_argument = click.argument(
+    "stack", callback=check_stack_name, shell_complete=complete.stack_names
+)
 stack = click.option(
     "--stack",
+    shell_complete=complete.stack_names,
     metavar="NAME",
     callback=check_stack_name,
     help="Plan on this stack; default the spec's name.",
@@ -108,6 +119,7 @@ confidence = click.option(
 )
 calibration = click.option(
     "--calibration",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Use what your own benchmark taught: see calibrate.",
 )
@@ -133,11 +145,40 @@ stops_after = click.option(
 )
 prices = click.option(
     "--prices",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Plan at prices of your own: discounts, rates, support, tax, credits.",
 )
+
+
+def parse_overrides(
+    _context: click.Context,
+    _parameter: click.Parameter,
+    texts: tuple[str, ...],
+) -> Any:
+    """Return keys of a spec that say something else; raises BadParameter for no KEY=VALUE."""
+    from planner.spec.override import parse_override
+
+    try:
+        return tuple(map(parse_override, texts))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+overrides = click.option(
+    "--set",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=parse_overrides,
+    help="Plan as if a key of the specs said this: traffic.peak_rps=12. May be repeated. Such a "
+    "plan can be compared; to apply it, write it into the spec.",
+)
 output = click.option(
-    "-o", "--output", metavar="FILE", help="Write the result to FILE."
+    "-o",
+    "--output",
+    shell_complete=complete.file_names,
+    metavar="FILE",
+    help="Write the result to FILE.",
 )
 color = click.option(
     "--color",
@@ -147,6 +188,11 @@ color = click.option(
 )
 no_input = click.option(
     "--no-input", is_flag=True, help="Never ask; refuse where one would."
+)
+full_rows = click.option(
+    "--full",
+    is_flag=True,
+    help="Show every column as text, too: lines are longer than a terminal.",
 )
 PERMISSIONS = ("delete-data", "drift", "outage", "production")
 
@@ -189,14 +235,30 @@ CHANGED_EXIT_CODE = 20
 TERRAFORM_EXIT_CODE = 2
 
 
-def format_option(*format_names: str) -> Callable[[CommandT], CommandT]:
-    """Return the --format option of a command; the first format is the default."""
+def format_option(
+    *format_names: str, is_stream: bool = False
+) -> Callable[[CommandT], CommandT]:
+    """Return the --format option of a command; the first format is the default.
+
+    JSON of a stream is lines, each a document.
+    """
+
+    def note_format(
+        _context: click.Context, _parameter: click.Parameter, name: str
+    ) -> str:
+        answer = current()
+        answer.format, answer.is_stream = name, is_stream
+        return name
+
     return click.option(
         "-f",
         "--format",
         "format",
         type=click.Choice(format_names),
         default=format_names[0],
+        callback=note_format,
+        # An error of another flag is told in the format, too.
+        is_eager=True,
         help=f"Write {', '.join(format_names)} ({format_names[0]}).",
     )
 
@@ -303,12 +365,35 @@ def print_page(
     )
 
 
+def write_rows(
+    rows: Rows, option_values: OptionValues, *, without: tuple[str, ...] = ()
+) -> None:
+    """Write rows in the format of a command.
+
+    Text fits a terminal, and leaves out the columns `without`; with --full it does neither.
+    """
+    from planner.render.listing import render_rows
+    from planner.render.page import LINE_WIDTH
+
+    is_full = option_values.get("full", False)
+    write_output(
+        render_rows(
+            rows,
+            option_values["format"],
+            color=wants_color(option_values["color"]),
+            width=None if is_full else terminal_width() or LINE_WIDTH,
+            without=() if is_full else without,
+        )
+    )
+
+
 def write_output(text: str, path: str | None = None) -> None:
     """Write a result to standard output, or to a file when `path` names one.
 
     A regular file is replaced as a whole; a pipe or device is written to.
     """
     if path is None or path == "-":
+        current().has_result = True
         sys.stdout.write(text)
         sys.stdout.flush()
         return

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from planner.cli import budget, option, policy, progress
+from planner.cli import budget, complete, option, policy, progress
 from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
-from planner.cli.planning import find_plan
+from planner.cli.planning import UsedPlan, find_plan
 from planner.cli.refusal import refuse_together
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.cli.option import OptionValues
     from planner.cli.planning import FoundPlan
+    from planner.cli.shared_quota import PlanUse
     from planner.market.offer import Catalog
     from planner.plan.types import Plan
     from planner.render.page import Page
@@ -33,8 +34,15 @@ PAGE_FORMATS = ("text", "markdown")
 
 
 @click.command("plan")
-@click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
+@click.argument(
+    "specs",
+    nargs=-1,
+    required=True,
+    metavar="SPEC...",
+    shell_complete=complete.file_names,
+)
 @option.planning_flags
+@option.overrides
 @option.format_option("text", "json", "markdown", "html", "sarif")
 @option.output
 @option.color
@@ -59,10 +67,14 @@ PAGE_FORMATS = ("text", "markdown")
     help="Ask the account for quota, zones, reservations and prices, and plan within them.",
 )
 @click.option(
-    "--record", metavar="FILE", help="With --live: write what clouds answered."
+    "--record",
+    shell_complete=complete.file_names,
+    metavar="FILE",
+    help="With --live: write what clouds answered.",
 )
 @click.option(
     "--replay",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="Plan with the answers of a file that --record wrote.",
 )
@@ -89,11 +101,14 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     _refuse_flags(specs, option_values)
     worst_exit_code = 0
     any_changed = False
-    plans = []
+    plans: list[Plan] = []
+    uses: list[PlanUse | None] = []
     # Specs of one repository often have models and traffic in common. Each process that they
     # are divided among has a memory of its own.
     memory = Memory()
-    spec_files = [read_spec(spec_path) for spec_path in specs]
+    spec_files = [
+        read_spec(spec_path, option_values["set"]) for spec_path in specs
+    ]
     if option_values["share"]:
         # Of stacks that share quotas the page says what all of them lack.
         options = replace(options, tells_shortfalls=False)
@@ -103,8 +118,10 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         partial(find_plan, spec_file, catalog, options, memory)
         for spec_file in spec_files
     ]
-    for plan in _written(spec_files, searches, catalog, options, option_values):
+    for used in _written(spec_files, searches, catalog, options, option_values):
+        plan = used.plan
         plans.append(plan)
+        uses.append(used.use)
         _write_record(plan, option_values["record"])
         _say_refusals(plan, options)
         _offer_rename(plan, options)
@@ -117,26 +134,57 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             not is_infeasible and _would_change(plan, option_values, options)
         )
     if len(plans) > 1 and option_values["format"] == "json":
-        from planner.plan.canonical import to_document
-
-        option.write_output(
-            json.dumps(
-                [to_document(plan) for plan in plans],
-                indent=2,
-                sort_keys=True,
-                ensure_ascii=False,
-            )
-            + "\n"
-        )
+        _write_list(plans)
+    _warn_of_joint_quotas(uses, specs, catalog, option_values)
     if option_values["tco"] and plans[0].is_feasible:
         from planner.cli.ownership import tco_page
 
         _print_page(
-            tco_page(read_spec(specs[0]), plans[0], catalog, options),
+            tco_page(spec_files[0], plans[0], catalog, options),
             option_values,
         )
     _refuse_plans(plans, spec_files, options, option_values)
     return _exit_code(worst_exit_code, option_values, changed=any_changed)
+
+
+def _write_list(plans: list[Plan]) -> None:
+    """Write several plans as one JSON list."""
+    from planner.plan.canonical import to_document
+
+    option.write_output(
+        json.dumps(
+            [to_document(plan) for plan in plans],
+            indent=2,
+            sort_keys=True,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
+
+
+def _warn_of_joint_quotas(
+    uses: list[PlanUse | None],
+    specs: tuple[str, ...],
+    catalog: Catalog,
+    option_values: OptionValues,
+) -> None:
+    """Say which quotas plans exceed together that were made apart from each other."""
+    if not any(uses):
+        return
+    from planner.cli.failure import problem_text
+    from planner.cli.portfolio import minutes_ahead
+    from planner.cli.shared_quota import joint_quota_problems
+
+    record = option_values["replay"]
+    flags = f"--replay {record}" if record else "--live"
+    problems = joint_quota_problems(
+        uses,
+        f"tonnage plan --share {flags} {' '.join(specs)}",
+        partial(minutes_ahead, int(catalog.as_of[:4])),
+    )
+    for problem in problems:
+        text = problem_text(problem)
+        click.echo(text.replace("error[", "warning[", 1), err=True)
 
 
 def _refuse_plans(
@@ -169,8 +217,11 @@ def _written(
     catalog: Catalog,
     options: PlanningOptions,
     option_values: OptionValues,
-) -> Iterable[Plan]:
-    """Make the plans of specs, and show each, or all on one page where they buy together."""
+) -> Iterable[UsedPlan]:
+    """Make the plans of specs, and show each, or all on one page where they buy together.
+
+    What a plan adds to quotas is known where others are made apart from it.
+    """
     is_shared = option_values["share"]
     if len(searches) > 1:
         from planner.cli.portfolio import warn_of_owned_twice
@@ -181,13 +232,13 @@ def _written(
 
         return write_report(searches, option_values)
     if len(searches) == 1:
-        return [_write_one(_search_one(searches[0]), option_values)]
+        return [UsedPlan(_write_one(_search_one(searches[0]), option_values))]
     if is_shared:
         from planner.cli.portfolio import shared_plans
 
         plans, page = shared_plans(spec_files, searches, catalog, options)
         _print_page(page, option_values)
-        return plans
+        return map(UsedPlan, plans)
     return _write_many(searches, option_values)
 
 
@@ -262,7 +313,7 @@ def _say_refusals(plan: Plan, options: PlanningOptions) -> None:
     if options.simulate is None or not plan.is_feasible:
         return
     from planner.cli.compose import open_engine
-    from planner.cli.main import problem_text
+    from planner.cli.failure import problem_text
     from stacks.engine.failure import combined_error
 
     refusals = open_engine(options).preflight(plan)
@@ -286,7 +337,7 @@ def _refuse_overwrite(spec_path: str, output_path: str | None) -> None:
 
 def _write_many(
     searches: list[partial[FoundPlan]], option_values: OptionValues
-) -> Iterator[Plan]:
+) -> Iterator[UsedPlan]:
     """Make plans in parallel and show each; `explain` says what the wishes of one cost.
 
     Several plans become one JSON list, which the caller writes. Pages end with the total of all.
@@ -297,9 +348,10 @@ def _write_many(
     # A budget that is exceeded names the wish that would help most.
     make = _explained if option_values["budgets"] else _plan_only
     plans = []
-    for plan in results_in_order(
+    for used in results_in_order(
         [partial(make, search) for search in searches]
     ):
+        plan = used.plan
         plans.append(plan)
         if option_values["format"] in PAGE_FORMATS:
             _print_page(
@@ -308,18 +360,20 @@ def _write_many(
                 ),
                 option_values,
             )
-        yield plan
+        yield used
     if option_values["format"] in PAGE_FORMATS:
         _print_page(total_page(plans), option_values)
 
 
-def _plan_only(search: Callable[[], FoundPlan]) -> Plan:
+def _plan_only(search: Callable[[], FoundPlan]) -> UsedPlan:
     # A solution does not leave its process: it can still plan.
-    return search().plan
+    found = search()
+    return found.used(found.plan)
 
 
-def _explained(search: Callable[[], FoundPlan]) -> Plan:
-    return search().explained()
+def _explained(search: Callable[[], FoundPlan]) -> UsedPlan:
+    found = search()
+    return found.used(found.explained())
 
 
 def _search_one(search: Callable[[], FoundPlan]) -> FoundPlan:
@@ -337,18 +391,28 @@ def _write_one(found_plan: FoundPlan, option_values: OptionValues) -> Plan:
 
     full, output_path = option_values["full"], option_values["output"]
     output_format = option_values["format"]
-    first_page = fleet_page(found_plan.plan, today=option.today(), full=full)
+    is_page = output_format in PAGE_FORMATS
+    first_page: Page = ()
+    if is_page:
+        first_page = fleet_page(
+            found_plan.plan, today=option.today(), full=full
+        )
     if output_format == "text":
         _print_page(first_page, option_values)
     with progress.waiting("planning what each wish of the spec costs"):
         plan = found_plan.explained()
     if output_path or output_format == "json":
         option.write_output(dump_plan(plan), output_path)
-    last_page = reasons_page(plan, full=full, saved_path=output_path or "")
-    if output_format == "markdown":
-        _print_page((*first_page, *last_page), option_values)
-    elif output_format == "text":
-        _print_page(last_page, option_values)
+    if not is_page:
+        return plan
+    last_page = reasons_page(
+        plan, first_page, full=full, saved_path=output_path or ""
+    )
+    whole_page = (*first_page, *last_page)
+    # Of a text the first part is shown already.
+    _print_page(
+        last_page if output_format == "text" else whole_page, option_values
+    )
     return plan
 
 

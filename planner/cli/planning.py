@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cli.compose import (
+    LastCatalog,
     open_engine,
     own_live_catalog,
     readable_stacks,
@@ -17,6 +18,7 @@ from planner.cli.compose import (
 
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions, SpecFile
+    from planner.cli.shared_quota import PlanUse
     from planner.market.offer import Catalog
     from planner.plan.change import LiveInputs
     from planner.plan.pool import OfferRef
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
     from planner.solve.solution import Solution
     from planner.spec.model import NetworkRule, Spec
     from stacks.engine.protocol import StackEngine
+
+
+class UsedPlan(Struct, frozen=True):
+    """A plan as it leaves its process, with what its fleet adds to quotas, if that is known."""
+
+    plan: Plan
+    use: PlanUse | None = None
 
 
 class FoundPlan(Struct, frozen=True):
@@ -45,6 +54,14 @@ class FoundPlan(Struct, frozen=True):
         from planner.plan.document import with_reasons
 
         return with_reasons(self.plan, self.solution.explained())
+
+    def used(self, plan: Plan) -> UsedPlan:
+        """Return its plan, or the explained one, with what its fleet adds to quotas."""
+        if plan.inputs.live is None:
+            return UsedPlan(plan)
+        from planner.cli.shared_quota import plan_use
+
+        return UsedPlan(plan, plan_use(self))
 
 
 def make_plan(
@@ -158,9 +175,10 @@ def derive_plan(
     from stacks.build import planned_stack, with_planned_fallbacks
 
     digests: dict[str, str] = {}
+    last = memory.get(LastCatalog, LastCatalog) if memory else LastCatalog()
     settings = solve_settings(
         spec_file,
-        own_live_catalog(catalog, options, live),
+        last.own_live(catalog, options, live),
         options,
         memory,
         digests,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import read_file
 from planner.errors import PolicyError
 from providers.files import MAX_DOCUMENT_BYTES
@@ -28,6 +28,7 @@ POLICY_NAME: Final = "policy.yaml"
 REPOSITORY_MARK: Final = ".git"
 FLAG: Final = click.option(
     "--policy",
+    shell_complete=complete.file_names,
     metavar="FILE",
     multiple=True,
     help="Judge by this policy, instead of each policy.yaml from the spec up to the repository "
@@ -189,7 +190,7 @@ def read_policy_file(path: str) -> PolicyFile:
 
 def refuse_denied(verdicts: Sequence[Verdict]) -> None:
     """Tell what policies warn of and what is waived. Raises PolicyError for what they deny."""
-    from planner.cli.main import problem_text
+    from planner.cli.failure import problem_text
     from planner.render.policy import verdicts_line, waiver_text
 
     if not verdicts:

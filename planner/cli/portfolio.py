@@ -12,18 +12,20 @@ from zoneinfo import ZoneInfo
 import click
 
 from planner.cli import progress
-from planner.cli.compose import own_catalog
+from planner.cli.compose import own_live_catalog
 from planner.cli.parallel import results_in_order
 from planner.cli.shared_quota import (
     QuotaSharing,
     SharedPlan,
+    joint_inputs,
     remedy,
     shared_plan,
 )
 from planner.render.portfolio import portfolio_page, quota_blocks
 from planner.solve.settings import Memory
 from planner.units import SECONDS_PER_MINUTE
-from planner.workload.portfolio import own_path, share
+from planner.workload.portfolio import share
+from planner.workload.sharing import own_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +72,9 @@ def shared_plans(
         found, chosen = quota_sharing.together(ahead)
     portfolio = share(
         [shared.member for shared in found if shared.member is not None],
-        own_catalog(catalog, options.prices),
+        own_live_catalog(
+            catalog, options, joint_inputs(found, quota_sharing.facts)
+        ),
         ahead,
     )
     left_out = [

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import open_catalog
 from planner.cli.progress import waiting
+from planner.errors import MissingError, Problem
 from planner.facts.cloud import clouds
 from planner.market.capacity import LIMITED_PURCHASES
+from planner.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 @click.command("quota")
 @click.argument("what", type=click.Choice(["list", "request"]))
 @click.argument("cloud", type=click.Choice(tuple(clouds())))
-@click.argument("region")
+@click.argument("region", shell_complete=complete.region_names)
 @click.argument("quota_id", required=False, metavar="[QUOTA]")
 @click.argument("wanted", required=False, type=click.IntRange(1, 1_000_000))
 @click.option("--yes", is_flag=True, help="Send the request.")
@@ -75,17 +77,25 @@ def _quotas(
     """Return the quotas that count the machine types of the catalog in a region."""
     from providers.live.access import cloud_errors
 
-    machine_types = sorted(
-        {
-            offer.instance.instance_type
-            for offer in open_catalog(catalog_path, None).offers
-            if (offer.provider, offer.region) == (cloud, region)
-        }
-    )
-    if not machine_types:
-        raise click.UsageError(
-            f"the catalog has no machines in {cloud} {region}: see tonnage offers"
+    types_by_region: dict[str, set[str]] = {}
+    for offer in open_catalog(catalog_path, None).offers:
+        if offer.provider == cloud:
+            types_by_region.setdefault(offer.region, set()).add(
+                offer.instance.instance_type
+            )
+    if region not in types_by_region:
+        raise MissingError(
+            Problem(
+                code="region",
+                message=f"the catalog has no machines in {cloud} {region}",
+                next_step=did_you_mean(
+                    region,
+                    types_by_region,
+                    otherwise=f"see: tonnage offers --cloud {cloud} --limit 1000",
+                ),
+            )
         )
+    machine_types = sorted(types_by_region[region])
     with (
         cloud_errors(cloud, f"the quotas of {cloud} {region} are not known"),
         waiting(f"asking {cloud}"),
@@ -98,16 +108,10 @@ def _quotas(
 
 
 def _show(cloud: str, region: str, option_values: dict[str, Any]) -> int:
-    from planner.render.listing import quota_rows, render_rows
+    from planner.render.listing import quota_rows
 
     quotas = _quotas(cloud, region, option_values["catalog"])
-    option.write_output(
-        render_rows(
-            quota_rows(quotas),
-            option_values["format"],
-            color=option.wants_color(option_values["color"]),
-        )
-    )
+    option.write_rows(quota_rows(quotas), option_values)
     return 0
 
 

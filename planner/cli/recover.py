@@ -12,7 +12,7 @@ from planner.cli.progress import event_line
 
 
 @click.command("recover")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend

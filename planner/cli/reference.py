@@ -17,6 +17,7 @@ from planner.cli.main import COMMANDS, cli
 from planner.facts.cloud import clouds
 from planner.plan.canonical import plan_schema
 from planner.plan.diff_document import diff_schema
+from planner.plan.error_document import error_schema
 from planner.plan.own_file import OWN_FILES
 from planner.spec.field import ListOf
 from planner.spec.kinds import SPEC_KINDS
@@ -62,6 +63,14 @@ DIFF_INTRO: Final = (
     "Made from the types by `make docs`; `tonnage schema diff` prints the JSON Schema. "
     "`tonnage diff -f json` writes this document, in the manner of "
     "[the plan document](plan-document.md)."
+)
+ERROR_INTRO: Final = (
+    "Made from the type by `make docs`; `tonnage schema error` prints the JSON Schema. A command "
+    "with `-f json` that fails writes this document as one line. It is on standard output, where "
+    "scripts look for the answer. Where a result stands there already, such as a plan that a "
+    "policy denies, it is the last line of standard error. Sentences for people are on standard "
+    "error in any case, and the [exit code](exit-codes.md) is that of the other formats. Events "
+    "of `apply`, `destroy` and `logs` are lines, and this one is the last of them."
 )
 
 
@@ -226,6 +235,12 @@ def difference_page() -> str:
     return _document_page(head, diff_schema()["$defs"], "DiffDocument")
 
 
+def error_page() -> str:
+    """Return the page of the document of an error, as that of the plan."""
+    head = ["# The document of an error", "", ERROR_INTRO, ""]
+    return _document_page(head, error_schema()["$defs"], "ErrorDocument")
+
+
 def _document_page(
     page_lines: list[str], definitions: Properties, first_name: str
 ) -> str:
@@ -282,6 +297,9 @@ if __name__ == "__main__":
     (docs_folder / "plan-document.md").write_text(plan_page(), encoding="utf-8")
     (docs_folder / "diff-document.md").write_text(
         difference_page(), encoding="utf-8"
+    )
+    (docs_folder / "error-document.md").write_text(
+        error_page(), encoding="utf-8"
     )
     for cloud in clouds():
         (docs_folder / "clouds" / f"{cloud}.md").write_text(

@@ -49,7 +49,7 @@ def refuse_infeasible(plan: Plan) -> None:
 
 
 def refuse_unbuilt(plan: Plan) -> None:
-    """Raise UsageError for machines at a cloud on which nothing is built."""
+    """Raise UsageError for machines of which nothing is built: of a cloud or an accelerator."""
     if plan.unbuilt_clouds:
         names = ", ".join(plan.unbuilt_clouds)
         raise UsageError(
@@ -58,6 +58,15 @@ def refuse_unbuilt(plan: Plan) -> None:
                 message=f"nothing is built at {names}: a plan there only compares",
                 next_step=f"leave {names.lower()} out of where.clouds, or rent the machines "
                 "there yourself",
+            )
+        )
+    for accelerator, told in plan.unbuilt_accelerators.items():
+        raise UsageError(
+            Problem(
+                code="unbuilt-accelerator",
+                message=f"nothing is built with {accelerator}: a plan with it only compares",
+                cause=told,
+                next_step=f"leave {accelerator} out of where.accelerators.allow",
             )
         )
 

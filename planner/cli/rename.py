@@ -11,7 +11,7 @@ from planner.cli.compose import open_engine, standing_stack
 
 
 @click.command("rename")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @click.argument("name", callback=option.check_stack_name)
 @option.simulate
 @option.engine

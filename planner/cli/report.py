@@ -12,15 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.cli.option import OptionValues
-    from planner.cli.planning import FoundPlan
-    from planner.plan.types import Plan
+    from planner.cli.planning import FoundPlan, UsedPlan
     from planner.render.html.report import PlanView
 
 
 def write_report(
     searches: Sequence[Callable[[], FoundPlan]], option_values: OptionValues
-) -> list[Plan]:
-    """Make the plans of specs, write the report of all, and return them.
+) -> list[UsedPlan]:
+    """Make the plans of specs, write the report of all, and return them with their use of quotas.
 
     With -o the plan is saved too. With --full each spec is planned anew under other
     circumstances, which takes as long as some more plans.
@@ -36,20 +35,23 @@ def write_report(
             )
         )
     if output_path:
-        option.write_output(dump_plan(views[0].plan), output_path)
-    option.write_output(portfolio_report(views))
-    return [view.plan for view in views]
+        option.write_output(dump_plan(views[0][0].plan), output_path)
+    option.write_output(portfolio_report([view for view, _ in views]))
+    return [used for _, used in views]
 
 
-def _view(search: Callable[[], FoundPlan], *, is_full: bool) -> PlanView:
+def _view(
+    search: Callable[[], FoundPlan], *, is_full: bool
+) -> tuple[PlanView, UsedPlan]:
     # A solution does not leave its process: what a report draws of it does.
     from planner.render.html.report import PlanView
     from planner.workload.outlook import outlook
 
     found = search()
-    return PlanView(
+    view = PlanView(
         found.explained(),
         outlook(
             found.spec, found.solution, found.settings if is_full else None
         ),
     )
+    return view, found.used(view.plan)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.charges import charge_files, read_plan, stack_charges
 from planner.cli.compose import PlanningOptions, open_catalog, read_spec
 from planner.cli.planning import make_plan
@@ -36,7 +36,7 @@ def parse_share(
 
 
 @click.command("review")
-@click.argument("plan")
+@click.argument("plan", shell_complete=complete.file_names)
 @charge_files
 @option.catalog
 @click.option(

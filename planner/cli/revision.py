@@ -3,55 +3,51 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cli import progress
-from planner.cli.compose import SpecFile, load_confidence, own_live_catalog
-from planner.cli.git import folder_reader
+from planner.cli.compose import load_confidence, own_live_catalog
+from planner.cli.difference import clean_key_changes
 from planner.cli.parallel import results_in_order
 from planner.cli.planning import find_plan
-from planner.errors import MissingError, Problem, SpecError, UsageError
-from planner.plan.canonical import dump_document, parse_plan
+from planner.cli.tree_spec import (
+    PLAN_SUFFIX,
+    SPEC_ERRORS,
+    SPEC_MARK,
+    TreeSpec,
+    is_below,
+    is_wanted,
+    read_tree_spec,
+    yaml_files,
+)
+from planner.errors import MissingError, Problem, UsageError
+from planner.plan.canonical import parse_plan
 from planner.plan.diff_report import (
     ComparedSpec,
     EarlierPlan,
     FoundSide,
     PlannedStep,
 )
-from planner.plan.document import normalized_spec
-from planner.plan.spec_pair import SpecIdentity, pair_specs
-from planner.render.clean import clean, without_secrets
+from planner.plan.spec_pair import pair_specs
+from planner.render.clean import clean
 from planner.solve.settings import Memory
-from planner.spec.change import key_changes
-from planner.spec.load import load_spec
-from planner.spec.named_file import named_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from planner.cli.compose import PlanningOptions
-    from planner.cli.git import FileTree
+    from planner.cli.file_tree import FileTree
     from planner.errors import TonnageError
     from planner.market.offer import Catalog
     from planner.plan.diff_document import Origin, SpecState
-    from planner.plan.spec_pair import SpecPair
+    from planner.plan.spec_pair import SpecIdentity, SpecPair
     from planner.plan.types import Plan
     from planner.spec.change import KeyChange
-
-SPEC_SUFFIXES: Final = (".yaml", ".yml")
-PLAN_SUFFIX: Final = ".plan.json"
-# What only a spec says, however it is laid out.
-SPEC_MARK: Final = re.compile(
-    rb"""apiVersion["']?[ \t]*:[ \t]*["']?tonnage/""", re.IGNORECASE
-)
-# What is wrong with a spec, and with nothing else.
-SPEC_ERRORS: Final = (SpecError, UsageError, MissingError)
 
 
 class SideInputs(Struct, frozen=True, kw_only=True):
@@ -68,32 +64,6 @@ class SideInputs(Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """What makes plans of the same spec differ."""
         return f"{self.catalog.sha256} {self.digests}"
-
-
-class TreeSpec(Struct, frozen=True, kw_only=True):
-    """A spec as one side has it.
-
-    key      digest of all that it says, with the files that it names
-    digests  SHA-256 of the files that it names; None for one that cannot be read
-    error    what is wrong with it, where it is no spec
-    """
-
-    path: str
-    file_bytes: bytes
-    spec_file: SpecFile | None = None
-    key: str = ""
-    digests: dict[str, str | None] = {}
-    error: TonnageError | None = None
-
-    @property
-    def identity(self) -> SpecIdentity:
-        """By what it is found again on the other side."""
-        spec = self.spec_file.spec if self.spec_file is not None else None
-        return SpecIdentity(
-            content=hashlib.sha256(self.file_bytes).hexdigest(),
-            kind=type(spec).__name__ if spec is not None else None,
-            name=spec.name if spec is not None else None,
-        )
 
 
 class SpecTrees(Struct, frozen=True, kw_only=True):
@@ -147,7 +117,7 @@ def read_specs(
     A file that is a spec on one side is read on the other too. Other YAML files are counted. A
     file that is named itself is taken for a spec. Raises MissingError for a path that has none.
     """
-    contents = [_yaml_files(tree, paths) for tree in (before, after)]
+    contents = [yaml_files(tree, paths) for tree in (before, after)]
     marked = {
         path
         for files in contents
@@ -156,7 +126,7 @@ def read_specs(
     }
     all_files = {*contents[0], *contents[1]}
     for path in paths:
-        if not any(_is_below(name, path) for name in marked):
+        if not any(is_below(name, path) for name in marked):
             raise MissingError(
                 Problem(
                     code="file",
@@ -166,7 +136,7 @@ def read_specs(
             )
     old, new = (
         {
-            path: _read_spec(tree, path, files[path])
+            path: read_tree_spec(tree, path, files[path])
             for path in sorted(marked & set(files))
         }
         for tree, files in zip((before, after), contents, strict=True)
@@ -221,7 +191,7 @@ def saved_plans(tree: FileTree, paths: Sequence[str]) -> dict[str, Plan]:
     names = [
         path
         for path in tree.paths()
-        if path.endswith(PLAN_SUFFIX) and _is_wanted(path, paths)
+        if path.endswith(PLAN_SUFFIX) and is_wanted(path, paths)
     ]
     plans = {}
     for path, content in tree.read_many(names).items():
@@ -233,57 +203,6 @@ def saved_plans(tree: FileTree, paths: Sequence[str]) -> dict[str, Plan]:
             continue
         plans[plan.spec.sha256] = plan
     return plans
-
-
-def _yaml_files(tree: FileTree, paths: Sequence[str]) -> dict[str, bytes]:
-    return tree.read_many(
-        path
-        for path in tree.paths()
-        if path in paths
-        or (path.endswith(SPEC_SUFFIXES) and _is_wanted(path, paths))
-    )
-
-
-def _is_wanted(path: str, paths: Sequence[str]) -> bool:
-    return not paths or any(_is_below(path, top) for top in paths)
-
-
-def _is_below(path: str, top: str) -> bool:
-    return not top or path == top or path.startswith(f"{top}/")
-
-
-def _read_spec(tree: FileTree, path: str, file_bytes: bytes) -> TreeSpec:
-    try:
-        spec = load_spec(file_bytes, path)
-    except SpecError as error:
-        content = hashlib.sha256(file_bytes).hexdigest()
-        return TreeSpec(
-            path=path, file_bytes=file_bytes, key=content, error=error
-        )
-    read_beside = folder_reader(tree, path)
-    digests = {
-        name: _digest_beside(read_beside, name) for name in named_files(spec)
-    }
-    said = dump_document({"spec": normalized_spec(spec), "files": digests})
-    return TreeSpec(
-        path=path,
-        file_bytes=file_bytes,
-        spec_file=SpecFile(
-            path=path, file_bytes=file_bytes, spec=spec, read_beside=read_beside
-        ),
-        key=hashlib.sha256(said.encode()).hexdigest(),
-        digests=digests,
-    )
-
-
-def _digest_beside(
-    read_beside: Callable[[str], bytes], name: str
-) -> str | None:
-    try:
-        return hashlib.sha256(read_beside(name)).hexdigest()
-    except SPEC_ERRORS:
-        # A plan that needs it says what is wrong.
-        return None
 
 
 def _identities(specs: Mapping[str, TreeSpec]) -> dict[str, SpecIdentity]:
@@ -485,27 +404,6 @@ def _key_changes(
     if before is None or after is None:
         return ()
     return clean_key_changes(before.file_bytes, after.file_bytes, after.path)
-
-
-def clean_key_changes(
-    before: bytes, after: bytes, path: str
-) -> tuple[KeyChange, ...]:
-    """Return what a spec says differently, without passwords of addresses.
-
-    Nothing is known of a file that is no YAML.
-    """
-    try:
-        changes = key_changes(before, after, path)
-    except SpecError:
-        return ()
-    return tuple(
-        replace(
-            change,
-            before=change.before and without_secrets(change.before),
-            after=change.after and without_secrets(change.after),
-        )
-        for change in changes
-    )
 
 
 def _earlier(

@@ -91,10 +91,7 @@ def run_engine(
     except TonnageError as error:
         code = error.problems[0].code if error.problems else "failed"
         write_down(past_run(ended=_now(), outcome=code, changes=0))
-        whole_error = _with_remains(error, engine, stack_name, options)
-        if output_format == "json" and not stop.is_unheard:
-            progress.write_json_line(_refusal_event(whole_error))
-        raise whole_error from error
+        raise _with_remains(error, engine, stack_name, options) from error
     usd_hour = _usd_hour(engine, stack_name)
     if outcome.steps:
         done_run = past_run(outcome="done", changes=len(outcome.steps))
@@ -178,23 +175,6 @@ def _end_event(
         "changes": len(outcome.steps),
         "outputs": outcome.outputs,
         "usd_hour": None if usd_hour is None else str(usd_hour),
-    }
-
-
-def _refusal_event(error: TonnageError) -> dict[str, Any]:
-    """Return the last event of a run that ended with an error."""
-    return {
-        "event": "refused",
-        "exit_code": error.exit_code,
-        "problems": [
-            {
-                "code": problem.code,
-                "message": problem.message,
-                "cause": problem.cause,
-                "next": problem.next_step,
-            }
-            for problem in error.problems
-        ],
     }
 
 

@@ -12,7 +12,7 @@ from planner.cli.resize import resize
 
 
 @click.command("scale")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @click.argument("machines", type=click.IntRange(0))
 @click.option("--pool", default="", metavar="NAME", help="Which pool.")
 @option.simulate

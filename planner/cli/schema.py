@@ -1,56 +1,51 @@
-"""tonnage schema: JSON Schema of a spec, a plan, a difference, a world or a file of one's own."""
+"""tonnage schema: JSON Schema of a spec, a plan, an error, a world or a file of one's own."""
 
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from planner.cli.option import output, write_output
 
+if TYPE_CHECKING:
+    from planner.spec.field import JsonSchema
+
+# Where the schema of a document is made: only that module is imported.
+DOCUMENTS: Final = {
+    "spec": "planner.spec.schema:spec_schema",
+    "plan": "planner.plan.canonical:plan_schema",
+    "diff": "planner.plan.diff_document:diff_schema",
+    "error": "planner.plan.error_document:error_schema",
+    "world": "providers.simulated.world_file:world_schema",
+}
+OWN_FILES: Final = ("prices", "owned", "budgets", "on_premises", "policy")
+
 
 @click.command("schema")
-@click.argument(
-    "document",
-    type=click.Choice(
-        [
-            "spec",
-            "plan",
-            "diff",
-            "world",
-            "prices",
-            "owned",
-            "budgets",
-            "on_premises",
-            "policy",
-        ]
-    ),
-)
+@click.argument("document", type=click.Choice([*DOCUMENTS, *OWN_FILES]))
 @output
 def command(document: str, output: str | None) -> int:
     """Print the JSON Schema (draft 2020-12) of a kind of file, for editors.
 
     Example: tonnage schema spec -o spec.schema.json
     """
-    if document == "plan":
-        from planner.plan.canonical import plan_schema
+    write_output(schema_text(document), output)
+    return 0
 
-        schema = plan_schema()
-    elif document == "diff":
-        from planner.plan.diff_document import diff_schema
 
-        schema = diff_schema()
-    elif document == "world":
-        from providers.simulated.world_file import world_schema
+def schema_text(document: str) -> str:
+    """Return the schema of a kind of file as JSON."""
+    return json.dumps(_schema(document), indent=2, sort_keys=True) + "\n"
 
-        schema = world_schema()
-    elif document == "spec":
-        from planner.spec.schema import spec_schema
 
-        schema = spec_schema()
-    else:
+def _schema(document: str) -> JsonSchema:
+    if document in OWN_FILES:
         from planner.plan.own_file import file_schema
 
-        schema = file_schema(document)
-    write_output(json.dumps(schema, indent=2, sort_keys=True) + "\n", output)
-    return 0
+        return file_schema(document)
+    module_name, function_name = DOCUMENTS[document].split(":")
+    schema: JsonSchema = getattr(import_module(module_name), function_name)()
+    return schema

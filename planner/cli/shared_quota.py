@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from planner.cli.compose import spec_folder_reader
-from planner.cli.parallel import run_in_parallel
 from planner.errors import InfeasibleError, Problem
 from planner.market.live import LiveFacts, raise_text
 from planner.plan.change import LiveInputs
 from planner.render.portfolio import quota_text
-from planner.workload.portfolio import SharingService, member_of
 from planner.workload.quota_share import (
     FleetChoice,
     QuotaQuestion,
     SharedChoice,
     WorkloadHours,
     choose_together,
+    joint_needs,
 )
 from planner.workload.quota_use import fleet_choice, workload_hours
+from planner.workload.sharing import SharingService, member_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from planner.cli.compose import SpecFile
     from planner.cli.planning import FoundPlan
     from planner.plan.types import Plan
-    from planner.workload.portfolio import MinutesAhead
     from planner.workload.quota_share import QuotaNeed
+    from planner.workload.sharing import MinutesAhead
 
 
 class SharedPlan(Struct, frozen=True, kw_only=True):
@@ -69,6 +68,54 @@ def shared_plan(
     )
 
 
+class PlanUse(Struct, frozen=True):
+    """What the fleet of a plan adds to the quotas of its account, and when."""
+
+    stack: str
+    hours: WorkloadHours
+    choice: FleetChoice
+
+
+def plan_use(found: FoundPlan) -> PlanUse | None:
+    """Return what a plan adds to quotas; None without a fleet, or an account that was asked."""
+    live = found.plan.inputs.live
+    if live is None:
+        return None
+    hours = workload_hours(found.spec, found.solution)
+    choice = fleet_choice(
+        found.solution, hours, live.facts, live.standing_counts
+    )
+    if choice is None:
+        return None
+    return PlanUse(found.plan.stack.name, hours, choice)
+
+
+def joint_quota_problems(
+    uses: Iterable[PlanUse | None], command: str, minutes_ahead: MinutesAhead
+) -> list[Problem]:
+    """Return the quotas that plans fit into each alone, and not together.
+
+    `command` plans them together.
+    """
+    # A stack that is planned twice is there once.
+    stacks = {use.stack: use for use in uses if use is not None}
+    needs = joint_needs(
+        [use.hours for use in stacks.values()],
+        [use.choice for use in stacks.values()],
+        minutes_ahead,
+    )
+    return [
+        Problem(
+            code="shared-quota",
+            message="each of these plans fits into the quota of the account, and all of them do "
+            "not",
+            cause=quota_text(need),
+            next_step=f"plan them together: {command}",
+        )
+        for need in needs
+    ]
+
+
 class QuotaSharing:
     """Plans of several specs, made again with what each may add to quotas."""
 
@@ -78,12 +125,16 @@ class QuotaSharing:
         plan_again: Callable[[int, LiveInputs], SharedPlan],
     ) -> None:
         self._plan_again = plan_again
-        # What has no fleet by itself has none with others.
-        self._numbers = [
-            number
-            for number, shared in enumerate(plans)
-            if shared.choice is not None
-        ]
+        # What has no fleet by itself has none with others. In the order of their names: that of
+        # the files decides nothing between choices that cost the same.
+        self._numbers = sorted(
+            (
+                number
+                for number, shared in enumerate(plans)
+                if shared.choice is not None
+            ),
+            key=lambda number: plans[number].plan.workload.name,
+        )
         self._plans = [*plans]
         self._facts = _merged(plans)
         self._answers: dict[QuotaQuestion, SharedPlan] = {}
@@ -124,20 +175,42 @@ class QuotaSharing:
     def _asked(
         self, questions: Sequence[QuotaQuestion]
     ) -> list[FleetChoice | None]:
-        """Plan what is asked for; what clouds answer meanwhile is known from then on."""
-        answers = run_in_parallel(
-            [
-                partial(
-                    self._plan_again,
-                    self._numbers[question.number],
-                    LiveInputs(facts=self._facts, caps=question.caps),
-                )
-                for question in questions
-            ]
-        )
+        """Plan what is asked for; what clouds answer meanwhile is known from then on.
+
+        One after the other: what is simulated for one is remembered for the next, in one process.
+        """
+        answers = [
+            self._plan_again(
+                self._numbers[question.number],
+                LiveInputs(facts=self._facts, caps=question.caps),
+            )
+            for question in questions
+        ]
         self._answers.update(zip(questions, answers, strict=True))
         self._facts = _merged(answers, self._facts)
         return [answer.choice for answer in answers]
+
+
+def joint_inputs(
+    plans: Sequence[SharedPlan], facts: LiveFacts
+) -> LiveInputs | None:
+    """Return what the account may have for all plans together; None where nobody asked it.
+
+    The machines of all of their stacks are there for them.
+    """
+    known = [
+        shared.plan.inputs.live
+        for shared in plans
+        if shared.plan.inputs.live is not None
+    ]
+    if not known:
+        return None
+    return LiveInputs(
+        facts=facts,
+        standing=tuple(
+            machines for live in known for machines in live.standing
+        ),
+    )
 
 
 def _merged(
@@ -181,10 +254,12 @@ def remedy(need: QuotaNeed, facts: LiveFacts) -> str:
 
 
 def _problems(chosen: SharedChoice, facts: LiveFacts) -> list[Problem]:
+    verb = "fit" if chosen.bound_usd is None else "were found that fit"
     return [
         Problem(
             code="quota",
-            message="no fleets of these workloads fit into the quotas of the account together",
+            message=f"no fleets of these workloads {verb} into the quotas of the account "
+            "together",
             cause=quota_text(need),
             next_step=remedy(need, facts),
         )

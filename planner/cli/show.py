@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.compose import read_file
 from planner.errors import Place, Problem, UsageError
 from providers.files import MAX_DOCUMENT_BYTES
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("plan")
+@click.argument("plan", shell_complete=complete.file_names)
 @option.format_option("text", "json", "markdown", "html")
 @option.output
 @option.color

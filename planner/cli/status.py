@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.account import stack_account
 from planner.cli.call import service_calls
 from planner.cli.compose import open_bucket, open_engine, standing_stack
@@ -19,17 +19,21 @@ from planner.spec.stack_name import STACK_NAME, STACK_NAME_HINT
 
 if TYPE_CHECKING:
     from planner.cli.compose import PlanningOptions
-    from planner.plan.account import StackHealth
+    from planner.plan.account import StackAccount, StackHealth
     from planner.plan.live_status import LiveStatus
     from planner.plan.status import StackStatus
-    from planner.render.page import Block
+    from planner.render.page import Block, Page
     from stacks.engine.protocol import StackEngine
 
 SHOWN_EVENTS: Final = 3
 
 
 @click.command("status")
-@click.argument("stack", metavar="STACK|PLAN")
+@click.argument(
+    "stack",
+    metavar="STACK|PLAN",
+    shell_complete=complete.stacks_or_files,
+)
 @click.option(
     "--live",
     "is_live",
@@ -62,16 +66,8 @@ def command(stack: str, **option_values: Any) -> int:
         return _plan_status(stack, options, option_values)
     stack_status = standing_stack(stack, options)
     engine = open_engine(options)
-    account = stack_account(engine, stack_status)
     health, live = _asked(stack_status, options)
-    facts = stack_status.facts
-    if account.basis == "plan" and facts is not None and not health.problem:
-        from stacks.operate.account import counted
-
-        alive = {group.group: group.alive for group in health.groups}
-        # Of machines that boot nothing is heard yet, and they are paid for.
-        if (account.age_s or 0) >= release_time("young_limit_s"):
-            account = counted(account, facts, alive, health.lived_hours)
+    account = counted_account(engine, stack_status, health)
     if option_values["format"] == "json":
         from msgspec import to_builtins
 
@@ -103,6 +99,43 @@ def command(stack: str, **option_values: Any) -> int:
             option_values["color"],
         )
     return 0
+
+
+def stack_page(stack: str, options: PlanningOptions) -> Page:
+    """Return the whole page of a stack, without asking its cloud.
+
+    Raises MissingError without one of the name.
+    """
+    from planner.render.status import status_page
+
+    stack_status = standing_stack(stack, options)
+    engine = open_engine(options)
+    health = _health(stack_status, options)
+    return status_page(
+        stack_status,
+        counted_account(engine, stack_status, health),
+        health,
+        events=_events(engine, stack),
+        calls=service_calls(stack_status),
+        full=True,
+    )
+
+
+def counted_account(
+    engine: StackEngine, stack_status: StackStatus, health: StackHealth
+) -> StackAccount:
+    """Return what a stack costs, by its machines where these are heard of."""
+    from stacks.operate.account import counted
+
+    account = stack_account(engine, stack_status)
+    facts = stack_status.facts
+    if account.basis != "plan" or facts is None or health.problem:
+        return account
+    # Of machines that boot nothing is heard yet, and they are paid for.
+    if (account.age_s or 0) < release_time("young_limit_s"):
+        return account
+    alive = {group.group: group.alive for group in health.groups}
+    return counted(account, facts, alive, health.lived_hours)
 
 
 def _plan_status(

@@ -12,7 +12,7 @@ from planner.cli.resize import resize
 
 
 @click.command("stop")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend

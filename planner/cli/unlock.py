@@ -11,7 +11,7 @@ from planner.cli.compose import open_engine
 
 
 @click.command("unlock")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @option.simulate
 @option.engine
 @option.backend

@@ -14,7 +14,7 @@ from planner.cli.compose import open_bucket, standing_stack
 
 
 @click.command("upload")
-@click.argument("stack", callback=option.check_stack_name)
+@option.stack_argument
 @click.argument(
     "folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -6,17 +6,18 @@ from typing import Any
 
 import click
 
-from planner.cli import option
+from planner.cli import complete, option
 from planner.cli.charges import charge_files, read_plan, stack_charges
 from planner.cli.compose import read_file
 from providers.files import MAX_DOCUMENT_BYTES
 
 
 @click.command("usage")
-@click.argument("plan")
+@click.argument("plan", shell_complete=complete.file_names)
 @charge_files
 @click.option(
     "--metrics",
+    shell_complete=complete.file_names,
     metavar="FILE",
     help="A snapshot of the engines' metrics, for the cost of a million tokens.",
 )

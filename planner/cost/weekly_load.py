@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from decimal import Decimal
 from functools import cache, cached_property
+from itertools import compress
 from typing import Final
 
 from msgspec import Struct
@@ -46,8 +47,9 @@ def weekly_starts(hourly_nodes: tuple[int, ...]) -> int:
     """Return how many machines start in a week, by the nodes of its hours."""
     before = (*hourly_nodes[-1:], *hourly_nodes[:-1])
     return sum(
-        max(0, nodes - earlier)
+        nodes - earlier
         for earlier, nodes in zip(before, hourly_nodes, strict=True)
+        if nodes > earlier
     )
 
 
@@ -109,14 +111,15 @@ class Week(Struct, frozen=True, dict=True):
         `group_count` groups of `group_nodes` nodes carry the peak. The load of a group never
         exceeds that at the peak. Hours outside the schedule have 0 nodes.
         """
-        return tuple(
-            running_nodes(group_count, group_nodes, spares, hour_load)
-            if hour_share
-            else 0
-            for hour_load, hour_share in zip(
-                self.relative_load, self.running_share, strict=True
+        # Few distinct loads: each is counted once.
+        nodes_of: dict[float | None, int] = {
+            hour_load: running_nodes(
+                group_count, group_nodes, spares, hour_load
             )
-        )
+            for hour_load in set(self.relative_load)
+        }
+        nodes_of[None] = 0
+        return tuple(map(nodes_of.__getitem__, self._running_loads))
 
     def node_hours(
         self,
@@ -162,10 +165,8 @@ class Week(Struct, frozen=True, dict=True):
         """
         week_node_hours = sum(
             (
-                nodes * hour_share
-                for nodes, hour_share in zip(
-                    hourly_nodes, self.running_share, strict=True
-                )
+                hour_share * sum(compress(hourly_nodes, has_share))
+                for hour_share, has_share in self._hours_by_share
             ),
             Decimal(0),
         )
@@ -186,6 +187,25 @@ class Week(Struct, frozen=True, dict=True):
             (hour_load, hours / running_hours)
             for hour_load, hours in sorted(load_hours.items())
             if hours
+        )
+
+    @cached_property
+    def _running_loads(self) -> tuple[float | None, ...]:
+        """Loads of the hours; None where the schedule allows nothing."""
+        return tuple(
+            hour_load if hour_share else None
+            for hour_load, hour_share in zip(
+                self.relative_load, self.running_share, strict=True
+            )
+        )
+
+    @cached_property
+    def _hours_by_share(self) -> tuple[tuple[Decimal, tuple[bool, ...]], ...]:
+        """Distinct running shares above 0, and which hours have each."""
+        return tuple(
+            (share, tuple(other == share for other in self.running_share))
+            for share in sorted(set(self.running_share))
+            if share
         )
 
     @cached_property

@@ -17,6 +17,7 @@ from planner.estimate.cell import (
 )
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
+from planner.perf.training.error_band import covered_names
 from planner.perf.training.job import Software
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 # Before it Megatron stored the score matrix, without sequence parallelism.
 SCORE_MATRIX_YEAR: Final = 2023.0
 FUSED_LOSS_YEAR: Final = 2025.0  # from it a compiled loss is fused
+# Release from which recipes for racks capture router and dispatch (Megatron-Bridge 0.3).
+PARTS_RELEASE: Final = 26.02
+PARTS_YEAR: Final = 2026.12
 CAPTURE_RELEASE: Final = 26.06  # release from which whole steps are captured
 CAPTURE_YEAR: Final = 2026.49
 DEFAULT_YEAR: Final = 2025.0  # of a run without a date
@@ -48,11 +52,11 @@ FRAMEWORK_KERNELS: Final[dict[str, Kernels]] = {
     "torchtitan": "eager",
     "torchtune": "eager",
     "deepspeed": "eager",
-    "transformers": "eager",
-    "accelerate": "eager",
-    "trl": "eager",
-    "axolotl": "eager",
-    "llama-factory": "eager",
+    "transformers": "transformers",
+    "accelerate": "transformers",
+    "trl": "transformers",
+    "axolotl": "transformers",
+    "llama-factory": "transformers",
     "lightning": "eager",
     "unsloth": "eager",
     "nanotron": "eager",
@@ -71,6 +75,7 @@ PRODUCT_PRECISIONS: Final = (
 )
 GATHER_BYTES: Final = {"bf16": 2.0, "fp8": 1.0}  # of a weight
 ROUTINGS: Final = ("dropless", "token_drop")
+SCOPES: Final = ("steps", "run")
 DOCUMENTS: Final = ("whole", "short")
 PACKING_FRAMEWORK: Final = "megatron-bridge"  # packs the documents of tuning
 SINKS_FAMILY: Final = "gpt_oss"  # the family whose attention has sinks
@@ -85,8 +90,16 @@ def row_software(
     math_precision = _product_precision(table_row, accelerator)
     source_year = _source_year(table_row)
     version = read_version(table_row, "version")
-    captures_steps = kernel_kind == "te" and _captures_steps(
-        version, source_year
+    captures_steps = kernel_kind == "te" and _is_since(
+        version, source_year, CAPTURE_RELEASE, CAPTURE_YEAR
+    )
+    is_captured = (
+        captures_steps
+        and math_precision == "mxfp8"
+        and bool(language_model.experts)
+        and _fits_link_domain(table_row, accelerator)
+        and not language_model.state_layers
+        and "Blackwell" in accelerator.architecture
     )
     is_torchtune = framework == "torchtune"
     return Software(
@@ -100,12 +113,12 @@ def row_software(
         tp_overlapped=read_flag(
             table_row, "async_tp", default=kernel_kind == "te"
         ),
-        graph_captured=captures_steps
-        and math_precision == "mxfp8"
+        graph_captured=is_captured,
+        parts_captured=kernel_kind == "te"
+        and _is_since(version, source_year, PARTS_RELEASE, PARTS_YEAR)
         and bool(language_model.experts)
-        and _fits_link_domain(table_row, accelerator)
-        and not language_model.state_layers
-        and "Blackwell" in accelerator.architecture,
+        and accelerator.link_domain >= RACK_GPUS
+        and not is_captured,
         drops_tokens=read_choice(table_row, "routing", ROUTINGS)
         == "token_drop",
         attention_sinks=language_model.family == SINKS_FAMILY
@@ -113,6 +126,8 @@ def row_software(
         and not captures_steps,
         packed_tokens=_packed_tokens(table_row, framework),
         gather_bytes=_gather_bytes(table_row, kernel_kind, math_precision),
+        is_unseen=_is_unseen(framework),
+        is_whole_run=read_choice(table_row, "scope", SCOPES) == "run",
         loss="chunked"
         if is_torchtune
         else _loss_kernel(kernel_kind, source_year),
@@ -148,6 +163,11 @@ def _packed_tokens(table_row: Row, framework: str) -> int:
     return read_count(table_row, "document_tokens", usual_tokens)
 
 
+def _is_unseen(framework: str) -> bool:
+    """Whether no run of a framework was measured; a blank one is the usual one."""
+    return bool(framework) and ("framework", framework) not in covered_names()
+
+
 def training_framework(table_row: Row) -> str:
     """Return the name of a row's framework, or nothing when blank; raises RefusedError."""
     spelling = read_cell(table_row, "framework")
@@ -173,13 +193,15 @@ def _source_year(table_row: Row) -> float:
     return read_year(table_row, "date", DEFAULT_YEAR)
 
 
-def _captures_steps(version: str, source_year: float) -> bool:
-    """Whether the release of a container, such as 26.06.01, captures whole steps."""
+def _is_since(
+    version: str, source_year: float, release: float, year: float
+) -> bool:
+    """Whether the release of a container, such as 26.06.01, is not before another."""
     release_match = re.match(r"\d+\.\d+", version)
     return (
-        float(release_match[0]) >= CAPTURE_RELEASE
+        float(release_match[0]) >= release
         if release_match
-        else source_year >= CAPTURE_YEAR
+        else source_year >= year
     )
 
 
@@ -209,7 +231,7 @@ def _gather_bytes(
 def _loss_kernel(
     kernel_kind: Kernels, source_year: float
 ) -> Literal["fused", "eager"]:
-    if kernel_kind == "eager" or (
+    if kernel_kind in ("eager", "transformers") or (
         kernel_kind == "compiled" and source_year < FUSED_LOSS_YEAR
     ):
         return "eager"

@@ -16,6 +16,7 @@ from planner.perf.training.memory import (
     activation_total,
     fullest_stage,
     peak_gib,
+    peak_half_width_ln,
 )
 from planner.perf.training.mfu import mfu
 from planner.perf.training.model_states import model_states
@@ -68,7 +69,7 @@ def predict_training(table_row: Row) -> Estimate:
             ),
             "peak_mem_gib": _log_band(
                 peak_gib(training_job),
-                _peak_half_width(training_job, assumed=parsed_job.is_assumed),
+                peak_half_width_ln(training_job, assumed=parsed_job.is_assumed),
             ),
         },
     )
@@ -87,7 +88,7 @@ def training_memory(table_row: Row) -> dict[str, BandedValue]:
         return _analytic_memory(training_job)
     state_bytes = model_states(training_job)
     peak_stage = fullest_stage(training_job)
-    peak_half_width = _peak_half_width(training_job, assumed=False)
+    peak_half_width = peak_half_width_ln(training_job, assumed=False)
     activation_bytes = (
         peak_stage.activations + peak_stage.working_set + peak_stage.logits
     )
@@ -127,20 +128,6 @@ def _analytic_memory(training_job: Job) -> dict[str, BandedValue]:
             activation_total(training_job) / BYTES_PER_GIB, states_half_width
         ),
     }
-
-
-def _peak_half_width(training_job: Job, *, assumed: bool) -> float:
-    """Half width of a peak in ln: narrow where it was measured."""
-    is_measured = (
-        training_job.software.is_torch
-        and training_job.layout.pp == 1
-        and not training_job.llm.experts
-    )
-    if assumed or training_job.layout.recompute == "forced":
-        return constant("train_memory", "unstated")
-    if training_job.frozen_bytes or training_job.software.counts_allocated:
-        return constant("train_memory", "adapters")
-    return constant("train_memory", "measured" if is_measured else "counted")
 
 
 def _log_band(predicted: float, half_width: float) -> BandedValue:

@@ -19,6 +19,7 @@ from planner.estimate.cell import (
     read_number,
 )
 from planner.estimate.inference_row import HOST_GPUS
+from planner.estimate.model_row import row_model
 from planner.estimate.names import RefusedError
 from planner.estimate.software import row_software, training_framework
 from planner.facts import table
@@ -29,14 +30,22 @@ from planner.perf.training.model_states import frozen_bytes, optimizers
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
-    from planner.perf.training.job import Recompute, Sharding, Software
+    from planner.perf.training.job import (
+        Recompute,
+        Schedule,
+        Sharding,
+        Software,
+    )
 
 METHODS: Final = ("full", "lora", "qlora")
 SHARDINGS: Final[tuple[Sharding, ...]] = ("none", "zero1", "zero2", "zero3")
 RECOMPUTE_KINDS: Final[
     tuple[Literal["none", "selective", "layer", "full"], ...]
 ] = ("none", "selective", "layer", "full")
+SCHEDULES: Final[tuple[Schedule, ...]] = ("1f1b", "dualpipe")
 DEFAULT_NETWORK_GB_S: Final = 25.0  # of an architecture that nobody stated
+DEFAULT_LATENCY_S: Final = 30e-6
+US_PER_SECOND: Final = 1e6
 DEFAULT_GPUS: Final = 1024  # accelerators of a run that does not say how many
 # Elements of one activation at the micro-batch that is taken when none is stated.
 ACTIVATION_SIZE: Final = 80e6
@@ -61,7 +70,7 @@ class ParsedJob(Struct, frozen=True):
 
 def parse_job(table_row: Row) -> ParsedJob:
     """Return the job of a row; raises RefusedError with what is wrong."""
-    language_model = names.resolve_model(table_row["model"])
+    language_model = row_model(table_row)
     accelerator = names.resolve_gpu(table_row["gpu"])
     if not (accelerator.bandwidth_gb_s and accelerator.bf16_tflops):
         raise RefusedError(
@@ -72,7 +81,9 @@ def parse_job(table_row: Row) -> ParsedJob:
     software_facts = row_software(table_row, language_model, accelerator)
     gpu_count = read_count(table_row, "n_gpus", 0) or _stated_gpus(table_row)
     sequence_tokens = int(read_number(table_row, "seq_len"))
-    is_assumed = not gpu_count or not sequence_tokens
+    is_assumed = (
+        not gpu_count or not sequence_tokens or language_model.is_assumed
+    )
     sequence_tokens = sequence_tokens or (
         2048
         if software_facts.kernels == "xla" or language_model.family == "gpt"
@@ -85,6 +96,7 @@ def parse_job(table_row: Row) -> ParsedJob:
         (software_facts, gpu_count or DEFAULT_GPUS, sequence_tokens),
     )
     frozen_bytes_each = _frozen_param_bytes(table_row, software_facts)
+    network = _row_network(table_row, accelerator)
     return ParsedJob(
         Job(
             llm=language_model,
@@ -93,7 +105,8 @@ def parse_job(table_row: Row) -> ParsedJob:
             software=software_facts,
             sequence_tokens=sequence_tokens,
             global_batch=global_batch,
-            network_bytes_s=_network_gb_s(table_row, accelerator) * 1e9,
+            network_bytes_s=network.gb_s * 1e9,
+            network_latency_s=network.latency_s,
             optimizer=_row_optimizer(table_row, software_facts, gpu_count),
             frozen_bytes=frozen_bytes_each,
             lora_rank=ADAPTER_RANK if frozen_bytes_each else 0,
@@ -156,9 +169,8 @@ def _row_layout(
     pp_degree = max(1, pp_degree)
     cp_degree = max(1, cp_degree)
     model_ranks = tp_degree * pp_degree * cp_degree
-    if gpu_count % model_ranks and not is_guessed:
-        degrees = f"tp {tp_degree} x pp {pp_degree} x cp {cp_degree}"
-        raise RefusedError(f"n_gpus {gpu_count} is not a multiple of {degrees}")
+    if not is_guessed:
+        _check_multiple(gpu_count, tp_degree, pp_degree, cp_degree)
     stated_dp = 0 if is_guessed else read_count(table_row, "dp", 0)
     dp_degree = stated_dp or max(1, gpu_count // model_ranks)
     global_batch, micro_batch = _batch_sizes(
@@ -186,8 +198,18 @@ def _row_layout(
         micro=micro_batch,
         shard_size=read_count(table_row, "shard_size", 0),
         recompute=_row_recompute(table_row, software_facts),
+        schedule=read_choice(table_row, "schedule", SCHEDULES) or "1f1b",
     )
     return parallel_layout, global_batch, is_guessed
+
+
+def _check_multiple(
+    gpu_count: int, tp_degree: int, pp_degree: int, cp_degree: int
+) -> None:
+    """Raise RefusedError when a layout does not divide the accelerators."""
+    if gpu_count % (tp_degree * pp_degree * cp_degree):
+        degrees = f"tp {tp_degree} x pp {pp_degree} x cp {cp_degree}"
+        raise RefusedError(f"n_gpus {gpu_count} is not a multiple of {degrees}")
 
 
 def _default_batch(
@@ -237,7 +259,7 @@ def _batch_sizes(
             max(1.0, batch_per_rank / accumulation_steps)
             if accumulation_steps
             else min(
-                _default_microbatch(language_model, sequence_tokens),
+                _default_microbatch(language_model, sequence_tokens, pp_degree),
                 max(1.0, batch_per_rank),
             )
         )
@@ -276,8 +298,15 @@ def _default_layout(
     return tp_degree, max(1, model_group_gpus // tp_degree), 1, "zero1"
 
 
-def _default_microbatch(language_model: Llm, sequence_tokens: int) -> float:
-    """The micro-batch at which one activation reaches 80 million elements, a power of two."""
+def _default_microbatch(
+    language_model: Llm, sequence_tokens: int, pp_degree: int
+) -> float:
+    """The micro-batch at which one activation reaches 80 million elements, a power of two.
+
+    Pipelines of mixtures take one sequence: each stage holds those of all stages after it.
+    """
+    if language_model.experts and pp_degree > 1:
+        return 1.0
     return float(
         2
         ** max(
@@ -370,30 +399,46 @@ def _row_optimizer(
     optimizer = read_choice(table_row, "optimizer", tuple(optimizers()))
     if optimizer:
         return optimizer
-    if training_framework(table_row) == "torchtune":
+    framework = training_framework(table_row)
+    if framework == "megatron-bridge":
+        return "adamw-16bit"  # its recipes reduce gradients in 16 bit
+    if framework == "torchtune":
         # Its recipes for one accelerator page the states to the host.
         return "paged" if gpu_count == 1 else "adamw-bf16"
     return "adamw-fp32" if software_facts.is_torch else "adamw"
 
 
+class _Network(Struct, frozen=True):
+    """The usual network of an architecture: GB/s of an accelerator one way, and latency."""
+
+    gb_s: float
+    latency_s: float
+
+
 @cache
-def _network_rates() -> dict[str, float]:
+def _networks() -> dict[str, _Network]:
     column_types = {
         "architecture": table.nonempty_text,
         "gb_s": table.real_between(0.1, 10_000),
+        "latency_us": table.real_between(1, 10_000),
         "meaning": table.any_text,
         **table.SOURCE_COLUMNS,
     }
     return {
-        network_row["architecture"]: network_row["gb_s"]
+        network_row["architecture"]: _Network(
+            network_row["gb_s"], network_row["latency_us"] / US_PER_SECOND
+        )
         for network_row in table.load_rows(
             "planner.estimate", "networks.csv", column_types
         )
     }
 
 
-def _network_gb_s(table_row: Row, accelerator: Accelerator) -> float:
-    """GB/s one way of each accelerator beyond its link: as stated, else usual for the chip."""
-    return read_number(table_row, "network_gb_s") or _network_rates().get(
-        accelerator.architecture, DEFAULT_NETWORK_GB_S
+def _row_network(table_row: Row, accelerator: Accelerator) -> _Network:
+    """Return the network beyond the link: as stated, else usual for the architecture."""
+    usual = _networks().get(
+        accelerator.architecture,
+        _Network(DEFAULT_NETWORK_GB_S, DEFAULT_LATENCY_S),
     )
+    stated_gb_s = read_number(table_row, "network_gb_s")
+    return _Network(stated_gb_s or usual.gb_s, usual.latency_s)

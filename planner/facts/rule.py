@@ -30,7 +30,7 @@ from planner.errors import MissingError, Problem
 from planner.facts import table
 from planner.facts.cloud import clouds
 from planner.facts.cloud_limit import cloud_limit
-from planner.suggest import closest
+from planner.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Phase: TypeAlias = Literal[
     "spec",
     "machine",
+    "software",
     "owned",
     "reservation",
     "training",
@@ -52,6 +53,8 @@ Severity: TypeAlias = Literal["refuse", "high", "medium", "low"]
 PHASES: Final[dict[Phase, str]] = {
     "spec": "check and plan refuse the spec",
     "machine": "a plan takes another machine type",
+    "software": "a plan takes another machine type, or compares it alone where "
+    "where.accelerators.allow has its accelerator",
     "owned": "a plan with buy.reservations takes another machine type",
     "reservation": "a plan with buy.reserve takes another machine type",
     "training": "a plan of a training takes another machine type",
@@ -126,6 +129,11 @@ class Rule(Struct, frozen=True, kw_only=True):
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions, as they are written."""
         return _conditions(self.when)
+
+    @property
+    def told(self) -> str:
+        """What is wrong, and by which rule."""
+        return f"{self.reason} ({self.id})"
 
     def is_broken(
         self,
@@ -305,13 +313,15 @@ def find_rule(rule_id: str) -> Rule:
     """Return a rule by its id. Raises MissingError for one that there is not."""
     found = rules().get(rule_id)
     if found is None:
-        near = closest(rule_id, rules())
         raise MissingError(
             Problem(
                 code="rule",
                 message=f"no rule is named {rule_id}",
-                cause=f"did you mean {near}?" if near else "",
-                next_step="see all of a cloud: docs/clouds",
+                next_step=did_you_mean(
+                    rule_id,
+                    rules(),
+                    otherwise="see all of a cloud: docs/clouds",
+                ),
             )
         )
     return found

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.market.offer import ORDERABLE_PURCHASES
+from planner.suggest import prefix_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,12 +61,8 @@ def rank_offers(
     `accelerator_pattern` is a glob, or a prefix when it has no wildcard. `filter_patterns` has
     globs by cloud, region, kind (machine type) and purchase; an empty tuple allows all.
     """
-    accelerator_glob = (
-        accelerator_pattern
-        if any(wildcard in accelerator_pattern for wildcard in "*?")
-        # h100 finds all variants: h100-sxm, h100-pcie, h100-nvl.
-        else f"{accelerator_pattern}*"
-    )
+    # h100 finds all variants: h100-sxm, h100-pcie, h100-nvl.
+    accelerator_glob = prefix_pattern(accelerator_pattern)
     matching_offers = [
         offer
         for offer in offers
@@ -94,6 +91,7 @@ def offer_rows(offers: list[Offer]) -> ListingRows:
             "usd_gpu": _format_price(unit_price(offer, "gpu")),
             "usd_tflop": _format_price(unit_price(offer, "tflop")),
             "usd_gb_s": _format_price(unit_price(offer, "bandwidth")),
+            "usd_gib": _format_price(unit_price(offer, "memory")),
             "as_of": offer.as_of,
             "old": "yes" if offer.old_price else "",
             "confidence": offer.confidence,

@@ -84,7 +84,7 @@ class QuotaKey(Struct, frozen=True, order=True):
     quota: Annotated[str, Meta(description="id of the quota")]
 
 
-class QuotaCap(Struct, frozen=True):
+class QuotaCap(Struct, frozen=True, order=True):
     """What a stack may add to a quota: the rest is for others that are planned with it."""
 
     key: Annotated[QuotaKey, Meta(description="which quota")]

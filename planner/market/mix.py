@@ -158,9 +158,9 @@ def _offers_by_place(
     catalog: Catalog, purchase: str
 ) -> Mapping[PlaceKey, Offer]:
     return {
-        offer.key[:3]: offer
-        for offer in catalog.offers
-        if offer.purchase == purchase
+        place: here[purchase]
+        for place, here in catalog.offers_by_place.items()
+        if purchase in here
     }
 
 

@@ -367,6 +367,16 @@ class Catalog(Struct, frozen=True, dict=True):
         return replace(self, price_book=replace(self.price_book, usage=usage))
 
     @cached_property
+    def offers_by_place(
+        self,
+    ) -> dict[tuple[str, str, str], dict[str, Offer]]:
+        """The offers of each cloud, machine type and region, by the way to buy."""
+        places: dict[tuple[str, str, str], dict[str, Offer]] = {}
+        for offer in self.offers:
+            places.setdefault(offer.key[:3], {})[offer.purchase] = offer
+        return places
+
+    @cached_property
     def offer_groups(self) -> tuple[tuple[Offer, ...], ...]:
         """The offers by machine type and purchase, the cheapest region of each first."""
         return group_offers(self.offers)

@@ -14,6 +14,7 @@ from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
 from planner.facts.rule import rules_of
+from planner.facts.software import missing_software
 from planner.market.mix import undominated
 from planner.market.offer import (
     COMMITTED_MIX,
@@ -104,7 +105,9 @@ def spec_rules(
         OfferRule(
             "stack",
             "instance",
-            lambda instance: unbuilt_reason(instance) is None,
+            lambda instance: _is_planned(
+                instance, unbuilt_reason(instance), allowed_words
+            ),
         ),
         *_schedule_rules(spec.shutdown.schedule),
         OfferRule(
@@ -419,15 +422,20 @@ class OfferFilter:
             )
         return list(cheapest_offers)
 
-    def everywhere(self) -> Iterator[Offer]:
-        """Yield the allowed offers of all regions, and not only those of the cheapest."""
+    def everywhere(self, skipped_rule: str = "") -> Iterator[Offer]:
+        """Yield the allowed offers of all regions, and not only those of the cheapest.
+
+        The rule `skipped_rule` is not applied.
+        """
+        ignored_rules = {skipped_rule}
         for offer_group in self.offer_groups:
-            if self._instance_violations(offer_group[0]):
+            if not self._instance_violations(offer_group[0]) <= ignored_rules:
                 continue
             for offer in offer_group:
                 placed = self.order.placed(offer)
-                if placed is not None and not self._region_violations(
-                    offer.region
+                if (
+                    placed is not None
+                    and self._region_violations(offer.region) <= ignored_rules
                 ):
                     yield placed
 
@@ -553,6 +561,27 @@ class OfferFilter:
 def _has_data_sheet(instance: Instance) -> bool:
     """Return whether bandwidth and bf16 rate of an accelerator are known."""
     return bool(instance.chip.bandwidth_gb_s and instance.chip.bf16_tflops)
+
+
+def _is_planned(
+    instance: Instance, unbuilt: str | None, allowed_words: tuple[str, ...]
+) -> bool:
+    """Whether a plan may have a machine for which no stack is built for a reason, if there is one.
+
+    Where only the software of its accelerator is missing, a spec that names it compares it.
+    """
+    if unbuilt is None:
+        return True
+    missing = missing_software(instance.provider, instance.accelerator)
+    return (
+        missing is not None
+        and missing.told == unbuilt
+        # A pattern of many is no wish for one that cannot be built.
+        and any(
+            "*" not in word and is_named(instance.accelerator, word)
+            for word in allowed_words
+        )
+    )
 
 
 def _is_any(accelerator: str, words: tuple[str, ...]) -> bool:

@@ -25,6 +25,7 @@ def check_regions(where: PlacementRule, catalog: Catalog) -> None:
         zone_name(offer.region, zone)
         for offer in catalog.offers
         for zone in offer.zones
+        if where.zones
     }
     problems = [
         *_unknown(where, "region", where.regions, regions),

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from planner.cost.bill_line import CENT
+from planner.perf.training.enumeration import recomputed_layers
 from planner.plan import types
 from planner.plan.bill import cost_entry
 from planner.plan.canonical import seal
@@ -493,6 +494,9 @@ def training_layout(timed_layout: TimedLayout) -> types.TrainingLayout:
         shard=layout.shard_size,
         micro_batch=rounded(layout.micro),
         recompute=layout.recompute,
+        recomputed_layers=recomputed_layers(
+            layout, timed_layout.job.llm.layers
+        ),
         precision=timed_layout.job.software.precision,
         step_time_s=rounded(timed_layout.step_time.total),
         peak_gib=rounded(timed_layout.peak_gib),

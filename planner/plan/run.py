@@ -82,6 +82,9 @@ class TrainingLayout(DocumentPart, frozen=True, kw_only=True):
     ]
     micro_batch: Annotated[Number, Meta(description="sequences")]
     recompute: Annotated[str, Meta(description="none, layer or full")]
+    recomputed_layers: Annotated[
+        int, Meta(description="layers of a chunk that are recomputed")
+    ]
     precision: Annotated[str, Meta(description="of products")]
     step_time_s: Annotated[Number, Meta(description="seconds of a step")]
     peak_gib: Annotated[

@@ -13,6 +13,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from planner.facts.small_cloud import small_clouds
+from planner.facts.software import missing_software
 from planner.plan.change import Changes, PlanInputs, ResourceChange, Stay
 from planner.plan.cost import (
     CommitmentOption,
@@ -423,6 +424,24 @@ class Plan(DocumentPart, frozen=True, kw_only=True):
             for pool in self.solution.pools
             if pool.provider in small_clouds()
         )
+
+    @property
+    def unbuilt_accelerators(self) -> dict[str, str]:
+        """Accelerators of its machines without software that is built, with what they lack."""
+        missing = {
+            pool.accelerator: missing_software(pool.provider, pool.accelerator)
+            for pool in self.solution.pools
+        }
+        return {
+            accelerator: rule.told
+            for accelerator, rule in missing.items()
+            if rule is not None
+        }
+
+    @property
+    def is_compared_only(self) -> bool:
+        """Whether nothing is built of it: `apply` refuses it by name."""
+        return bool(self.unbuilt_clouds or self.unbuilt_accelerators)
 
     @property
     def most_usd_hour(self) -> Decimal:

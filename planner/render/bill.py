@@ -26,15 +26,14 @@ if TYPE_CHECKING:
     from planner.plan.types import (
         CommitmentRegret,
         CostLine,
-        OwnedCost,
         Plan,
     )
 
 # Lines below this share of the total are in one row of the default page.
 SMALL_SHARE_PERCENT: Final = 1
-# Each of them has its name there; of more than ten, the eight dearest do.
-NAMED_LINES: Final = 8
-MOST_NAMED_LINES: Final = 10
+# Each of them has its name there; of more than five, the four dearest do.
+NAMED_LINES: Final = 4
+MOST_NAMED_LINES: Final = 5
 CAUSE_PHRASES: Final = {
     "work": "speed, failures and reclaims",
     "prices": "the age of prices",
@@ -186,7 +185,7 @@ def _owned_blocks(plan: Plan) -> list[Block]:
     return [
         Paragraph(
             f"  owned: {owned.count} x {owned.machine} in {owned.cloud} {owned.region}, "
-            f"{_anyway_text(owned)}, "
+            f"{anyway_text(owned.source, owned.usd_month)}, "
             f"{figures.percentage(1 - float(owned.used_share))} of it unused",
             width=LINE_WIDTH,
         )
@@ -194,12 +193,12 @@ def _owned_blocks(plan: Plan) -> list[Block]:
     ]
 
 
-def _anyway_text(owned: OwnedCost) -> str:
+def anyway_text(source: str, usd_month: Decimal | None) -> str:
     """Say what owned machines cost, and what has been bought where no file says that."""
-    bought = "" if owned.source == OWNED_FILE_SOURCE else f" by {owned.source}"
-    if owned.usd_month is None:
+    bought = "" if source == OWNED_FILE_SOURCE else f" by {source}"
+    if usd_month is None:
         return f"paid for{bought}, at a price that nobody says"
-    return f"{figures.dollars(owned.usd_month)} a month anyway{bought}"
+    return f"{figures.dollars(usd_month)} a month anyway{bought}"
 
 
 def _usage_blocks(plan: Plan, *, full: bool) -> list[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from planner.render.page import Heading, Page, PageTable, Paragraph
 if TYPE_CHECKING:
     from planner.estimate.benchmark_sweep import BenchmarkSweep
     from planner.estimate.calibrate import CalibrationReport, PointComparison
+    from planner.estimate.training_calibration import TrainingReport
+    from planner.estimate.training_recipe import TrainingRecipe
 
 MS_PER_SECOND = 1000.0
 
@@ -169,3 +172,62 @@ def _vllm_commands(sweep: BenchmarkSweep, metadata: str) -> list[str]:
         f"{metadata} --save-result --result-filename bench-{load_step.user_count}.json"
         for load_step in sweep.steps
     ]
+
+
+def training_page(report: TrainingReport, calibration_path: str) -> Page:
+    """Return the page of a calibration of training: each run before and after, and its band."""
+    correction = report.correction
+    plural = "s" if correction.runs > 1 else ""
+    headline = (
+        f"{correction.runs} run{plural} of {correction.kind.model} on "
+        f"{correction.kind.accelerator}, {correction.kind.precision}, sequences of "
+        f"{correction.kind.sequence_tokens:,}"
+    )
+    table_rows = tuple(
+        (
+            run.place.rsplit("/", 1)[-1],
+            f"{run.measured_s:.3g} s",
+            figures.signed_share(run.predicted_s / run.measured_s - 1),
+            "-"
+            if after_s is None
+            else figures.signed_share(after_s / run.measured_s - 1),
+        )
+        for run, after_s in zip(report.runs, report.after_s, strict=True)
+    )
+    learned_text = (
+        f"steps take {figures.signed_share(math.exp(correction.bias_ln) - 1)} of what was "
+        f"predicted; another run is within {figures.percentage(math.expm1(correction.half_ln))}"
+    )
+    next_step = "keep it: add -o FILE"
+    if calibration_path:
+        next_step = (
+            f"use it: tonnage plan SPEC --calibration {calibration_path}"
+        )
+    return (
+        Paragraph(headline, "strong"),
+        PageTable(("run", ">a step", ">before", ">after"), table_rows),
+        Paragraph("after: predicted by the other runs alone", "dim"),
+        Paragraph(learned_text),
+        *(Paragraph(f"! {warning}", "warn") for warning in report.warnings),
+        Paragraph(next_step, "dim"),
+    )
+
+
+def training_recipe_page(
+    recipe: TrainingRecipe, arguments: tuple[str, ...]
+) -> Page:
+    """Return the page of a short run: machines, arguments, and the table to fill in."""
+    return (
+        Paragraph(
+            f"{recipe.nodes} x {recipe.instance_type} for {recipe.minutes:.0f} minutes: "
+            f"about {figures.dollars(recipe.usd, cents=True)}",
+            "strong",
+        ),
+        Heading("the job, with"),
+        *(Paragraph(argument) for argument in arguments),
+        Heading("then write runs.csv, with the mean of the last 20 steps"),
+        Paragraph(",".join(recipe.row)),
+        Paragraph(",".join(recipe.row.values())),
+        Heading("then"),
+        Paragraph("tonnage calibrate runs.csv -o mine.json"),
+    )

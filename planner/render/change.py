@@ -25,6 +25,9 @@ def created_text(plan: Plan) -> str:
     if plan.unbuilt_clouds:
         names = ", ".join(plan.unbuilt_clouds)
         return f"nothing is built at {names}: apply refuses this plan"
+    if plan.unbuilt_accelerators:
+        names = ", ".join(plan.unbuilt_accelerators)
+        return f"nothing is built with {names}: apply refuses this plan"
     count = len(plan.graph.resources)
     return f"{count} {'resource' if count == 1 else 'resources'} to create"
 

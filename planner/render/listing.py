@@ -8,7 +8,9 @@ import json
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.render import markdown, text
-from planner.render.page import PageTable
+from planner.render.fitting import fitted
+from planner.render.model_list import attention_kind
+from planner.render.page import LINE_WIDTH, PageTable
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator, MigProfile
@@ -18,11 +20,26 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "list[dict[str, str]]"
 
 
-def render_rows(rows: Rows, output_format: str, *, color: bool = False) -> str:
-    """Return rows in a format; text and markdown align numeric columns to the right."""
+def render_rows(
+    rows: Rows,
+    output_format: str,
+    *,
+    color: bool = False,
+    width: int | None = LINE_WIDTH,
+    without: tuple[str, ...] = (),
+) -> str:
+    """Return rows in a format; text and markdown align numeric columns to the right.
+
+    Text has lines of `width` at most, and leaves out the columns `without`.
+    """
     if output_format == "json":
         return json.dumps(rows, indent=2, sort_keys=True) + "\n"
-    column_names = list(rows[0]) if rows else []
+    is_text = output_format == "text"
+    column_names = [
+        name
+        for name in (rows[0] if rows else ())
+        if not is_text or name not in without
+    ]
     if output_format == "csv":
         csv_buffer = io.StringIO()
         csv_writer = csv.DictWriter(
@@ -46,6 +63,8 @@ def render_rows(rows: Rows, output_format: str, *, color: bool = False) -> str:
     )
     if output_format == "markdown":
         return markdown.render((text_table,))
+    if width is not None:
+        text_table = fitted(text_table, width)
     return text.render((text_table,), color=color)
 
 
@@ -164,14 +183,7 @@ def quota_rows(quotas: list[QuotaFact]) -> Rows:
 
 
 def _attention_text(model_facts: Llm) -> str:
-    # Latent attention has no ratio of heads to KV heads.
-    if model_facts.kv_lora_rank:
-        return f"MLA rank {model_facts.kv_lora_rank}"
-    attention_text = (
-        "MHA"
-        if model_facts.kv_heads == model_facts.heads
-        else f"GQA {model_facts.heads}/{model_facts.kv_heads}"
-    )
+    attention_text = attention_kind(model_facts)
     return (
         f"{attention_text}, window {model_facts.window} in {model_facts.window_layers}"
         if model_facts.window_layers

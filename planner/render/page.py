@@ -14,6 +14,8 @@ Tone: TypeAlias = Literal["", "strong", "dim", "good", "warn", "bad"]
 
 # What a terminal shows without breaking a line, and a reader takes in at once.
 LINE_WIDTH: Final = 100
+# What it shows at once.
+PAGE_LINES: Final = 45
 PHRASE_DOT: Final = "  ·  "
 
 

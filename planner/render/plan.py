@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from planner import figures
 from planner.plan.commitment import commitments_of
 from planner.plan.security import security_findings
-from planner.render import period, training
+from planner.render import period, text, training
 from planner.render.bill import cost_blocks, total_text
 from planner.render.change import change_blocks, created_text
 from planner.render.fallback import fallback_blocks
@@ -16,14 +16,21 @@ from planner.render.live import live_blocks
 from planner.render.metric import FRACTION_KEYS, metric_text, metric_title
 from planner.render.page import (
     LINE_WIDTH,
+    PAGE_LINES,
     Block,
     Page,
     PageTable,
     Paragraph,
     phrases,
 )
-from planner.render.rivals import rival_blocks
+from planner.render.rivals import (
+    EVERY_RIVAL,
+    SHORTER_AND_SHORTER,
+    ShownRivals,
+    rival_blocks,
+)
 from planner.render.security import security_line
+from planner.render.week import week_blocks
 from planner.spec.block import OFFERED_PREFIXES
 from planner.units import HOURS_PER_WEEK
 from planner.workload.registry import workload_of_kind
@@ -76,10 +83,9 @@ def plan_page(
     full        all lines of the bill, all fleets, all layouts, every resource
     saved_path  file of the plan, for the suggested apply; empty when it was not saved
     """
-    return (
-        *fleet_page(plan, today=today, full=full),
-        *reasons_page(plan, full=full, saved_path=saved_path),
-    )
+    first_page = fleet_page(plan, today=today, full=full)
+    last_page = reasons_page(plan, first_page, full=full, saved_path=saved_path)
+    return (*first_page, *last_page)
 
 
 def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
@@ -90,6 +96,7 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
         *request_blocks(plan),
         *decision_blocks(plan),
         *prediction_blocks(plan),
+        *week_blocks(plan),
     ]
     if plan.solution.run:
         page_blocks += training.run_blocks(plan.solution.run, full=full)
@@ -101,12 +108,28 @@ def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
 
 
 def reasons_page(
-    plan: Plan, *, full: bool = False, saved_path: str = ""
+    plan: Plan, first_page: Page, *, full: bool = False, saved_path: str = ""
 ) -> Page:
-    """Return the fleets that were not chosen and what they take, and the next step."""
+    """Return the fleets that were not chosen and what they take, and the next step.
+
+    Below `first_page` there are as many of them as fit a screen, unless the page is full.
+    """
+    if full:
+        return _reasons(plan, EVERY_RIVAL, saved_path, full=True)
+    taken_lines = text.line_count(first_page)
+    for shown in SHORTER_AND_SHORTER:
+        page = _reasons(plan, shown, saved_path, full=False)
+        if taken_lines + text.line_count(page) <= PAGE_LINES:
+            break
+    return page
+
+
+def _reasons(
+    plan: Plan, shown: ShownRivals, saved_path: str, *, full: bool
+) -> Page:
     page_blocks: list[Block] = []
     if plan.solution.status != "infeasible":
-        page_blocks += [Paragraph(""), *rival_blocks(plan, full=full)]
+        page_blocks += [Paragraph(""), *rival_blocks(plan, shown)]
         page_blocks += fallback_blocks(plan, full=full)
     if saved_path:
         page_blocks.append(

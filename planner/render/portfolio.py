@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner import figures
 from planner.market.term import TERM_OF
+from planner.render.bill import anyway_text
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -19,7 +20,9 @@ from planner.render.page import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from planner.workload.portfolio import Portfolio, SharedPlace
+    from planner.market.owned import OwnedUse
+    from planner.workload.joint_purchase import SharedPlace
+    from planner.workload.portfolio import Portfolio
     from planner.workload.quota_share import QuotaNeed, SharedChoice
 
 
@@ -67,6 +70,8 @@ def _blocks(portfolio: Portfolio, left_out: Sequence[str]) -> Iterator[Block]:
     ]
     for place in told:
         yield Paragraph(f"  {_place_sentence(place)}", width=LINE_WIDTH)
+    for use in portfolio.owned:
+        yield Paragraph(f"  {_owned_sentence(use)}", width=LINE_WIDTH)
     if not told:
         yield Paragraph(
             "  nothing is saved: no two with the same machines in one region commit to more "
@@ -110,6 +115,16 @@ def _place_sentence(place: SharedPlace) -> str:
     )
 
 
+def _owned_sentence(use: OwnedUse) -> str:
+    """Say what is paid for already, and how much of it no service uses."""
+    owned = use.machines
+    return (
+        f"owned: {owned.count} x {owned.type} in {owned.cloud} {owned.region}, "
+        f"{anyway_text(owned.source, owned.usd_month)}, "
+        f"{figures.percentage(1 - float(use.used_share))} of it unused by all of them"
+    )
+
+
 def quota_blocks(
     chosen: SharedChoice | None, remedy: Callable[[QuotaNeed], str]
 ) -> Iterator[Block]:
@@ -124,6 +139,12 @@ def quota_blocks(
         "warn",
         LINE_WIDTH,
     )
+    if chosen.gap_usd:
+        yield Paragraph(
+            "  the search ended before a proof: other fleets may cost up to "
+            f"{figures.dollars(chosen.gap_usd)} less",
+            width=LINE_WIDTH,
+        )
     for need in chosen.needs:
         yield Paragraph(f"  {quota_text(need)}", width=LINE_WIDTH)
         yield Paragraph(f"  to raise it: {remedy(need)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -20,12 +20,29 @@ if TYPE_CHECKING:
     from planner.plan.types import Alternative, Plan
     from planner.solve.solution import FleetSummary
 
-# Rows of the default page; the rest is on the full one.
-DEFAULT_CHEAPER_ROWS: Final = 5
-DEFAULT_DEARER_FLEETS: Final = 3
 # What stops a fleet that meets the spec and only costs more.
 PRICE_TEXT: Final = describe(DEARER)
 EVEN_ODDS_TEXT: Final = figures.percentage(EVEN_ODDS)
+
+
+class ShownRivals(NamedTuple):
+    """How many fleets that were not chosen are shown; none: all of them."""
+
+    cheaper: int | None
+    dearer: int | None
+
+
+EVERY_RIVAL: Final = ShownRivals(None, None)
+# Those of the default page: as many as fit, the first that does.
+SHORTER_AND_SHORTER: Final = (
+    ShownRivals(5, 3),
+    ShownRivals(5, 2),
+    ShownRivals(4, 2),
+    ShownRivals(3, 2),
+    ShownRivals(3, 0),
+    ShownRivals(2, 0),
+    ShownRivals(1, 0),
+)
 
 
 class Rival(Struct, frozen=True):
@@ -41,14 +58,14 @@ class Rival(Struct, frozen=True):
     is_offered: bool
 
 
-def rival_blocks(plan: Plan, *, full: bool) -> list[Block]:
+def rival_blocks(plan: Plan, shown: ShownRivals) -> list[Block]:
     """Return what would be cheaper and what it takes, and the fleets that are dearer."""
     rivals = rivals_of(plan)
     cheaper = [rival for rival in rivals if rival.usd < plan.cost.total]
     dearer = [rival for rival in rivals if rival.usd >= plan.cost.total]
     page_blocks: list[Block] = []
     if cheaper:
-        page_blocks.append(_cheaper_table(plan, cheaper, full=full))
+        page_blocks.append(_cheaper_table(plan, cheaper, shown.cheaper))
     # A training job has no wishes that are relaxed.
     elif not plan.solution.binding and not plan.solution.run:
         page_blocks.append(
@@ -59,7 +76,7 @@ def rival_blocks(plan: Plan, *, full: bool) -> list[Block]:
         )
     # Those that meet the spec come first.
     dearer.sort(key=lambda rival: rival.takes != PRICE_TEXT)
-    shown_dearer = dearer if full else dearer[:DEFAULT_DEARER_FLEETS]
+    shown_dearer = dearer[: shown.dearer]
     if shown_dearer:
         dearer_texts = [_dearer_text(rival) for rival in shown_dearer]
         # Only what could be cheaper is simulated.
@@ -153,15 +170,17 @@ def _machines_text(fleet: FleetRef) -> str:
 
 
 def _cheaper_table(
-    plan: Plan, cheaper: list[Rival], *, full: bool
+    plan: Plan, cheaper: list[Rival], most_rows: int | None
 ) -> PageTable:
     """Return the table of cheaper fleets; those that a change buys are never left out."""
     by_worth = sorted(cheaper, key=lambda rival: not rival.is_offered)
-    shown = by_worth if full else by_worth[:DEFAULT_CHEAPER_ROWS]
+    shown = by_worth[:most_rows]
+    hidden_count = len(by_worth) - len(shown)
+    more = f"{hidden_count} more: --full" if hidden_count else ""
     return PageTable(
         (
             "what would be cheaper",
-            "",
+            more,
             period.TITLES[plan.cost.period],
             "what it takes, or what stops it",
         ),

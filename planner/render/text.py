@@ -78,6 +78,11 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
     )
 
 
+def line_count(page: Page) -> int:
+    """Return how many lines the text of a page has where it is not made narrower."""
+    return render(page).count("\n") if page else 0
+
+
 def _is_joined(previous_block: object, block: object) -> bool:
     return isinstance(block, PageTable) and (
         isinstance(previous_block, Heading) or previous_block == Paragraph("")

@@ -29,22 +29,27 @@ NO_FLEET: Final = "nothing meets it"
 def total_page(plans: Sequence[Plan]) -> Page:
     """Return what plans cost together: months, runs and lives each have a total of their own."""
     rows = [_plan_row(plan) for plan in plans]
-    feasible = [plan for plan in plans if plan.is_feasible]
-    total_rows = [
-        _total_row(name, same)
-        for name in PERIODS
-        if (same := [plan for plan in feasible if plan.cost.period == name])
-    ]
+    totals = total_rows(plans)
     return (
         Paragraph(""),
         Paragraph(f"{len(plans)} specs together", "strong"),
         PageTable(
             ("spec", "machines", ">cost"),
-            (*rows, *total_rows),
-            _tones(len(rows), len(total_rows)),
+            (*rows, *totals),
+            _tones(len(rows), len(totals)),
             LINE_WIDTH,
         ),
     )
+
+
+def total_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:
+    """Return a row for each period with its name and, last, what is paid in it."""
+    feasible = [plan for plan in plans if plan.is_feasible]
+    return [
+        _total_row(name, same)
+        for name in PERIODS
+        if (same := [plan for plan in feasible if plan.cost.period == name])
+    ]
 
 
 def _plan_row(plan: Plan) -> tuple[str, ...]:

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     )
     from planner.render.page import Block
 
-RECOMPUTE_SUFFIXES: Final = {
-    "none": "",
-    "layer": ", half recomputed",
-    "full": ", recomputed",
-}
 MIN_CURVE_POINTS: Final = 2
 SHARDING_NAMES: Final = {
     "none": "",
@@ -155,7 +150,16 @@ def layout_summary(layout_entry: TrainingLayout) -> str:
         else ""
     )
     summary_text += f", micro-batch {layout_entry.micro_batch:g}"
-    return summary_text + RECOMPUTE_SUFFIXES[layout_entry.recompute]
+    return summary_text + _recompute_text(layout_entry)
+
+
+def _recompute_text(layout_entry: TrainingLayout) -> str:
+    if layout_entry.recompute == "layer":
+        count = layout_entry.recomputed_layers
+        plural = "s" if count > 1 else ""
+        of_what = "chunk" if layout_entry.vpp > 1 else "stage"
+        return f", {count} layer{plural} of a {of_what} recomputed"
+    return ", recomputed" if layout_entry.recompute == "full" else ""
 
 
 def layout_table(layout_entries: Sequence[TrainingLayout]) -> PageTable:

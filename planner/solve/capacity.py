@@ -84,12 +84,8 @@ def minute_nodes(
     )
     if schedule is None:
         return running_nodes
-    return tuple(
-        node_count if is_open else 0
-        for node_count, is_open in zip(
-            running_nodes, open_minutes(schedule), strict=True
-        )
-    )
+    # Closed minutes count 0 times.
+    return tuple(map(int.__mul__, running_nodes, open_minutes(schedule)))
 
 
 def most_nodes(nodes: int, most_share: float) -> int:

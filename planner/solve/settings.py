@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog, Instance
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.training.correction import TrainingCorrection
 
 ResultT = TypeVar("ResultT")
 
@@ -62,6 +63,7 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     memory             what specs leave for those that are solved after them
     futures            which a commitment is held against, beside the planned one
     layout             that every replica of a service must have; none: whichever is cheapest
+    training_correction  what runs of the user's own taught of training
     """
 
     catalog: Catalog
@@ -73,3 +75,4 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     memory: Memory = field(default_factory=Memory)
     futures: tuple[Future, ...] = field(default_factory=scenarios)
     layout: ReplicaLayout | None = None
+    training_correction: TrainingCorrection | None = None

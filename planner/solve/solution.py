@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
+from planner.facts.software import missing_software
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -477,9 +478,17 @@ class Solution(Struct, frozen=True, kw_only=True):
 
     @property
     def is_built(self) -> bool:
-        """Whether a stack is built of it: it has machines, and none at a small cloud."""
+        """Whether a stack is built of it: it has machines, each at a cloud that is built on.
+
+        The software of their accelerators is built, too.
+        """
         return bool(self.pools) and all(
-            pool.instance.provider in clouds() for pool in self.pools
+            pool.instance.provider in clouds()
+            and missing_software(
+                pool.instance.provider, pool.instance.accelerator
+            )
+            is None
+            for pool in self.pools
         )
 
     def explained(self) -> Solution:

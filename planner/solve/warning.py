@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.facts.small_cloud import small_clouds
+from planner.facts.software import missing_software
 from planner.solve.cause import because
 from planner.solve.solution import PlanWarning
 from planner.units import HOURS_PER_MONTH
@@ -98,6 +99,14 @@ def offer_warnings(offer: Offer) -> tuple[PlanWarning, ...]:
     if offer.provider in small_clouds():
         unbuilt = because("unbuilt-cloud", cloud=small_clouds()[offer.provider])
         warnings.append(PlanWarning(code="unbuilt-cloud", reason=unbuilt))
+    missing = missing_software(offer.provider, offer.instance.accelerator)
+    if missing is not None:
+        lacking = because(
+            "unbuilt-accelerator",
+            accelerator=offer.instance.accelerator,
+            lacks=missing.reason,
+        )
+        warnings.append(PlanWarning(code="unbuilt-accelerator", reason=lacking))
     if offer.old_price is not None:
         warnings.append(PlanWarning(code="old-price", reason=old_price(offer)))
     if offer.price_range is not None:

@@ -34,14 +34,16 @@ from planner.spec.model import (
     Workspace,
 )
 from planner.spec.network import network_problems
+from planner.spec.override import overridden
 from planner.spec.schedule import open_minutes
 from planner.spec.source import MappingNode, parse_yaml
 from planner.units import MINUTES_PER_DAY, SECONDS_PER_DAY, SECONDS_PER_MINUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from planner.spec.block import CapacityBlock
+    from planner.spec.override import KeyOverride
 
 # Whether a spec breaks a rule, how that is said, and what to do.
 SpecCheck: TypeAlias = tuple[bool, str, str]
@@ -51,9 +53,18 @@ DEFAULT_IDLE_S: Final = Decimal(3600)
 DAILY_DEADLINE_S: Final = Decimal(SECONDS_PER_DAY)
 
 
-def load_spec(file_bytes: bytes, source_path: str) -> Spec:
-    """Return the spec of a file. Raises SpecError with all of its problems."""
+def load_spec(
+    file_bytes: bytes,
+    source_path: str,
+    overrides: Sequence[KeyOverride] = (),
+) -> Spec:
+    """Return the spec of a file, with some keys as they are said elsewhere.
+
+    Raises SpecError with all of its problems.
+    """
     root_node = parse_yaml(file_bytes, source_path)
+    if isinstance(root_node, MappingNode):
+        root_node = overridden(root_node, overrides)
     if not isinstance(root_node, MappingNode):
         raise SpecError(
             _root_problem(

@@ -380,6 +380,7 @@ class TrainingMethod(Struct, frozen=True, kw_only=True):
 
     sequence      tokens in a sequence
     global_batch  sequences in an optimizer step
+    framework     whose kernels and launch, `auto` by method
     precision     allowed precisions of matrix products
     deadline      maximum duration, seconds
     budget        maximum cost of the run, USD
@@ -396,6 +397,7 @@ class TrainingMethod(Struct, frozen=True, kw_only=True):
     sequence: int = 8192
     global_batch: int | None = None
     optimizer: str = "adamw"
+    framework: str = "auto"
     precision: tuple[str, ...] = ("auto",)
     deadline: Decimal | None = None
     budget: Decimal | None = None

@@ -8,205 +8,199 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cost.bill_line import CENT
+from planner.workload.binary_program import MOST_NODES, ProgramRow, minimize
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Steps in which the prices of the limits are improved; any price gives a valid bound.
-PRICE_STEPS: Final = 60
-# What a bound may be wrong by, as floating-point numbers are, USD.
-BOUND_ERROR_USD: Final = 1e-6
+    from planner.workload.quota_share import ChoiceOption
+
+# What a bound may be wrong by, as floating-point numbers are, cents.
+BOUND_ERROR: Final = 1e-3
+# Above it, a solver cannot tell the last digit of an objective from rounding.
+MOST_RANK: Final = 100_000
 
 
-class ChoiceOption(Struct, frozen=True):
-    """What somebody may choose: its cost, and what it uses of each limit."""
+class OptionChoice(Struct, frozen=True):
+    """The cheapest choice, and how sure that is.
 
-    usd: Decimal
-    units: tuple[float, ...]
+    picks      position of each one's option; None where no choice was found
+    bound_usd  no choice costs less; None where none fits at all
+    """
 
-
-class _State(Struct, frozen=True):
-    """Options that the first ones have chosen: their cost, and the positions of the options."""
-
-    usd: Decimal
-    picks: tuple[int, ...]
+    picks: tuple[int, ...] | None
+    bound_usd: Decimal | None
 
 
 def cheapest_choice(
-    options: Sequence[Sequence[ChoiceOption]], limits: Sequence[float]
-) -> tuple[int, ...] | None:
-    """Return the position of each one's option so that all cost the least; None where none fits.
-
-    minimize  sum of the costs
-    while     sum of units <= limit, for each limit
-
-    It goes through them one after the other and keeps the cheapest choice for each use of the
-    limits. What a bound shows to be dearer than a choice that is known is left out:
-    cost so far + sum over the others of min(cost + price * units) - price * what is left,
-    for prices of the limits that make this large. Of equal choices the first is taken.
-    """
-    if any(not own for own in options):
-        return None
-    prices = _limit_prices(options, limits)
-    others_usd = _suffix_bounds(options, prices)
-    least_units = _suffix_least(options, len(limits))
-    ceiling_usd = _known_usd(options, limits, prices) + BOUND_ERROR_USD
-    states = {(0.0,) * len(limits): _State(Decimal(0), ())}
-    for number, own in enumerate(options):
-        reached: dict[tuple[float, ...], _State] = {}
-        for used, state in states.items():
-            for position, option in enumerate(own):
-                total = _added(used, option.units)
-                usd = state.usd + option.usd
-                left = [
-                    limit - units
-                    for limit, units in zip(limits, total, strict=True)
-                ]
-                bound_usd = (
-                    float(usd)
-                    + others_usd[number + 1]
-                    - sum(map(float.__mul__, prices, left))
-                )
-                if bound_usd > ceiling_usd or any(
-                    map(float.__gt__, least_units[number + 1], left)
-                ):
-                    continue
-                known = reached.get(total)
-                if known is None or usd < known.usd:
-                    reached[total] = _State(usd, (*state.picks, position))
-        states = reached
-    return min(
-        states.values(),
-        key=lambda state: (state.usd, state.picks),
-        default=_State(Decimal(0), ()),
-    ).picks or (None if options else ())
-
-
-def _added(
-    one: tuple[float, ...], other: tuple[float, ...]
-) -> tuple[float, ...]:
-    return tuple(map(float.__add__, one, other))
-
-
-def _priced(option: ChoiceOption, prices: Sequence[float]) -> float:
-    """Return what an option costs with the prices of the limits that it uses, USD."""
-    return float(option.usd) + sum(map(float.__mul__, prices, option.units))
-
-
-def _best_picks(
-    options: Sequence[Sequence[ChoiceOption]], prices: Sequence[float]
-) -> list[ChoiceOption]:
-    return [
-        min(own, key=lambda option: _priced(option, prices)) for own in options
-    ]
-
-
-def _totals(
-    picks: Sequence[ChoiceOption], limits: Sequence[float]
-) -> list[float]:
-    return [
-        math.fsum(option.units[number] for option in picks)
-        for number in range(len(limits))
-    ]
-
-
-def _limit_prices(
-    options: Sequence[Sequence[ChoiceOption]], limits: Sequence[float]
-) -> list[float]:
-    """Return prices of the limits, USD a unit, with the largest bound that was found.
-
-    bound(price) = sum of min(cost + price * units) - price * limit
-    It is concave: each step goes towards what is used above the limits (subgradients, with
-    Polyak's steps for a bound that is a hundredth higher).
-    """
-    prices = [0.0] * len(limits)
-    best_prices, best_bound = prices, -math.inf
-    for step in range(1, PRICE_STEPS + 1):
-        picks = _best_picks(options, prices)
-        excess = [
-            total - limit
-            for total, limit in zip(_totals(picks, limits), limits, strict=True)
-        ]
-        bound = sum(float(option.usd) for option in picks)
-        bound += sum(map(float.__mul__, prices, excess))
-        if bound > best_bound:
-            best_prices, best_bound = prices, bound
-        squares = sum(units * units for units in excess)
-        if not squares:
-            break
-        length = (abs(best_bound) / 100 + 1) / step / squares
-        prices = [
-            max(0.0, price + length * units)
-            for price, units in zip(prices, excess, strict=True)
-        ]
-    return best_prices
-
-
-def _suffix_bounds(
-    options: Sequence[Sequence[ChoiceOption]], prices: Sequence[float]
-) -> list[float]:
-    """Return for each position what it and all after it cost at least, at prices of limits."""
-    bounds = [0.0]
-    for own in reversed(options):
-        least_usd = min(_priced(option, prices) for option in own)
-        bounds.append(bounds[-1] + least_usd)
-    return bounds[::-1]
-
-
-def _suffix_least(
-    options: Sequence[Sequence[ChoiceOption]], limit_count: int
-) -> list[tuple[float, ...]]:
-    """Return for each position what it and all after it use of each limit at least."""
-    least = [(0.0,) * limit_count]
-    for own in reversed(options):
-        own_least = tuple(
-            min(option.units[number] for option in own)
-            for number in range(limit_count)
-        )
-        least.append(_added(least[-1], own_least))
-    return least[::-1]
-
-
-def _known_usd(
     options: Sequence[Sequence[ChoiceOption]],
     limits: Sequence[float],
-    prices: Sequence[float],
-) -> float:
-    """Return the cost of a choice that fits, USD; infinite where none is at hand.
+    most_nodes: int = MOST_NODES,
+) -> OptionChoice:
+    """Return the position of each one's option so that all cost the least.
 
-    It starts with the best at some prices, and changes one option after the other for the one
-    that costs the least for what it gives back of the limits that are exceeded.
+    minimize  sum of cost * chosen, in cents
+    while     sum of chosen = 1, over the options of each
+              sum of units * chosen <= limit, for each limit
+              chosen is 0 or 1
+
+    Of choices that cost the same, the first one has the earliest option that it has in any of
+    them, then the second in those that are left, and so on. So neither a solver nor its version
+    decides. The search ends after so many nodes; then the bound says how far off it may be.
     """
-    picks = _best_picks(options, prices)
-    while True:
-        excess = [
-            max(0.0, total - limit)
-            for total, limit in zip(_totals(picks, limits), limits, strict=True)
+    if any(not own for own in options):
+        return OptionChoice(None, None)
+    program = _ChoiceProgram(options, limits)
+    answer = minimize(program.cents, program.rows, most_nodes)
+    if answer.bound == math.inf:
+        return OptionChoice(None, None)
+    if answer.ones is None or not answer.is_optimal:
+        return OptionChoice(
+            None if answer.ones is None else program.picks(answer.ones),
+            program.usd(math.ceil(answer.bound - BOUND_ERROR)),
+        )
+    picks = program.picks(answer.ones)
+    cents = program.cost_cents(picks)
+    return OptionChoice(
+        program.first_of_equals(picks, cents, most_nodes), program.usd(cents)
+    )
+
+
+class _ChoiceProgram:
+    """The choice as a program: a variable for each option of each one, in their order."""
+
+    def __init__(
+        self,
+        options: Sequence[Sequence[ChoiceOption]],
+        limits: Sequence[float],
+    ) -> None:
+        self._sizes = [len(own) for own in options]
+        # Of its first option, by the number of the one whose option it is.
+        self._columns = [
+            sum(self._sizes[:number]) for number in range(len(options))
         ]
-        if not any(excess):
-            return float(sum((option.usd for option in picks), Decimal(0)))
-        swap = min(_swaps(options, picks, excess), default=None)
-        if swap is None:
-            return math.inf
-        _, number, position = swap
-        picks[number] = options[number][position]
+        least_usd = [min(option.usd for option in own) for own in options]
+        self._least_usd = sum(least_usd, Decimal(0))
+        # Above the cheapest option of each, so that numbers are small.
+        self.cents = [
+            int((option.usd - least) / CENT)
+            for own, least in zip(options, least_usd, strict=True)
+            for option in own
+        ]
+        self.rows = [*self._one_each(), *_limit_rows(options, limits)]
 
+    def usd(self, cents: int) -> Decimal:
+        """Return the cost of a choice, from that above the cheapest options."""
+        return self._least_usd + cents * CENT
 
-def _swaps(
-    options: Sequence[Sequence[ChoiceOption]],
-    picks: Sequence[ChoiceOption],
-    excess: Sequence[float],
-) -> Iterator[tuple[float, int, int]]:
-    """Yield changes of one option that use less of what is exceeded, with the cost of a unit."""
-    for number, (own, pick) in enumerate(zip(options, picks, strict=True)):
-        for position, option in enumerate(own):
-            given_back = sum(
-                min(over, pick.units[limit] - option.units[limit])
-                for limit, over in enumerate(excess)
-                if over
+    def picks(self, ones: frozenset[int]) -> tuple[int, ...]:
+        """Return the positions of the options that are chosen."""
+        return tuple(
+            next(
+                position
+                for position in range(size)
+                if column + position in ones
             )
-            if given_back > 0 and all(
-                option.units[limit] <= pick.units[limit]
-                for limit in range(len(excess))
-            ):
-                more_usd = float(option.usd - pick.usd)
-                yield more_usd / given_back, number, position
+            for column, size in zip(self._columns, self._sizes, strict=True)
+        )
+
+    def cost_cents(self, picks: Sequence[int]) -> int:
+        """Return the cost of a choice above the cheapest options."""
+        return sum(
+            self.cents[column + position]
+            for column, position in zip(self._columns, picks, strict=True)
+        )
+
+    def first_of_equals(
+        self, picks: tuple[int, ...], cents: int, most_nodes: int
+    ) -> tuple[int, ...]:
+        """Return the first choice in the order of positions that costs no more than one.
+
+        Positions of a few at once are the digits of a number, which is minimized; then those of
+        the next few. Whoever has its first option already is passed over.
+        """
+        # Costs are whole cents, so half of one is no choice.
+        same_cost = ProgramRow(dict(enumerate(self.cents)), most=cents + 0.5)
+        rows = [*self.rows, same_cost]
+        number = 0
+        while number < len(picks):
+            end = number + 1
+            if picks[number]:
+                end = self._group_end(number)
+                answer = minimize(self._ranks(number, end), rows, most_nodes)
+                if answer.ones is None or not answer.is_optimal:
+                    return picks
+                picks = self.picks(answer.ones)
+            for settled in range(number, end):
+                column = self._columns[settled] + picks[settled]
+                rows.append(ProgramRow({column: 1.0}, least=1.0))
+            number = end
+        return picks
+
+    def _group_end(self, first: int) -> int:
+        """Return the number after those whose positions one number can tell."""
+        ranks = 1
+        for number in range(first, len(self._sizes)):
+            ranks *= self._sizes[number]
+            if ranks > MOST_RANK:
+                return max(number, first + 1)
+        return len(self._sizes)
+
+    def _ranks(self, first: int, end: int) -> list[float]:
+        """Return what each option adds to the number that tells the positions of a few."""
+        ranks = [0.0] * len(self.cents)
+        weight = 1
+        for number in reversed(range(first, end)):
+            for position in range(self._sizes[number]):
+                ranks[self._columns[number] + position] = float(
+                    position * weight
+                )
+            weight *= self._sizes[number]
+        return ranks
+
+    def _one_each(self) -> Iterator[ProgramRow]:
+        for column, size in zip(self._columns, self._sizes, strict=True):
+            yield ProgramRow(
+                dict.fromkeys(range(column, column + size), 1.0),
+                least=1.0,
+                most=1.0,
+            )
+
+
+def _limit_rows(
+    options: Sequence[Sequence[ChoiceOption]], limits: Sequence[float]
+) -> Iterator[ProgramRow]:
+    """Yield the rows of the limits that can be exceeded, and that no other row implies.
+
+    A limit implies another one of which every option uses as much or less, and which is as large
+    or larger.
+    """
+    columns = [option for own in options for option in own]
+    units = [
+        tuple(option.units[number] for option in columns)
+        for number in range(len(limits))
+    ]
+    kept: list[int] = []
+    for number, limit in enumerate(limits):
+        most = sum(
+            max(option.units[number] for option in own) for own in options
+        )
+        if most > limit and not any(
+            limits[other] <= limit
+            and all(map(float.__ge__, units[other], units[number]))
+            for other in kept
+        ):
+            kept = [
+                other
+                for other in kept
+                if limits[other] < limit
+                or not all(map(float.__ge__, units[number], units[other]))
+            ]
+            kept.append(number)
+    for number in kept:
+        used = {column: own for column, own in enumerate(units[number]) if own}
+        is_whole = all(own.is_integer() for own in used.values())
+        limit = limits[number]
+        # Of whole units a part of one is of no use, and rounding must not add one.
+        yield ProgramRow(used, most=math.floor(limit) if is_whole else limit)

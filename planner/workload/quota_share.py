@@ -14,19 +14,26 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.market.live import QuotaCap, QuotaKey
 from planner.spec.schedule import open_minutes
 from planner.units import MINUTES_PER_HOUR, MINUTES_PER_WEEK
-from planner.workload.quota_choice import ChoiceOption, cheapest_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from planner.workload.portfolio import MinutesAhead
+    from planner.workload.sharing import MinutesAhead
 
 PEAK_LOAD: Final = 1.0
 CLOSED: Final = -1.0
+
+
+class ChoiceOption(Struct, frozen=True):
+    """What a workload may choose: its cost, and what it uses of each limit."""
+
+    usd: Decimal
+    units: tuple[float, ...]
 
 
 class QuotaUse(Struct, frozen=True, kw_only=True):
@@ -110,16 +117,25 @@ class QuotaNeed(Struct, frozen=True):
 class SharedChoice(Struct, frozen=True, kw_only=True):
     """The fleets of workloads that fit into the quotas of their account together.
 
-    caps         what makes each of them the cheapest of its workload; None where none fit
-    usd          what they cost together, USD a month; None where none fit
+    caps         what makes each of them the cheapest of its workload; None where none were found
+    usd          what they cost together, USD a month; None where none were found
+    bound_usd    no fleets that fit cost less; None where none fit at all
     usd_alone    what the cheapest fleet of each would cost, without the others
     needs        the quotas that these exceed together
     """
 
     caps: tuple[tuple[QuotaCap, ...], ...] | None
     usd: Decimal | None
+    bound_usd: Decimal | None
     usd_alone: Decimal
     needs: tuple[QuotaNeed, ...]
+
+    @property
+    def gap_usd(self) -> Decimal:
+        """By how much others might cost less; 0 where these are proved to cost the least."""
+        if self.usd is None or self.bound_usd is None:
+            return Decimal(0)
+        return self.usd - self.bound_usd
 
 
 class _Moment(Struct, frozen=True):
@@ -146,17 +162,30 @@ class _Fleets:
     def options(
         self, moments: Sequence[_Moment]
     ) -> list[tuple[tuple[QuotaCap, ...], ChoiceOption]]:
-        """Return what may be chosen: settled fleets, then boxes that might use nothing."""
-        return [
+        """Return what may be chosen: settled fleets, and boxes that might use nothing.
+
+        The cheapest come first; of those that cost the same, fleets before boxes.
+        """
+        fleets = sorted(
+            (choice.usd, caps) for caps, choice in self._settled.items()
+        )
+        boxes = sorted((usd, caps) for caps, usd in self._open.items())
+        options = [
             *(
-                (caps, ChoiceOption(choice.usd, self._units(choice, moments)))
-                for caps, choice in self._settled.items()
+                (
+                    caps,
+                    ChoiceOption(
+                        usd, self._units(self._settled[caps], moments)
+                    ),
+                )
+                for usd, caps in fleets
             ),
             *(
                 (caps, ChoiceOption(usd, (0.0,) * len(moments)))
-                for caps, usd in self._open.items()
+                for usd, caps in boxes
             ),
         ]
+        return sorted(options, key=lambda option: option[1].usd)
 
     def choice(self, caps: tuple[QuotaCap, ...]) -> FleetChoice | None:
         """Return the cheapest fleet of a box; None for one that is not settled."""
@@ -239,62 +268,136 @@ def choose_together(
     larger quota leaves every choice possible, so it never costs more.
     """
     calendar = _Calendar(hours, minutes_ahead)
-    fleets = [_Fleets(number, choice) for number, choice in enumerate(first)]
     usd_alone = sum((choice.usd for choice in first), Decimal(0))
     moments = calendar.exceeded(first)
-    needs = tuple(
-        QuotaNeed(moment.key, _total(moment, first), moment.limit)
+    if not moments:
+        return SharedChoice(
+            caps=((),) * len(first),
+            usd=usd_alone,
+            bound_usd=usd_alone,
+            usd_alone=usd_alone,
+            needs=(),
+        )
+    chosen = _FleetSearch(first, calendar, moments).cheapest(answers)
+    return replace(chosen, needs=_needs(moments, first))
+
+
+def joint_needs(
+    hours: Sequence[WorkloadHours],
+    chosen: Sequence[FleetChoice],
+    minutes_ahead: MinutesAhead,
+) -> tuple[QuotaNeed, ...]:
+    """Return the quotas that fleets exceed together, each at the minute in which most is used."""
+    return _needs(_Calendar(hours, minutes_ahead).exceeded(chosen), chosen)
+
+
+def _needs(
+    moments: Sequence[_Moment], chosen: Sequence[FleetChoice]
+) -> tuple[QuotaNeed, ...]:
+    return tuple(
+        QuotaNeed(moment.key, _total(moment, chosen), moment.limit)
         for moment in moments
     )
-    for own in fleets:
-        own.take_up(moments)
-    while True:
-        boxes = _cheapest_boxes(fleets, moments)
-        if boxes is None:
-            return SharedChoice(
-                caps=None, usd=None, usd_alone=usd_alone, needs=needs
-            )
-        questions = [
-            QuotaQuestion(number, caps)
-            for number, caps in enumerate(boxes)
-            if fleets[number].choice(caps) is None
-        ]
-        if questions:
-            for question, choice in zip(
-                questions, answers(questions), strict=True
-            ):
-                fleets[question.number].settle(question.caps, choice, moments)
-            continue
-        chosen = [
-            choice
-            for own, caps in zip(fleets, boxes, strict=True)
-            if (choice := own.choice(caps)) is not None
-        ]
-        broken = calendar.exceeded(chosen)
-        if not broken:
-            return SharedChoice(
-                caps=tuple(boxes),
-                usd=sum((choice.usd for choice in chosen), Decimal(0)),
-                usd_alone=usd_alone,
-                needs=needs,
-            )
-        moments = [*moments, *broken]
-        for own in fleets:
-            own.take_up(broken)
 
 
-def _cheapest_boxes(
-    fleets: Sequence[_Fleets], moments: Sequence[_Moment]
-) -> list[tuple[QuotaCap, ...]] | None:
-    """Return the box of each workload that costs the least; None where none fit together."""
-    options = [own.options(moments) for own in fleets]
-    picks = cheapest_choice(
-        [[option for _, option in own] for own in options],
-        [moment.limit for moment in moments],
-    )
-    if picks is None:
-        return None
-    return [own[pick][0] for own, pick in zip(options, picks, strict=True)]
+class _FleetSearch:
+    """Asks for fleets and takes up minutes until the cheapest choice is of fleets that fit."""
+
+    def __init__(
+        self,
+        first: Sequence[FleetChoice],
+        calendar: _Calendar,
+        moments: Sequence[_Moment],
+    ) -> None:
+        self._first = first
+        self._calendar = calendar
+        self._fleets = [
+            _Fleets(number, choice) for number, choice in enumerate(first)
+        ]
+        self._moments: list[_Moment] = []
+        self._take_up(moments)
+
+    def cheapest(
+        self,
+        answers: Callable[
+            [Sequence[QuotaQuestion]], Sequence[FleetChoice | None]
+        ],
+    ) -> SharedChoice:
+        """Return the cheapest fleets that fit; what they lack of quotas is for others to say."""
+        while True:
+            boxes, bound_usd = self._cheapest_boxes()
+            if boxes is None:
+                return self._choice(None, None, bound_usd)
+            questions = [
+                QuotaQuestion(number, caps)
+                for number, caps in enumerate(boxes)
+                if self._fleets[number].choice(caps) is None
+            ]
+            if questions:
+                self._settle(questions, answers(questions))
+                continue
+            chosen = [
+                choice
+                for own, caps in zip(self._fleets, boxes, strict=True)
+                if (choice := own.choice(caps)) is not None
+            ]
+            broken = self._calendar.exceeded(chosen)
+            if not broken:
+                usd = sum((choice.usd for choice in chosen), Decimal(0))
+                return self._choice(tuple(boxes), usd, bound_usd)
+            self._take_up(broken)
+
+    def _settle(
+        self,
+        questions: Sequence[QuotaQuestion],
+        choices: Sequence[FleetChoice | None],
+    ) -> None:
+        for question, choice in zip(questions, choices, strict=True):
+            self._fleets[question.number].settle(
+                question.caps, choice, self._moments
+            )
+
+    def _take_up(self, moments: Sequence[_Moment]) -> None:
+        self._moments += moments
+        for own in self._fleets:
+            own.take_up(moments)
+
+    def _cheapest_boxes(
+        self,
+    ) -> tuple[list[tuple[QuotaCap, ...]] | None, Decimal | None]:
+        """Return the boxes that cost the least together, and a bound of what any cost, USD.
+
+        No boxes where none were found; no bound where none fit.
+        """
+        # Only what is coupled by a quota waits for a solver to be loaded.
+        from planner.workload.quota_choice import cheapest_choice
+
+        options = [own.options(self._moments) for own in self._fleets]
+        chosen = cheapest_choice(
+            [[option for _, option in own] for own in options],
+            [moment.limit for moment in self._moments],
+        )
+        if chosen.picks is None:
+            return None, chosen.bound_usd
+        boxes = [
+            own[pick][0]
+            for own, pick in zip(options, chosen.picks, strict=True)
+        ]
+        return boxes, chosen.bound_usd
+
+    def _choice(
+        self,
+        caps: tuple[tuple[QuotaCap, ...], ...] | None,
+        usd: Decimal | None,
+        bound_usd: Decimal | None,
+    ) -> SharedChoice:
+        return SharedChoice(
+            caps=caps,
+            usd=usd,
+            bound_usd=bound_usd,
+            usd_alone=sum((choice.usd for choice in self._first), Decimal(0)),
+            needs=(),
+        )
 
 
 def _total(moment: _Moment, chosen: Sequence[FleetChoice]) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner import figures
 from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
-from planner.solve.serving.mixed_answer import cheaper_mix
+from planner.solve.serving.fleet_finder import FleetFinder
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
@@ -104,9 +104,8 @@ class ServingWorkload:
         )
         search = ServingSearch(settings.catalog.price_book)
         alone = search.solve(requirement, offer_filter.cheapest()).best
-        best = (
-            cheaper_mix(spec, requirement, search, offer_filter, alone) or alone
-        )
+        finder = FleetFinder(search, offer_filter, spec.buy.machine_types)
+        best = finder.cheaper_mix(requirement, alone) or alone
         if best is None:
             return Counterfactual(None, None, INFEASIBLE)
         return Counterfactual(best.summary, best.bill.total, None)

@@ -32,6 +32,7 @@ from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
 from planner.spec.model import Inference
+from planner.suggest import did_you_mean
 from planner.workload.registry import workload_of
 from planner.workload.stand_in import with_stand_ins
 
@@ -122,7 +123,14 @@ def why_not(
             Problem(
                 code="offer",
                 message=f"no machine type matches '{pattern}'",
-                next_step="run: tonnage offers --limit 1000",
+                next_step=did_you_mean(
+                    pattern,
+                    {
+                        offer.instance.instance_type
+                        for offer in settings.catalog.offers
+                    },
+                    otherwise="run: tonnage offers --limit 1000",
+                ),
             )
         )
     return [
@@ -135,7 +143,9 @@ def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
     catalog = settings.catalog
     owned = paid_machines(spec, catalog, settings.read_file)
     return OfferFilter(
-        _offer_groups(spec, catalog, owned),
+        settings.memory.get(_KnownGroups, _KnownGroups).of(
+            spec, catalog, owned
+        ),
         spec_rules(
             spec,
             settings.unbuilt_reason,
@@ -164,6 +174,30 @@ def _counts_reclaims(spec: Spec) -> bool:
         and spec.sla is not None
         and spec.sla.availability is not None
     )
+
+
+class _KnownGroups:
+    """What specs may choose from, where the last one bought in the same ways from a catalog."""
+
+    def __init__(self) -> None:
+        self._catalog: Catalog | None = None
+        self._groups: dict[object, tuple[tuple[Offer, ...], ...]] = {}
+
+    def of(
+        self, spec: Spec, catalog: Catalog, owned: tuple[OwnedMachines, ...]
+    ) -> tuple[tuple[Offer, ...], ...]:
+        """Return what a spec may choose from, by machine type and purchase."""
+        if catalog is not self._catalog:
+            self._catalog, self._groups = catalog, {}
+        buy = spec.buy
+        ways = (
+            isinstance(spec, Inference),
+            *(buy.commit, buy.spot, buy.on_demand_base, buy.block),
+            *(buy.reserve, buy.flex_start, owned),
+        )
+        if ways not in self._groups:
+            self._groups[ways] = _offer_groups(spec, catalog, owned)
+        return self._groups[ways]
 
 
 def _offer_groups(

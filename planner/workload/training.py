@@ -135,9 +135,10 @@ class TrainingWorkload:
 def _requirement(
     spec: Training, settings: SolveSettings
 ) -> TrainingRequirement:
-    return training_requirement(
+    requirement = training_requirement(
         spec, settings.read_file, settings.confidence.level or EVEN_ODDS
     )
+    return replace(requirement, correction=settings.training_correction)
 
 
 TRAINING: Workload = TrainingWorkload()

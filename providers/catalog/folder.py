@@ -19,6 +19,7 @@ from planner.errors import CatalogError, MissingError, Place, Problem
 from planner.facts.small_cloud import SMALL_CLOUD_FILE
 from planner.market.price_row import read_price_rows
 from planner.market.small_cloud_update import catalog_price_rows
+from planner.suggest import did_you_mean
 from providers.catalog.load import SnapshotPrices
 from providers.catalog.manifest import (
     CATALOG_FOLDER,
@@ -122,7 +123,11 @@ class CatalogFolder(Struct, frozen=True):
             Problem(
                 code="catalog",
                 message=f"no catalog is named {name}",
-                next_step="see their names: tonnage catalog list",
+                next_step=did_you_mean(
+                    name,
+                    [EMBEDDED, *(path.name for path in self._folders())],
+                    otherwise="see their names: tonnage catalog list",
+                ),
             )
         )
 
@@ -172,8 +177,9 @@ class CatalogFolder(Struct, frozen=True):
 
         A chosen one that has vanished is among them.
         """
-        paths = list(self.path.iterdir()) if self.path.is_dir() else []
-        written_ns = {path.name: path.stat().st_mtime_ns for path in paths}
+        written_ns = {
+            path.name: path.stat().st_mtime_ns for path in self._folders()
+        }
         choice = self.choice()
         if choice:
             written_ns.setdefault(choice.name, 0)
@@ -182,6 +188,9 @@ class CatalogFolder(Struct, frozen=True):
             key=lambda name: (name[:DATE_LETTERS], written_ns[name], name),
         )
         return [self._entry(name) for name in (EMBEDDED, *names)]
+
+    def _folders(self) -> list[Path]:
+        return list(self.path.iterdir()) if self.path.is_dir() else []
 
     def _entry(self, name: str) -> CatalogEntry:
         try:

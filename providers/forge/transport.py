@@ -1,7 +1,7 @@
 """Requests to code hosts: patient with those that are busy, and silent about the token.
 
-It needs no package beyond Python's own, as a job installs tonnage alone. Proxies are those of the
-environment; certificates are judged by the system's, or by those that SSL_CERT_FILE names.
+Proxies are those of the environment; certificates are judged by the system's, or by those that
+SSL_CERT_FILE names: companies put theirs there, and not into a package.
 """
 
 from __future__ import annotations
@@ -11,26 +11,23 @@ import random
 import ssl
 import time
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException, IncompleteRead
-from socket import gaierror
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
-from urllib.error import HTTPError, URLError
 from urllib.parse import urljoin, urlsplit
-from urllib.request import (
-    BaseHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    Request,
-    build_opener,
-)
+
+from requests import RequestException, Session
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from planner.version import VERSION
 from providers.forge.fault import BUSY, OTHER, RATE, UnsureOutcome, refusal
 from providers.forge.fault import ForgeRefusal as Refusal
+from providers.live.rest import connection_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from email.message import Message
+    from collections.abc import Iterator, Mapping
+
+    from requests import PreparedRequest, Response
 
     from providers.forge.host import ForgeHost
     from providers.forge.setting import ForgeLogin
@@ -38,6 +35,13 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 30.0
 # A page of a hundred comments of the largest size of all hosts is not reached by any of them.
 MOST_ANSWER_BYTES: Final = 64 * 2**20
+CHUNK_BYTES: Final = 2**16
+HEADERS: Final = {
+    "Accept": "application/json",
+    "User-Agent": f"tonnage/{VERSION}",
+    # A host closes what has waited; a POST on that would be one that may have arrived.
+    "Connection": "close",
+}
 SHOWN_CHARACTERS: Final = 300
 # Attempts at a request that the host is too busy for; pauses grow from one second on.
 ATTEMPTS: Final = 6
@@ -47,6 +51,7 @@ FIRST_REDIRECT: Final = 300
 FIRST_ERROR: Final = 400
 FIRST_FAILURE: Final = 500
 NOT_AUTHORITATIVE: Final = 203
+UNSENT: Final = (NewConnectionError, ConnectTimeoutError)
 SAME_METHOD: Final = (307, 308)
 LIMITED: Final = (403, 429)
 GET: Final = "GET"
@@ -90,7 +95,7 @@ class ForgeAnswer(NamedTuple):
     """What a code host answers."""
 
     status: int
-    headers: Message
+    headers: Mapping[str, str]
     text: str
 
     def document(self) -> Any:
@@ -113,11 +118,41 @@ class ForgeRequest(NamedTuple):
     is_graphql: bool = False
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Leaves redirects to who asked: a token follows none to another host."""
+class LoginHeader(AuthBase):
+    """Signs requests in; without it, a password of ~/.netrc would take the place of the token."""
 
-    def redirect_request(self, *_: Any) -> None:
-        """Return no request, so that the answer is the redirect."""
+    def __init__(self, header: str) -> None:
+        self._header = header
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """Return the request with the login."""
+        request.headers["Authorization"] = self._header
+        return request
+
+
+class SystemAuthorities(HTTPAdapter):
+    """Believes whom the system believes, in place of a package."""
+
+    def __init__(self, authority_file: str) -> None:
+        self._context = ssl.create_default_context()
+        if authority_file:
+            # Of an instance that only its owner knows.
+            self._context.load_verify_locations(authority_file)
+        super().__init__()
+
+    def init_poolmanager(self, *sizes: Any, **settings: Any) -> None:
+        """Let connections judge by the system's authorities."""
+        super().init_poolmanager(*sizes, ssl_context=self._context, **settings)
+
+    def proxy_manager_for(self, proxy: str, **settings: Any) -> Any:
+        """Let connections through a proxy judge by them, too."""
+        return super().proxy_manager_for(
+            proxy, ssl_context=self._context, **settings
+        )
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:  # noqa: ARG002
+        """Ask for a certificate, and add no authorities of a package."""
+        conn.cert_reqs = "CERT_REQUIRED"
 
 
 class Transport:
@@ -138,11 +173,11 @@ class Transport:
         self._login = login
         self._clock = clock
         self._end_s = clock.now_s() + timeout_s
-        handlers: list[BaseHandler] = [_NoRedirects()]
+        self._session = Session()
+        self._session.auth = LoginHeader(login.header)
+        self._session.headers.update(HEADERS)
         if api.startswith("https:"):
-            context = _certificates(authority_file)
-            handlers.append(HTTPSHandler(context=context))
-        self._opener = build_opener(*handlers)
+            self._session.mount("https://", SystemAuthorities(authority_file))
 
     def masked(self, text: str) -> str:
         """Return a text without the token."""
@@ -230,52 +265,40 @@ class Transport:
             raise Refusal(OTHER, 0, told)
         left_s = max(1.0, self._end_s - self._clock.now_s())
         try:
-            return self._read(self._request(asked), min(TIMEOUT_S, left_s))
-        except (OSError, HTTPException) as error:
+            return self._read(asked, min(TIMEOUT_S, left_s))
+        except RequestException as error:
             raise self._broken(asked, error) from error
+        except ValueError:
+            # It has the header with the token in it, and so is no part of what is raised.
+            told = "the token has characters that no header may have"
+        raise Refusal(OTHER, 0, told)
 
-    def _read(self, request: Request, timeout_s: float) -> ForgeAnswer:
-        try:
-            opened = self._opener.open(request, timeout=timeout_s)
-        except HTTPError as error:
-            # It is an answer too.
-            opened = error
-        with opened:
-            body = opened.read(MOST_ANSWER_BYTES)
-            if getattr(opened, "length", 0):
-                # It ends before its own length: a read of so many bytes at most says nothing.
-                raise IncompleteRead(body)
-            text = body.decode("utf-8", "replace")
-            return ForgeAnswer(opened.status, opened.headers, text)
-
-    def _request(self, asked: ForgeRequest) -> Request:
-        headers = {
-            "Authorization": self._login.header,
-            "Accept": "application/json",
-            "User-Agent": f"tonnage/{VERSION}",
-        }
-        body = None
-        if asked.document is not None:
-            headers["Content-Type"] = "application/json"
-            body = json.dumps(asked.document).encode()
-        return Request(  # noqa: S310 - its origin is that of the API
-            asked.url, data=body, headers=headers, method=asked.method
-        )
+    def _read(self, asked: ForgeRequest, timeout_s: float) -> ForgeAnswer:
+        with self._session.request(
+            asked.method,
+            asked.url,
+            json=asked.document,
+            timeout=timeout_s,
+            # A token follows none to another host.
+            allow_redirects=False,
+            stream=True,
+        ) as answer:
+            text = _body(answer).decode("utf-8", "replace")
+            return ForgeAnswer(answer.status_code, answer.headers, text)
 
     def _broken(
-        self, asked: ForgeRequest, error: OSError | HTTPException
+        self, asked: ForgeRequest, error: RequestException
     ) -> Refusal | UnsureOutcome:
         """Return what a connection that broke means. The URL is not told: only its host."""
-        reason = error.reason if isinstance(error, URLError) else error
-        words = str(reason) or type(error).__name__
-        told = self.masked(f"{urlsplit(asked.url).netloc}: {words}")
-        if isinstance(reason, ssl.SSLCertVerificationError):
+        told = self.masked(connection_text(asked.url, error))
+        causes = list(_causes(error))
+        if any(isinstance(x, ssl.SSLCertVerificationError) for x in causes):
             next_step = (
                 "name the file with the authority of the host: SSL_CERT_FILE"
             )
             return Refusal(OTHER, 0, told, next_step)
         # Then nothing was sent, so it may be sent again.
-        is_unsent = isinstance(reason, (ConnectionRefusedError, gaierror))
+        is_unsent = any(isinstance(x, UNSENT) for x in causes)
         if not asked.is_repeatable and not is_unsent:
             return UnsureOutcome(told)
         return Refusal(BUSY, 0, told)
@@ -306,12 +329,22 @@ class Transport:
         self._clock.wait(pause_s)
 
 
-def _certificates(authority_file: str) -> ssl.SSLContext:
-    """Return whom to believe; `authority_file` is of an instance that only its owner knows."""
-    context = ssl.create_default_context()
-    if authority_file:
-        context.load_verify_locations(authority_file)
-    return context
+def _body(answer: Response) -> bytes:
+    """Return the bytes of an answer. Raises RequestException where it breaks off or never ends."""
+    body = bytearray()
+    for chunk in answer.iter_content(CHUNK_BYTES):
+        body += chunk
+        if len(body) > MOST_ANSWER_BYTES:
+            told = f"the answer has more than {MOST_ANSWER_BYTES // 2**20} MiB"
+            raise RequestException(told)
+    return bytes(body)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it came from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _has_data(document: Any) -> bool:

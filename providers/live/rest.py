@@ -80,7 +80,7 @@ def send(
     try:
         answer = _whole_answer(session, method, url, document)
     except RequestException as error:
-        raise OSError(_connection_text(url, error)) from error
+        raise OSError(connection_text(url, error)) from error
     if answer.status_code >= FIRST_ERROR:
         message = f"{answer.status_code}: {_told_text(answer)}"
         # One who asks too often is no stranger.
@@ -114,7 +114,7 @@ def _whole_answer(
     return session.request(method, url, json=document, timeout=TIMEOUT_S)
 
 
-def _connection_text(url: str, error: RequestException) -> str:
+def connection_text(url: str, error: RequestException) -> str:
     """Return what happened to a connection. The reason within is short; around it is the URL."""
     inner = error.args[0] if error.args else error
     return f"{urlsplit(url).netloc}: {getattr(inner, 'reason', inner)}"

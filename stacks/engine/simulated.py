@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.errors import CapacityError, MissingError, Problem
 from planner.plan.status import ResourceRef, StackFacts, StackStatus
+from planner.suggest import did_you_mean
 from providers.simulated.cloud import immutable_changes
 from providers.simulated.shared import SharedWorld
 from stacks.engine.change import diff_steps
@@ -210,7 +211,7 @@ class SimulatedEngine:
             state = state_file.state
             control.check(_status(state_file))
             if not state_file.exists:
-                raise _missing_error(stack_name)
+                raise _missing_error(stack_name, self.stack_names())
             self._refuse_other_account(state)
             refuse_protected(stack_name, state.facts, control.allow)
             recover(state_file, self.shared_world, listener)
@@ -235,7 +236,7 @@ class SimulatedEngine:
             stack_name, nothing, listener, UNCONTROLLED
         ) as run:
             if not run.state_file.exists:
-                raise _missing_error(stack_name)
+                raise _missing_error(stack_name, self.stack_names())
             self._refuse_other_account(run.state_file.state)
             found_steps = recover(run.state_file, self.shared_world, listener)
         return EngineOutcome(
@@ -247,7 +248,7 @@ class SimulatedEngine:
         nothing = Graph(provider="", region="", resources=())
         run = self._open_run(stack_name, nothing)
         if not run.state_file.exists:
-            raise _missing_error(stack_name)
+            raise _missing_error(stack_name, self.stack_names())
         state = run.state_file.state
         self._refuse_other_account(state)
         ttl_s = state.facts.shutdown.ttl if state.facts else None
@@ -280,7 +281,7 @@ class SimulatedEngine:
             old_file = StateFile(self.store, stack_name)
             new_file = StateFile(self.store, new_name)
             if not old_file.exists:
-                raise _missing_error(stack_name)
+                raise _missing_error(stack_name, self.stack_names())
             refuse_rename(
                 stack_name,
                 new_name,
@@ -402,11 +403,15 @@ def _status(state_file: StateFile) -> StackStatus | None:
     )
 
 
-def _missing_error(stack_name: str) -> MissingError:
+def _missing_error(stack_name: str, stack_names: list[str]) -> MissingError:
     return MissingError(
         Problem(
             code="stack",
             message=f"no stack is named {stack_name}",
-            next_step="see all stacks: tonnage list --simulate",
+            next_step=did_you_mean(
+                stack_name,
+                stack_names,
+                otherwise="see all stacks: tonnage list --simulate",
+            ),
         )
     )

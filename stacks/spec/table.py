@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from planner.errors import Problem, SpecError
 from planner.facts import table
 from planner.facts.rule import rules_of
+from planner.facts.software import missing_software
 
 if TYPE_CHECKING:
     from planner.market.offer import Instance
@@ -32,14 +33,15 @@ def lookup_table(
 def unsupported_reason(instance: Instance) -> str | None:
     """Say why no stack can be built yet for a machine type, with the rule, or nothing."""
     facts = asdict(instance)
-    return next(
+    broken = next(
         (
-            f"{rule.reason} ({rule.id})"
+            rule
             for rule in rules_of("machine", instance.provider)
             if rule.is_broken(facts)
         ),
-        None,
+        missing_software(instance.provider, instance.accelerator),
     )
+    return None if broken is None else broken.told
 
 
 def stack_error(message: str, next_step: str) -> SpecError:

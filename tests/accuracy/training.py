@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.estimate.names import RefusedError
+from planner.estimate.software import training_framework
 from planner.estimate.training_row import ParsedJob, parse_job
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.error_band import error_kinds
@@ -62,6 +63,8 @@ JUDGED: Final = {
     "aws": 0.5,
     "intel": 0.8,
     "unknown": 0.8,
+    "unseen": 0.45,
+    "whole run": 0.35,
 }
 SOURCE: Final = "cross-validation on published training runs (tests/data/truth/training.csv)"
 AS_OF: Final = "2026-11"
@@ -220,9 +223,20 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
         ("family", [x.llm.family for x in jobs]),
         ("GPU", [x.chip.accelerator for x in jobs]),
         ("architecture", [x.chip.architecture for x in jobs]),
+        ("framework", _frameworks()),
     ):
         for name, number in sorted(Counter(names).items()):
             yield _row("kind", kind, name=name, rows=number)
+
+
+def _frameworks() -> list[str]:
+    """The frameworks of all runs of quality A and B, by their typed names."""
+    found = []
+    for row in csv.DictReader(TRUTH.read_text(encoding="utf-8").splitlines()):
+        framework = training_framework(training_row(row))
+        if framework and row["quality"] != "C":
+            found.append(framework)
+    return found
 
 
 def ranges(batch: Batch) -> Iterator[dict[str, Any]]:

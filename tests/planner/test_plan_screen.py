@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from planner.market.price_age import age_days
 from planner.render import markdown, text
 from planner.render.bill import MOST_NAMED_LINES, NAMED_LINES
-from planner.render.page import LINE_WIDTH, PageTable
+from planner.render.page import LINE_WIDTH, PAGE_LINES, PageTable
 from planner.render.plan import fleet_page, plan_page, reasons_page
 from providers.catalog.load import load_catalog
 from tests.conftest import BLUEPRINTS, TODAY, chat, present
 from tests.stacks.engine.test_simulated import plan_of
 
-MAX_LINES = 45
 NARROW = 80
 EVERY = pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
 DATES = st.dates(date(2020, 1, 1), date(2035, 12, 31))
@@ -54,8 +53,22 @@ def machine_names(plan) -> set[str]:
 @EVERY
 def test_the_default_page_fits_a_screen(path) -> None:
     lines = text.render(page_of(path)).splitlines()
-    assert len(lines) <= MAX_LINES
+    assert len(lines) <= PAGE_LINES
     assert max(map(len, lines)) <= LINE_WIDTH
+
+
+@EVERY
+def test_the_page_that_a_command_writes_fits_a_screen(
+    tonnage, here, path
+) -> None:
+    """With all fleets that were not chosen, and with the line of the file."""
+    (here / path.name).write_text(path.read_text())
+    shown = tonnage("plan", path.name, "-o", "a.plan.json")[1]
+    lines = shown.splitlines()
+    assert len(lines) <= PAGE_LINES, shown
+    assert max(map(len, lines)) <= LINE_WIDTH
+    again = tonnage("show", "a.plan.json")[1]
+    assert len(again.splitlines()) <= PAGE_LINES
 
 
 def test_of_many_small_lines_the_dearest_are_named() -> None:
@@ -85,7 +98,7 @@ def test_an_infeasible_plan_fits_a_screen_too(tonnage, here) -> None:
     shown = tonnage("plan", "chat.yaml")[1]
     assert "INFEASIBLE" in shown
     lines = shown.splitlines()
-    assert len(lines) <= MAX_LINES
+    assert len(lines) <= PAGE_LINES
     assert max(map(len, lines)) <= LINE_WIDTH
 
 
@@ -254,8 +267,9 @@ def test_the_page_is_the_fleet_and_then_what_its_wishes_cost() -> None:
     plan = plan_of(
         load_catalog(), chat(sla="ttft_p95: 2s, availability: 99.9%")
     )
-    first = text.render(fleet_page(plan, today=TODAY))
-    last = text.render(reasons_page(plan, saved_path="a.plan.json"))
+    first_page = fleet_page(plan, today=TODAY)
+    first = text.render(first_page)
+    last = text.render(reasons_page(plan, first_page, saved_path="a.plan.json"))
     whole = text.render(plan_page(plan, today=TODAY, saved_path="a.plan.json"))
     assert first + last == whole
     assert "cheaper" not in first

@@ -12,18 +12,31 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from planner.cli.live import facts_text
 from planner.cli.portfolio import minutes_ahead
-from planner.market.owned import OwnedMachines
-from planner.workload.portfolio import (
-    OwnedFile,
-    Portfolio,
-    SharingService,
-    divided,
-    share,
+from planner.cost.bill_line import MACHINE_KIND
+from planner.market.live import (
+    CommitmentAnswer,
+    CommitmentFact,
+    LiveFacts,
+    UsedAnswer,
 )
-from tests.conftest import chat
+from planner.market.offer import Catalog
+from planner.market.owned import OwnedMachines
+from planner.workload.portfolio import Portfolio, divided, share
+from planner.workload.sharing import (
+    OwnedFile,
+    SharingPool,
+    SharingService,
+    member_of,
+)
+from providers.live.place import LivePlace
+from tests.conftest import chat, find, present, spec_of
 from tests.planner.cli.conftest import Command
+from tests.planner.cli.test_live import NOW, facts_of
+from tests.planner.solve.serving.test_mixed_answer import repriced, two_types
 
 PLACE = ("aws", "g6e.xlarge", "us-east-1")
 # Zones without summer time, and how far they are ahead of UTC.
@@ -37,15 +50,19 @@ def together_at(members: list[SharingService], catalog: Any) -> Portfolio:
     return share(members, catalog, partial(minutes_ahead, 2026))
 
 
-def catalog_of(prices: dict[str, Decimal], factor: Decimal = Decimal(1)) -> Any:
+def catalog_of(
+    prices: dict[str, Decimal],
+    factor: Decimal = Decimal(1),
+    owned: tuple[OwnedMachines, ...] = (),
+    places: tuple[tuple[str, str, str], ...] = (PLACE,),
+) -> Any:
+    here = {
+        purchase: SimpleNamespace(usd_hour=usd)
+        for purchase, usd in prices.items()
+    }
     return SimpleNamespace(
-        offers=[
-            SimpleNamespace(
-                key=(*PLACE, purchase), purchase=purchase, usd_hour=usd
-            )
-            for purchase, usd in prices.items()
-        ],
-        as_of="2026-11-18",
+        offers_by_place=dict.fromkeys(places, here),
+        owned=owned,
         price_book=SimpleNamespace(surcharges=SimpleNamespace(factor=factor)),
     )
 
@@ -60,14 +77,19 @@ def member(
     may_share: bool = True,
     machines_usd: Decimal = Decimal(1000),
 ) -> SharingService:
-    return SharingService(
-        name=name,
+    pool = SharingPool(
         place=PLACE,
         hourly_nodes=hourly,
+        may_share=may_share,
+        machines_usd=machines_usd,
+    )
+    return SharingService(
+        name=name,
+        pools=(pool,),
         schedule=f"daily 00:00-24:00 {zone}",
         machines="some",
-        may_share=may_share,
         terms=terms,
+        counts_account=True,
         owned=OwnedFile(
             "owned.yaml",
             (
@@ -82,7 +104,6 @@ def member(
         )
         if owned
         else None,
-        machines_usd=machines_usd,
         total_usd=machines_usd + 100,
     )
 
@@ -322,3 +343,257 @@ def test_it_takes_several_specs_and_shows_a_page(
         code, _, told = tonnage("plan", "--share", *words)
         assert code == 2
         assert "--share takes several SPECs" in told
+
+
+OTHER_PLACE = ("aws", "g6.xlarge", "us-east-1")
+ACCOUNT = "reserved instances ri-1"
+
+
+def bought(count: int, machine_type: str = "g6e.xlarge") -> OwnedMachines:
+    """What an account was found to have committed to."""
+    return OwnedMachines(
+        cloud="aws",
+        type=machine_type,
+        region="us-east-1",
+        count=count,
+        usd_hour=Decimal(1),
+        source=ACCOUNT,
+    )
+
+
+def some_hours(draw: random.Random) -> tuple[int, ...]:
+    return tuple(draw.choice((0, 0, 1, 2, 4)) for _ in range(168))
+
+
+def cheapest_beside(
+    free: tuple[int, ...],
+    bound: tuple[int, ...],
+    prices: dict[str, Decimal],
+    owned: int,
+) -> Decimal:
+    """Every commitment of those who may commit; what is owned serves them and the others."""
+    month = Decimal(730)
+    return min(
+        committed * month * prices[term]
+        + sum(
+            max(0, other + max(0, own - committed) - owned)
+            for own, other in zip(free, bound, strict=True)
+        )
+        * month
+        / 168
+        * prices["on_demand"]
+        for term in ("reserved_1y", "reserved_3y")
+        for committed in range(5)
+    )
+
+
+@pytest.mark.parametrize("seed", range(CASES // 3))
+def test_what_the_account_owns_serves_all_hours_first(seed: int) -> None:
+    """Those who may commit and those who may not: no base of the first is cheaper."""
+    draw = random.Random(seed)
+    prices = {
+        "on_demand": Decimal(draw.randint(100, 900)) / 100,
+        "reserved_1y": Decimal(draw.randint(50, 700)) / 100,
+        "reserved_3y": Decimal(draw.randint(30, 600)) / 100,
+    }
+    free, bound = some_hours(draw), some_hours(draw)
+    services = [member("free", free), member("bound", bound, terms=())]
+    totals = []
+    for owned in range(7):
+        portfolio = together_at(
+            services,
+            catalog_of(prices, owned=(bought(owned),) if owned else ()),
+        )
+        if not owned:
+            continue
+        together = sum(place.shared_usd for place in portfolio.places)
+        truth = cheapest_beside(free, bound, prices, owned)
+        assert abs(together - truth) <= 2 * CENT
+        totals.append(sum(bill.shared_usd for bill in portfolio.bills))
+        saved = sum(
+            bill.alone_usd - bill.shared_usd for bill in portfolio.bills
+        )
+        assert saved == sum(
+            place.alone_usd - place.shared_usd for place in portfolio.places
+        )
+        [use] = portfolio.owned
+        used = sum(
+            min(owned, own + other)
+            for own, other in zip(free, bound, strict=True)
+        )
+        assert use.used_share == pytest.approx(Decimal(used) / (owned * 168))
+    # A commitment more never costs more.
+    assert totals == sorted(totals, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_commitment_to_two_types_counts_once(seed: int) -> None:
+    """It serves so many of one type, or twice as many of the other, or some of both."""
+    draw = random.Random(seed)
+    hours, other_hours = some_hours(draw), some_hours(draw)
+    there = replace(
+        member("b", other_hours, terms=()),
+        pools=(
+            SharingPool(
+                place=OTHER_PLACE,
+                hourly_nodes=other_hours,
+                may_share=True,
+                machines_usd=Decimal(1000),
+            ),
+        ),
+    )
+    portfolio = together_at(
+        [member("a", hours, terms=()), there],
+        catalog_of(
+            {"on_demand": Decimal(2)},
+            owned=(bought(2), bought(4, "g6.xlarge")),
+            places=(PLACE, OTHER_PLACE),
+        ),
+    )
+    above = 0
+    for nodes, other_nodes in zip(hours, other_hours, strict=True):
+        above += min(
+            max(0, nodes - covered) + max(0, other_nodes - (4 - 2 * covered))
+            for covered in range(3)
+        )
+    assert sum(place.shared_usd for place in portfolio.places) == (
+        pytest.approx(Decimal(above) * 730 / 168 * 2, abs=Decimal("0.02"))
+    )
+    [use] = portfolio.owned
+    assert use.machines in {bought(2), bought(4, "g6.xlarge")}
+    assert 0 < use.used_share <= 1
+
+
+def test_two_pools_share_as_two_services_do() -> None:
+    """Each pool of a service is a stream of machine hours of its type."""
+    draw = random.Random(7)
+    prices = {"on_demand": Decimal(2), "reserved_1y": Decimal(1)}
+    hours = [some_hours(draw) for _ in range(4)]
+    pools = [
+        SharingPool(
+            place=place,
+            hourly_nodes=own,
+            may_share=True,
+            machines_usd=Decimal(500),
+        )
+        for place, own in zip(
+            (PLACE, OTHER_PLACE, PLACE, OTHER_PLACE), hours, strict=True
+        )
+    ]
+    one = member("one", hours[0], machines_usd=Decimal(1000))
+    two = member("two", hours[2], "Asia/Tokyo", machines_usd=Decimal(1000))
+    catalog = catalog_of(prices, places=(PLACE, OTHER_PLACE))
+    mixed = together_at(
+        [
+            replace(one, pools=tuple(pools[:2])),
+            replace(two, pools=tuple(pools[2:])),
+        ],
+        catalog,
+    )
+    apart = together_at(
+        [
+            replace(own, name=f"{own.name}{number}", pools=(pool,))
+            for own, pool, number in zip(
+                (one, one, two, two), pools, range(4), strict=True
+            )
+        ],
+        catalog,
+    )
+    assert len(mixed.places) == 2
+    for place, other in zip(mixed.places, apart.places, strict=True):
+        assert place.shared_usd == other.shared_usd
+    for first, bill in zip((0, 2), mixed.bills, strict=True):
+        parts = apart.bills[first : first + 2]
+        assert bill.alone_usd - bill.shared_usd == sum(
+            part.alone_usd - part.shared_usd for part in parts
+        )
+
+
+def test_both_types_of_a_service_enter_with_their_part_of_the_bill(
+    catalog: Catalog,
+) -> None:
+    few = repriced(catalog, "aws")
+    text = two_types("aws")
+    solution = find(few, text)
+    service = present(
+        member_of(spec_of(text), solution, lambda _: b"", "/specs")
+    )
+    assert [pool.place[1] for pool in service.pools] == [
+        pool.instance.instance_type for pool in solution.pools
+    ]
+    for pool, sized in zip(service.pools, solution.pools, strict=True):
+        assert max(pool.hourly_nodes) == sized.nodes
+        [line] = [
+            line
+            for line in present(solution.bill).lines
+            if line.kind == MACHINE_KIND
+            and sized.instance.instance_type in line.name
+        ]
+        assert pool.machines_usd == line.usd
+
+
+def test_the_order_of_files_decides_no_cent() -> None:
+    draw = random.Random(11)
+    prices = {"on_demand": Decimal(2), "reserved_1y": Decimal("1.01")}
+    services = [
+        member(name, some_hours(draw), machines_usd=Decimal("1000.01"))
+        for name in ("a", "b", "c")
+    ]
+    bills = together_at(services, catalog_of(prices)).bills
+    turned = together_at(services[::-1], catalog_of(prices)).bills
+    assert bills == turned[::-1]
+
+
+def record(here: Path, count: int) -> None:
+    """An account with so many machines of a commitment, of which nobody uses any."""
+    place = LivePlace("aws", "us-east-1", ("g6e.xlarge",))
+    facts = facts_of(place, {})
+    if count:
+        commitment = CommitmentFact(
+            id="ri-1",
+            name="reserved instances",
+            unit="machines",
+            amount=Decimal(count),
+            takes={"g6e.xlarge": Decimal(1)},
+            usd_hour=Decimal("1.20") * count,
+        )
+        facts = replace(
+            facts,
+            commitments=CommitmentAnswer(
+                state="value", as_of=NOW, request="", value=(commitment,)
+            ),
+            commitment_use=UsedAnswer(
+                state="value", as_of=NOW, request="", value={"ri-1": Decimal(0)}
+            ),
+        )
+    (here / "facts.json").write_text(facts_text(LiveFacts(places=(facts,))))
+
+
+def test_commitments_of_the_account_enter_the_bill_of_all(
+    tonnage: Command, here: Path
+) -> None:
+    """Two services that each count on both machines: together there are two, and no more."""
+    specs = [write(here, name, "Europe/Berlin") for name in ("one", "two")]
+    totals = []
+    for count in (0, 2, 6, 30):
+        record(here, count)
+        code, page, told = tonnage(
+            "plan", "--share", "--replay", "facts.json", *specs
+        )
+        assert (code, told) == (0, "")
+        said = " ".join(page.split())
+        [total] = [
+            line for line in page.splitlines() if line.startswith("  all ")
+        ]
+        totals.append(Decimal(total.split()[-1].strip("$").replace(",", "")))
+        assert (f"owned: {count} x g6e.xlarge in aws us-east-1" in said) == (
+            count > 0
+        )
+        if count:
+            anyway = (
+                f"${count * 876:,} a month anyway by reserved instances ri-1"
+            )
+            assert anyway in said
+            assert "of it unused by all of them" in said
+    assert totals == sorted(totals, reverse=True)
+    assert totals[-1] < totals[0] / 4

@@ -230,7 +230,6 @@ class Trial:
             for batch in self._batches
         ]
         return late_share([*ended_shares, *reversed(sure_shares)]).misses(limit)
-        return False
 
     def _confirm(
         self, limits: Sequence[TrialLimit], batch_count: int

@@ -24,6 +24,7 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     contention        share of the shorter of computing and gathering that is exposed
     context           share of context parallelism that is exposed
     dense_host        host time of a dense layer and micro-batch, s
+    depth             depth of a product that takes as long as starting and ending its sums
     doubling          share of time added by each doubling beyond 8 accelerators
     exchange          share of the all-to-all that is exposed
     exchange_network  share of the network part of the all-to-all that is exposed
@@ -51,6 +52,7 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     step              constant time of every step, s
     tensor            exposed time of tensor parallelism over its transfer time
     traffic           element-wise bytes over each tensor once
+    unpack            factor on the bytes that unpack frozen weights
     unlike            factor on the time of an architecture
     zero              share of the gradient reduction that is exposed
     """
@@ -59,6 +61,7 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     bubble: float
     clock: float
     contention: float
+    depth: float
     context: float
     dense_host: float
     doubling: float
@@ -89,8 +92,11 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     tensor: float
     traffic: float
     unlike: float
+    unpack: float
     zero: float
 
+
+BIASED_FAMILIES: Final = ("gpt_oss",)  # whose experts have biases
 
 TRAINING_TABLE: Final = CoefficientTable(TrainingCoefficients, "training.csv")
 
@@ -118,11 +124,17 @@ def coefficient_keys(job: Job) -> frozenset[str]:
         and accelerator.architecture != "Ampere",
         "overlapped": software.tp_overlapped,
         "captured": software.graph_captured,
+        "parts captured": software.parts_captured,
         "dropping": software.drops_tokens,
         "sinks": software.attention_sinks,
+        # Experts with biases and clamps are not one fused product.
+        "biased": job.llm.family in BIASED_FAMILIES,
         # Other stages hide a part of the all-to-all over the network.
         "pipelined": job.layout.pp > 1,
         "hybrid": bool(job.llm.state_layers),
+        "dualpipe": job.layout.schedule == "dualpipe",
+        "unseen": job.is_unseen,
+        "whole run": software.is_whole_run,
         # Row-wise 8 bit in plain PyTorch still sends 16-bit activations.
         "8 bit or less": software.precision not in (*SIXTEEN_BIT, "fp8row"),
     }

@@ -7,27 +7,32 @@ the micro-batch, the chunks of a stage and the recomputation.
 from __future__ import annotations
 
 import itertools
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.common.layout import can_shard
-from planner.perf.training.job import ParallelLayout
+from planner.perf.training.framework import USUAL_FRAMEWORK, frameworks
+from planner.perf.training.job import END_LAYERS, ParallelLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.facts.llm import Llm
-    from planner.perf.training.job import Job, Sharding
+    from planner.perf.training.framework import Framework
+    from planner.perf.training.job import Job
 
 MAX_TENSOR_RANKS: Final = 8  # accelerators over which tensors are cut
 # Ranks of context parallelism, each with one part of a sequence.
 CONTEXT_SIZES: Final = (1, 2, 4, 8, 16, 32)
-# Least tokens of a part of a sequence: no published run has shorter ones.
-MIN_SHARD_TOKENS: Final = 8192
+# Least tokens of a part of a sequence: recipes of Megatron-Bridge for Llama 3.1 405B cut
+# sequences of 8,192 in two, and none cuts more finely.
+MIN_SHARD_TOKENS: Final = 4096
 MICRO_BATCHES: Final = (1, 2, 4, 8)
 MAX_CHUNKS: Final = 16  # chunks of a stage
-# Embedding and head count as a layer each where stages are to be equal.
-END_LAYERS: Final = 2
+EVERY_NTH: Final = (4, 2)  # of which one layer is recomputed, most sparing last
+# Shares of a chunk that are tried when not all of its activations fit.
+SHARE_STEPS: Final = 8
 
 
 def enumerate_layouts(
@@ -39,7 +44,7 @@ def enumerate_layouts(
 
     tp             power of two within `node_accelerators`; divides attention heads and widths
     pp             divides the layers, or the layers plus embedding and head
-    vpp            above 1 only when pp divides the number of micro-batches
+    vpp            above 1 only with at least as many micro-batches as stages
     ep             power of two; divides the experts and tp * cp * dp
     dp, `micro`    divide the global batch
     """
@@ -49,6 +54,7 @@ def enumerate_layouts(
         job.sequence_tokens,
         accelerators,
         node_accelerators,
+        framework_name=job.software.framework,
     ):
         yield from expand_cut(job, cut_layout)
 
@@ -60,8 +66,13 @@ def enumerate_cuts(
     sequence_tokens: int,
     accelerators: int,
     node_accelerators: int,
+    *,
+    framework_name: str = USUAL_FRAMEWORK,
 ) -> tuple[ParallelLayout, ...]:
-    """Return every partition of weights, sequences and states, at one sequence each."""
+    """Return every partition of weights, sequences and states, at one sequence each.
+
+    Those that the framework cannot run are left out.
+    """
     return tuple(
         _iterate_cuts(
             language_model,
@@ -69,6 +80,7 @@ def enumerate_cuts(
             sequence_tokens,
             accelerators,
             node_accelerators,
+            framework=frameworks()[framework_name],
         )
     )
 
@@ -79,17 +91,21 @@ def _iterate_cuts(
     sequence_tokens: int,
     accelerators: int,
     node_accelerators: int,
+    *,
+    framework: Framework,
 ) -> Iterator[ParallelLayout]:
+    cuts = framework.cuts
     for tp in (
         tensor_ranks
         for tensor_ranks in _powers_of_two(
-            min(node_accelerators, MAX_TENSOR_RANKS)
+            min(node_accelerators, MAX_TENSOR_RANKS) if "tensor" in cuts else 1
         )
         if can_shard(language_model, tensor_ranks)
     ):
-        for pp in _stage_counts(language_model.layers, accelerators // tp):
+        stage_counts = _stage_counts(language_model.layers, accelerators // tp)
+        for pp in stage_counts if "pipeline" in cuts else [1]:
             # Data parallelism takes the ranks that tp, pp and cp leave.
-            for cp in CONTEXT_SIZES:
+            for cp in CONTEXT_SIZES if "context" in cuts else (1,):
                 dp, remainder = divmod(accelerators, tp * pp * cp)
                 # Published runs use context parallelism for long parts only.
                 is_too_short = cp > 1 and (
@@ -103,29 +119,35 @@ def _iterate_cuts(
                     tp=tp, pp=pp, cp=cp, dp=dp, sharding="zero1"
                 )
                 yield from _shard_states(
-                    language_model, cut_layout, node_accelerators // tp
+                    language_model,
+                    cut_layout,
+                    node_accelerators // tp,
+                    framework,
                 )
 
 
 def _shard_states(
-    language_model: Llm, cut_layout: ParallelLayout, link_ranks: int
+    language_model: Llm,
+    cut_layout: ParallelLayout,
+    link_ranks: int,
+    framework: Framework,
 ) -> Iterator[ParallelLayout]:
     """Yield a partition with each expert parallelism and each sharding of the states.
 
-    With a pipeline only ZeRO-1 is a candidate, because ZeRO-2 and ZeRO-3 communicate in every
-    micro-batch.
+    With a pipeline, and on a single rank, the first sharding of a framework is the candidate:
+    that of Megatron is ZeRO-1, since ZeRO-2 and ZeRO-3 communicate in every micro-batch.
     Dense models also shard ZeRO-3 over the `link_ranks` ranks of one link.
     """
     # Experts spread over all ranks of one pipeline stage.
     rank_count = cut_layout.tp * cut_layout.data_parallel_ranks
     # One data-parallel rank has no other rank to shard over.
-    only_zero1 = cut_layout.pp > 1 or cut_layout.data_parallel_ranks == 1
-    shardings: tuple[Sharding, ...] = (
-        ("zero1",) if only_zero1 else ("zero1", "zero2", "zero3")
-    )
+    only_first = cut_layout.pp > 1 or cut_layout.data_parallel_ranks == 1
+    shardings = framework.shardings[:1] if only_first else framework.shardings
     expert_ranks = [
         ranks_divisor
-        for ranks_divisor in _powers_of_two(language_model.experts)
+        for ranks_divisor in _powers_of_two(
+            language_model.experts if "expert" in framework.cuts else 1
+        )
         if rank_count % ranks_divisor == 0
         and language_model.experts % ranks_divisor == 0
     ]
@@ -133,7 +155,8 @@ def _shard_states(
         yield cut_layout._replace(ep=ep, sharding=sharding)
     if (
         # Hybrid sharding: the frequent gathers stay on the link.
-        not only_zero1
+        not only_first
+        and "zero3" in shardings
         and not language_model.experts
         and 1 < link_ranks < cut_layout.data_parallel_ranks
         and cut_layout.data_parallel_ranks % link_ranks == 0
@@ -147,9 +170,7 @@ def expand_cut(
     """Yield the layouts of one partition, by micro-batch and number of chunks."""
     for micro_batch, chunk_counts in microbatch_sizes(job, cut_layout):
         for vpp in chunk_counts:
-            yield cut_layout.with_microbatch(
-                float(micro_batch), vpp, cut_layout.recompute
-            )
+            yield cut_layout.with_microbatch(float(micro_batch), vpp)
 
 
 def microbatch_sizes(
@@ -183,8 +204,8 @@ def _microbatch_sizes(
     return tuple(
         (
             micro_batch,
-            # Interleaving needs micro-batches in multiples of pp.
-            chunk_counts if rank_sequences // micro_batch % pp == 0 else (1,),
+            # Interleaving needs a group of at least pp micro-batches.
+            chunk_counts if rank_sequences // micro_batch >= pp else (1,),
         )
         for micro_batch in micro_batches
     )
@@ -218,12 +239,49 @@ def _chunk_counts(layers: int, pp: int) -> tuple[int, ...]:
     """Return the numbers of chunks that divide a stage evenly; 1 without a pipeline."""
     if pp == 1:
         return (1,)
-    stage_layers = (
-        # Layers of a stage; embedding and head count as one layer each.
-        layers // pp if layers % pp == 0 else (layers + END_LAYERS) // pp
-    )
+    stage_layers = _stage_layers(layers, pp)
     return tuple(
         chunk_count
         for chunk_count in range(1, min(stage_layers, MAX_CHUNKS) + 1)
         if stage_layers % chunk_count == 0
     )
+
+
+def _stage_layers(layers: int, pp: int) -> int:
+    """Return the layers of a stage; where they do not divide, with embedding and head."""
+    return layers // pp if layers % pp == 0 else (layers + END_LAYERS) // pp
+
+
+@lru_cache(maxsize=4096)
+def recompute_shares(
+    layers: int, pp: int, vpp: int, framework_name: str = USUAL_FRAMEWORK
+) -> tuple[float, ...]:
+    """Return the shares of a chunk that can be recomputed, ascending, without 0 and all."""
+    style = frameworks()[framework_name].recompute
+    if style == "all":
+        return ()
+    chunk_layers = _chunk_layers(layers, pp, vpp)
+    if style == "every":
+        # Every n-th layer is recomputed, and the others are not.
+        return tuple(1 / n for n in EVERY_NTH if chunk_layers % n == 0)
+    layer_counts = {
+        math.ceil(chunk_layers * step / SHARE_STEPS)
+        for step in range(1, SHARE_STEPS)
+    }
+    return tuple(
+        layer_count / chunk_layers
+        for layer_count in sorted(layer_counts)
+        if layer_count < chunk_layers
+    )
+
+
+def recomputed_layers(layout: ParallelLayout, layers: int) -> int:
+    """Return the layers of a chunk whose forward pass is repeated as a whole."""
+    return round(
+        layout.recomputed_share * _chunk_layers(layers, layout.pp, layout.vpp)
+    )
+
+
+def _chunk_layers(layers: int, pp: int, vpp: int) -> int:
+    """Return the layers of the largest chunk of a stage."""
+    return _stage_layers(layers, pp) // vpp

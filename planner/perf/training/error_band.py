@@ -34,7 +34,8 @@ def _half_widths() -> dict[str, float]:
 
 
 @cache
-def _covered_names() -> frozenset[tuple[str, str]]:
+def covered_names() -> frozenset[tuple[str, str]]:
+    """Return what was measured: pairs of kind and name."""
     column_types = {
         "kind": table.nonempty_text,
         "name": table.nonempty_text,
@@ -58,6 +59,8 @@ def error_kinds(job: Job, *, assumed: bool) -> frozenset[str]:
     kind_conditions = {
         # Each of these kinds errs more than its base kind.
         "assumed": assumed,
+        "unseen": job.is_unseen,
+        "whole run": job.software.is_whole_run,
         "hybrid": bool(language_model.state_layers),
         "sparse": bool(language_model.sparse),
         "latent": bool(language_model.kv_lora_rank),
@@ -88,16 +91,16 @@ def half_width_ln(job: Job, *, assumed: bool = False) -> float:
         half_widths.get(error_kind, half_widths["unknown"])
         for error_kind in error_kinds(job, assumed=assumed)
     )
-    covered_names = _covered_names()
-    both_covered = ("GPU", job.chip.accelerator) in covered_names and (
+    measured = covered_names()
+    both_covered = ("GPU", job.chip.accelerator) in measured and (
         "family",
         job.llm.family,
-    ) in covered_names
+    ) in measured
     # Factor of the error where nothing was measured: `unseen`.
     half_width *= 1.0 if both_covered else constant("unseen")
     half_width *= (
         1.0
-        if ("architecture", job.chip.architecture) in covered_names
+        if ("architecture", job.chip.architecture) in measured
         else constant("unseen")
     )
     # Independent errors add in quadrature.
@@ -149,13 +152,13 @@ def prediction_basis(job: Job, *, assumed: bool = False) -> Basis:
     physics     the architecture is measured; accelerator, family or kind is not
     spec        the architecture has no measurement: only the data sheet is known
     """
-    covered_names = _covered_names()
-    if ("architecture", job.chip.architecture) not in covered_names:
+    measured = covered_names()
+    if ("architecture", job.chip.architecture) not in measured:
         return "spec"
-    both_covered = ("GPU", job.chip.accelerator) in covered_names and (
+    both_covered = ("GPU", job.chip.accelerator) in measured and (
         "family",
         job.llm.family,
-    ) in covered_names
+    ) in measured
     # Other kinds have too few measured runs to count as calibrated.
     unusual_kinds = error_kinds(job, assumed=assumed) - {"dense", "moe"}
     return "calibrated" if both_covered and not unusual_kinds else "physics"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from planner.perf.training.job import OPERAND_BYTES
 from planner.perf.training.memory import BYTES_16BIT
-from planner.perf.training.products import OPERAND_BYTES
+from planner.perf.training.rank_group import exchange_group
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job
@@ -14,10 +16,12 @@ if TYPE_CHECKING:
 EXPERT_FIELDS: Final = (
     "expert_flop",
     "expert_bytes",
+    "expert_sum_flop",
     "local_experts",
     "permuted_bytes",
     "exchange_link_bytes",
     "exchange_network_bytes",
+    "exchange_latency_s",
 )
 
 
@@ -69,6 +73,11 @@ def _expert_products(job: Job, moe_layers: float) -> dict[str, float]:
     return {
         "expert_flop": moe_layers * expert_flop,
         "expert_bytes": moe_layers * expert_bytes,
+        # Each element of a result starts and ends a sum.
+        "expert_sum_flop": moe_layers
+        * 2
+        * routed_tokens
+        * (up_matrices * expert_width + hidden_width),
         "local_experts": moe_layers * local_experts,
     }
 
@@ -76,25 +85,28 @@ def _expert_products(job: Job, moe_layers: float) -> dict[str, float]:
 def _token_exchange(job: Job, moe_layers: float) -> dict[str, float]:
     """Return the bytes of tokens that are sorted by expert and sent to other ranks.
 
-    Over the network a token is sent once to each machine with at least one of its experts.
+    A token is sent once to each rank with at least one of its experts, and over the network
+    once to each machine with such a rank.
     """
     hidden_width = _expert_hidden(job)
-    exchange_bytes = (
-        moe_layers * _routed_tokens(job) * hidden_width * BYTES_16BIT
-    )
-    network_bytes = (
+    token_bytes = (
         moe_layers
         * job.micro_tokens
         / job.layout.tp
         * hidden_width
         * BYTES_16BIT
-        * remote_machines(job)
     )
     return {
-        "permuted_bytes": exchange_bytes,
-        # A share 1 / ep of the experts is on the rank itself.
-        "exchange_link_bytes": exchange_bytes * (1 - 1 / job.layout.ep),
-        "exchange_network_bytes": network_bytes,
+        "permuted_bytes": moe_layers
+        * _routed_tokens(job)
+        * hidden_width
+        * BYTES_16BIT,
+        "exchange_link_bytes": token_bytes * remote_ranks(job),
+        "exchange_network_bytes": token_bytes * remote_machines(job),
+        # Messages to all machines are under way together.
+        "exchange_latency_s": moe_layers * job.network_latency_s
+        if exchange_group(job).is_on_network
+        else 0.0,
     }
 
 
@@ -119,16 +131,27 @@ def _expert_hidden(job: Job) -> int:
     return job.llm.expert_hidden or job.llm.hidden
 
 
+def remote_ranks(job: Job) -> float:
+    """Return the expected number of other ranks that a token is sent to."""
+    return reached_others(job.layout.ep, job.llm.experts_per_token)
+
+
 def remote_machines(job: Job) -> float:
-    """Return the expected number of other machines that a token is sent to.
+    """Return the expected number of other machines that a token is sent to."""
+    group = exchange_group(job)
+    return reached_others(
+        group.size / group.link_ranks, job.llm.experts_per_token
+    )
+
+
+@lru_cache(maxsize=1024)
+def reached_others(place_count: float, chosen_experts: int) -> float:
+    """Return the expected number of other places that experts of a token are in.
 
     n * (1 - (1 - 1 / n)^k) * (1 - 1 / n)
 
-    n  machines that share the experts
+    n  places that share the experts
     k  experts of a token, chosen uniformly
     """
-    machine_count = max(1.0, job.layout.ep / min(job.layout.ep, job.link_ranks))
-    reached_machines = machine_count * (
-        1 - (1 - 1 / machine_count) ** job.llm.experts_per_token
-    )
-    return reached_machines * (1 - 1 / machine_count)
+    reached_places = place_count * (1 - (1 - 1 / place_count) ** chosen_experts)
+    return reached_places * (1 - 1 / place_count)

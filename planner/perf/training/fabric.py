@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from planner.facts import table
 from planner.perf.training.coefficients import TRAINING_TABLE
 
 LOSSLESS_MACHINES: Final = 4  # machines up to which nothing is lost
+US_PER_SECOND: Final = 1e6
 ORDINARY_NETWORK: Final = "none"  # sockets over the ordinary network
 
 
+class _Fabric(NamedTuple):
+    """What collectives between machines reach on a fabric.
+
+    share      of the nominal bandwidth, up to four machines
+    fall       share of it lost with each doubling beyond them
+    latency_s  time of an empty message, seconds
+    """
+
+    share: float
+    fall: float
+    latency_s: float
+
+
 @cache
-def _fabric_table() -> dict[str, tuple[float, float]]:
+def _fabric_table() -> dict[str, _Fabric]:
     column_types: table.Columns = {
         "fabric": table.nonempty_text,
         "share": table.real_between(0.01, 1.5),
@@ -27,9 +41,24 @@ def _fabric_table() -> dict[str, tuple[float, float]]:
         table.load_rows("planner.perf", "fabrics.csv", column_types), "fabric"
     )
     return {
-        fabric_name: (row["share"], row["fall"])
+        fabric_name: _Fabric(
+            row["share"], row["fall"], row["latency_us"] / US_PER_SECOND
+        )
         for (fabric_name,), row in keyed_rows.items()
     }
+
+
+def _fabric(name: str) -> _Fabric:
+    """Return a fabric; an unknown one counts as TCP over the ordinary network."""
+    return _fabric_table().get(name, _fabric_table()[ORDINARY_NETWORK])
+
+
+def network_latency_s(fabric: str) -> float:
+    """Return the value of `Job.network_latency_s`, seconds.
+
+    Source: fits to nccl-tests (planner/perf/data/fabrics.csv).
+    """
+    return _fabric(fabric).latency_s
 
 
 def reached_bytes_s(
@@ -45,15 +74,11 @@ def reached_bytes_s(
 
     Source: fits to nccl-tests (planner/perf/data/fabrics.csv).
     """
-    reached_share, doubling_loss = _fabric_table().get(
-        # An unknown fabric counts as TCP over the ordinary network.
-        fabric,
-        _fabric_table()[ORDINARY_NETWORK],
-    )
+    found = _fabric(fabric)
     # Bus bandwidth falls only beyond four machines.
     doublings = max(0.0, math.log2(max(1, machine_count) / LOSSLESS_MACHINES))
     bandwidth_bytes_s: float = (
-        nominal_bytes_s * reached_share * (1 - doubling_loss) ** doublings
+        nominal_bytes_s * found.share * (1 - found.fall) ** doublings
     )
     return bandwidth_bytes_s
 

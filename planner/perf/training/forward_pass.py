@@ -63,7 +63,12 @@ def forward_time(
         * clock_share(work_counts, coefficients)
     )
     return ForwardTime(
-        gemm=work_counts.gemm_flop / flop_per_s
+        gemm=(
+            work_counts.gemm_flop
+            # What starts and ends a sum costs as much as so much more depth.
+            + coefficients.depth * work_counts.gemm_sum_flop
+        )
+        / flop_per_s
         + work_counts.gemm_bytes / work_counts.memory_bytes_s,
         expert=_expert_time(work_counts, coefficients, flop_per_s),
         attention=_attention_time(work_counts, coefficients),
@@ -101,10 +106,15 @@ def _expert_time(
 ) -> float:
     """Return the time of products of routed experts, in seconds.
 
-    FLOP / rate + bytes / memory bandwidth + local experts * launches of one
+    (FLOP + depth * FLOP of depth 1) / rate + bytes / memory bandwidth
+    + local experts * launches of one
     """
     return (
-        work_counts.expert_flop / (flop_per_s * coefficients.expert_products)
+        (
+            work_counts.expert_flop
+            + coefficients.depth * work_counts.expert_sum_flop
+        )
+        / (flop_per_s * coefficients.expert_products)
         + work_counts.expert_bytes / work_counts.memory_bytes_s
         + work_counts.local_experts
         # `local_expert` covers three passes; one of them is forward.
@@ -159,7 +169,8 @@ def _tensor_time(
 ) -> float:
     """Return the exposed collectives of tensor parallelism, in seconds.
 
-    tensor * bytes / bandwidth: the link's where ranks share one, else the network's
+    tensor * (bytes / bandwidth + latency): of the link where ranks share one, else of the
+    network
     """
     tensor_bytes_s = (
         work_counts.tensor_on_network
@@ -169,7 +180,9 @@ def _tensor_time(
         * work_counts.link_bytes_s
         * coefficients.link
     )
-    return coefficients.tensor * work_counts.tensor_bytes / tensor_bytes_s
+    return coefficients.tensor * (
+        work_counts.tensor_bytes / tensor_bytes_s + work_counts.tensor_latency_s
+    )
 
 
 def _exchange_time(
@@ -177,7 +190,7 @@ def _exchange_time(
 ) -> float:
     """Return the exposed all-to-all of tokens, dispatch and combine, in seconds.
 
-    2 * exchange * (link bytes / link + exchange_network * network bytes / network)
+    2 * exchange * (link bytes / link + exchange_network * (network bytes / network + latency))
     """
     # An all-to-all reaches less bandwidth than other collectives.
     link_bytes_s = work_counts.link_bytes_s * coefficients.exchange_rate
@@ -185,7 +198,9 @@ def _exchange_time(
     sending_s = (
         work_counts.exchange_link_bytes / link_bytes_s
         + coefficients.exchange_network
-        * work_counts.exchange_network_bytes
-        / network_bytes_s
+        * (
+            work_counts.exchange_network_bytes / network_bytes_s
+            + work_counts.exchange_latency_s
+        )
     )
     return 2 * coefficients.exchange * sending_s

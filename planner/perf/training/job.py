@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from planner.facts.accelerator import SIXTEEN_BIT
+
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
@@ -14,12 +16,30 @@ Sharding: TypeAlias = Literal["none", "zero1", "zero2", "zero3"]
 Recompute: TypeAlias = Literal[
     "none", "attention", "ops", "layer", "full", "forced"
 ]
+Schedule: TypeAlias = Literal["1f1b", "dualpipe"]
 Reference: TypeAlias = Literal["none", "copy", "base"]
 Kernels: TypeAlias = Literal[
-    "te", "compiled", "eager", "foundry", "megatron21", "xla"
+    "te",
+    "compiled",
+    "eager",
+    "transformers",
+    "foundry",
+    "megatron21",
+    "xla",
 ]
+# Bytes of an operand of a product; formats that are not listed take 1. NVFP4 has half a byte,
+# and an 8-bit scale for a block of 16.
+OPERAND_BYTES: Final = {
+    **dict.fromkeys(SIXTEEN_BIT, 2.0),
+    "nvfp4": 0.5625,
+}
+DUALPIPE_BUBBLE: Final = 2 / 3
+# Embedding and head count as a layer each where stages are to be equal.
+END_LAYERS: Final = 2
 # Kernels of plain PyTorch, which share the coefficient key `torch`.
-TORCH_KERNELS: Final = ("compiled", "eager", "foundry")
+TORCH_KERNELS: Final = ("compiled", "eager", "transformers", "foundry")
+# Those of them that fuse no operations.
+EAGER_KERNELS: Final = ("eager", "transformers", "foundry")
 
 
 class ParallelLayout(NamedTuple):
@@ -37,9 +57,12 @@ class ParallelLayout(NamedTuple):
     recompute   activations that are recomputed in backward:
                 `attention` Megatron's selective recomputation
                 `ops`       PyTorch's selective recomputation by operation
-                `layer`     every second layer
+                `layer`     the first layers of each chunk, a share `layer_share` of them
                 `full`      all layers
                 `forced`    as much as memory makes necessary
+    layer_share  share of the layers of a chunk that `layer` recomputes
+    schedule    `1f1b`, interleaved with chunks, or `dualpipe`, which feeds both ends of the
+                pipeline and hides the exchange of one micro-batch behind another
     """
 
     tp: int = 1
@@ -52,12 +75,25 @@ class ParallelLayout(NamedTuple):
     shard_size: int = 0
     micro: float = 1.0
     recompute: Recompute = "none"
+    layer_share: float = 0.5
+    schedule: Schedule = "1f1b"
 
-    def with_microbatch(
-        self, micro: float, vpp: int, recompute: Recompute
-    ) -> ParallelLayout:
-        """Return this partition with another micro-batch, chunks and recomputation."""
-        return self._replace(micro=micro, vpp=vpp, recompute=recompute)
+    def with_microbatch(self, micro: float, vpp: int) -> ParallelLayout:
+        """Return this partition with another micro-batch and number of chunks."""
+        return self._replace(micro=micro, vpp=vpp)
+
+    def with_layer_share(self, layer_share: float) -> ParallelLayout:
+        """Return this layout with a share of the layers of a chunk recomputed."""
+        if layer_share in (0.0, 1.0):
+            return self._replace(recompute="full" if layer_share else "none")
+        return self._replace(recompute="layer", layer_share=layer_share)
+
+    @property
+    def recomputed_share(self) -> float:
+        """Share of the layers whose forward pass is repeated as a whole."""
+        if self.recompute == "layer":
+            return self.layer_share
+        return 1.0 if self.recompute == "full" else 0.0
 
     @property
     def accelerators(self) -> int:
@@ -80,30 +116,38 @@ class ParallelLayout(NamedTuple):
 class Software(Struct, frozen=True, kw_only=True):
     """Kernels, precision and framework options that change memory or time.
 
+    framework          row of planner/perf/data/frameworks.csv, which limits the layouts
     kernels            family of kernels
     precision          bf16, fp16, fp8, fp8row, mxfp8, nvfp4 or int8
     sequence_parallel  norms and residuals are split over tp too
     tp_overlapped      collectives of tensor parallelism overlap with products
     graph_captured     a whole step is one graph, with an overlapped all-to-all
+    parts_captured     router and dispatch of experts are graphs of their own
     drops_tokens       experts have a fixed capacity, so the host knows all shapes
     attention_sinks    attention has sinks and no fused kernel
     packed_tokens      context of packed documents in tokens; 0 means the whole sequence
     gather_bytes       bytes of a parameter that FSDP gathers
     loss               implementation of the loss, which sets the memory of the logits
+    is_unseen          the framework has no measured run
+    is_whole_run       all accelerator-hours of a run count, not those of its steps alone
     keeps_all_logits   logits of all micro-batches stay in memory until the end of the step
     counts_allocated   peak memory is what is allocated, not what is reserved
     """
 
+    framework: str = "megatron"
     kernels: Kernels = "te"
     precision: str = "bf16"
     sequence_parallel: bool = True
     tp_overlapped: bool = True
     graph_captured: bool = False
+    parts_captured: bool = False
     drops_tokens: bool = False
     attention_sinks: bool = False
     packed_tokens: int = 0
     gather_bytes: float = 2.0
     loss: Literal["fused", "eager", "chunked"] = "fused"
+    is_unseen: bool = False
+    is_whole_run: bool = False
     keeps_all_logits: bool = False
     counts_allocated: bool = False
 
@@ -119,6 +163,7 @@ class Job(NamedTuple):
     sequence_tokens  tokens of a sequence
     global_batch     sequences of a step
     network_bytes_s  network bandwidth of one accelerator, one direction, bytes/s
+    network_latency_s  time of an empty message between machines, s
     optimizer        row of planner/perf/data/optimizers.csv
     frozen_bytes     bytes of a parameter that is not trained (LoRA); 0 when all are trained
     lora_rank        rank of the adapters
@@ -135,6 +180,7 @@ class Job(NamedTuple):
     sequence_tokens: int
     global_batch: float
     network_bytes_s: float
+    network_latency_s: float = 0.0
     optimizer: str = "adamw"
     frozen_bytes: float = 0.0
     lora_rank: int = 0
@@ -149,6 +195,11 @@ class Job(NamedTuple):
         return self.layout.micro * self.sequence_tokens / self.layout.cp
 
     @property
+    def is_unseen(self) -> bool:
+        """Whether no run of its framework, or of its task, was measured."""
+        return self.software.is_unseen or self.reference != "none"
+
+    @property
     def min_sequences(self) -> int:
         """Least number of sequences of a micro-batch: 2 for preference pairs."""
         # The loss of a preference needs both sequences of its pair.
@@ -159,6 +210,35 @@ class Job(NamedTuple):
         """Accelerators of the job that share a link or the PCIe bus of a machine."""
         # A small job does not use the whole link.
         return min(self.chip.link_domain, self.layout.accelerators)
+
+    def stage_layers(self, stage_index: int) -> float:
+        """Layers of a pipeline stage.
+
+        Where they do not divide, embedding and head take the place of one layer each.
+        """
+        stage_count = self.layout.pp
+        even_layers = self.llm.layers / stage_count
+        if (
+            even_layers.is_integer()
+            or (self.llm.layers + END_LAYERS) % stage_count
+        ):
+            return even_layers
+        is_end = stage_index in (0, stage_count - 1)
+        return (self.llm.layers + END_LAYERS) / stage_count - is_end
+
+    @property
+    def bubble_batches(self) -> float:
+        """Pipeline bubble in micro-batches.
+
+        1F1B      (p - 1) / v
+        DualPipe  (p / 2 - 1) * 2 / 3: (p / 2 - 1) * (F&B + B - 3 W), where a backward B takes
+                  twice a forward F, half of it for weights W
+        Sources: Narayanan et al. (arXiv:2104.04473); DeepSeek-V3 (arXiv:2412.19437), table 2.
+        """
+        layout = self.layout
+        if layout.schedule == "dualpipe":
+            return max(0.0, layout.pp / 2 - 1) * DUALPIPE_BUBBLE
+        return (layout.pp - 1) / layout.vpp
 
     @property
     def micro_batches(self) -> float:

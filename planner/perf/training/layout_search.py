@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from planner.frontier import Frontier
-from planner.perf.common.constant import constant
+from planner.perf.training.candidate_cuts import candidate_cuts
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
-from planner.perf.training.enumeration import enumerate_cuts, microbatch_sizes
+from planner.perf.training.enumeration import microbatch_sizes
 from planner.perf.training.lower_bound import step_lower_bound
-from planner.perf.training.memory import peak_gib
-from planner.perf.training.model_states import model_states
 from planner.perf.training.step import StepTime, step_time
 from planner.perf.training.work import rank_work
-from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
-    from planner.perf.training.job import Job, ParallelLayout, Recompute
+    from planner.perf.training.candidate_cuts import CandidateCuts
+    from planner.perf.training.job import Job, ParallelLayout
     from planner.perf.training.lower_bound import CommBound
 
+USUAL_CONFIDENCE: Final = 0.9  # with which a layout fits memory
 # How far the search has come with an entry; see LayoutSearch.
 SearchStage: TypeAlias = Literal["unchecked", "fits", "layout"]
-# Levels that save more memory than each level, by ascending cost.
-RECOMPUTE_LEVELS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
-    "none": ("layer", "full"),
-    "layer": ("full",),
-    "full": (),
-}
 
 
 class TimedLayout(Struct, frozen=True):
@@ -88,110 +81,21 @@ class TimedLayout(Struct, frozen=True):
         )
 
 
-class CandidateCuts:
-    """Partitions of a job on one kind of accelerator, for any network.
-
-    lower_bound      lower bound of the step time
-    memory_room_gib  memory that a layout may fill, GiB
-    bounded_cuts     (bound in seconds without network, index, partition), ascending
-    """
-
-    def __init__(
-        self, job: Job, accelerators: int, node_accelerators: int
-    ) -> None:
-        self.job = job
-        self.lower_bound = step_lower_bound(job)
-        # The predicted peak has an error: a part of memory stays free.
-        self.memory_room_gib = (
-            constant("train_memory_share") * job.chip.memory_gib
-        )
-        cut_layouts = enumerate_cuts(
-            job.llm,
-            job.global_batch,
-            job.sequence_tokens,
-            accelerators,
-            node_accelerators,
-        )
-        # A bound holds for every sharding of its tp, pp, cp and ep.
-        cut_bounds_s: dict[tuple[int, int, int, int], float] = {}
-        for cut_layout in cut_layouts:
-            if (
-                cut_layout.tp,
-                cut_layout.pp,
-                cut_layout.cp,
-                cut_layout.ep,
-                # Without network time the bound does not depend on the sharding.
-            ) not in cut_bounds_s:
-                cut_bounds_s[
-                    cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
-                ] = self.lower_bound.bound_cut(job, cut_layout)
-        # The index breaks ties in the order of enumeration.
-        self.bounded_cuts = sorted(
-            (
-                cut_bounds_s[
-                    cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
-                ],
-                cut_index,
-                cut_layout,
-            )
-            for cut_index, cut_layout in enumerate(cut_layouts)
-        )
-        self._peaks_gib: dict[ParallelLayout, float] = {}
-
-    def layout_peak_gib(self, layout: ParallelLayout) -> float:
-        """Return the peak memory of a layout in GiB.
-
-        Infinite when the model states alone do not fit.
-        """
-        if layout not in self._peaks_gib:
-            layout_job = self.job.with_layout(layout)
-            # States alone are a lower bound of the peak and cheap to compute.
-            is_too_large = (
-                model_states(layout_job).total / BYTES_PER_GIB
-                > self.memory_room_gib
-            )
-            self._peaks_gib[layout] = (
-                math.inf if is_too_large else peak_gib(layout_job)
-            )
-        return self._peaks_gib[layout]
-
-    def fit_memory(self, layout: ParallelLayout) -> ParallelLayout | None:
-        """Return the layout with the least recomputation that fits memory.
-
-        None when not even full recomputation fits.
-        """
-        if self.layout_peak_gib(layout) <= self.memory_room_gib:
-            return layout
-        # Recomputation saves activations, never states.
-        if self.layout_peak_gib(layout) == math.inf:
-            return None
-        alternatives = [
-            layout.with_microbatch(layout.micro, layout.vpp, recompute)
-            for recompute in RECOMPUTE_LEVELS[layout.recompute]
-        ]
-        if (
-            not alternatives
-            # The last level takes least memory: if it fails, all fail.
-            or self.layout_peak_gib(alternatives[-1]) > self.memory_room_gib
-        ):
-            return None
-        return next(
-            alternative
-            for alternative in alternatives
-            if self.layout_peak_gib(alternative) <= self.memory_room_gib
-        )
-
-
-# Jobs that differ only in network, host or price of their machines share one instance.
-candidate_cuts = lru_cache(maxsize=512)(CandidateCuts)
+def _without_network(job: Job) -> Job:
+    """Return the job that stands for the same one over any network."""
+    return job._replace(network_bytes_s=1.0, network_latency_s=0.0)
 
 
 class _OpenEntry(NamedTuple):
-    """A layout, or a partition by its first one, with its communication time and its stage."""
+    """A layout, or a partition by its first one, with its communication time and its stage.
+
+    A layout stands for those with `fewer_chunks` too, whose bubble is larger.
+    """
 
     layout: ParallelLayout
     comm_bound: CommBound
     stage: SearchStage
+    fewer_chunks: tuple[int, ...] = ()
 
 
 class LayoutSearch:
@@ -202,15 +106,20 @@ class LayoutSearch:
     """
 
     def __init__(
-        self, job: Job, accelerators: int, node_accelerators: int
+        self,
+        job: Job,
+        accelerators: int,
+        node_accelerators: int,
+        confidence: float = USUAL_CONFIDENCE,
     ) -> None:
         self.job = job
+        self.confidence = confidence
         self.accelerators = accelerators
         self.node_accelerators = node_accelerators
         # The cached bound has a unit network and serves all networks.
-        self.lower_bound = step_lower_bound(
-            job._replace(network_bytes_s=1.0)
-        ).with_network(job.network_bytes_s)
+        self.lower_bound = step_lower_bound(_without_network(job)).with_network(
+            job.network_bytes_s
+        )
         self._frontier: Frontier[_OpenEntry] = Frontier()
         self._timed_layouts: list[TimedLayout] = []
 
@@ -260,9 +169,10 @@ class LayoutSearch:
     def candidates(self) -> CandidateCuts:
         """Partitions and their bounds, shared by all networks."""
         return candidate_cuts(
-            self.job._replace(network_bytes_s=1.0),
+            _without_network(self.job),
             self.accelerators,
             self.node_accelerators,
+            self.confidence,
         )
 
     @cached_property
@@ -321,7 +231,8 @@ class LayoutSearch:
                 self._push_entry(
                     cut_layout,
                     self.lower_bound.comm_bound(
-                        self.job.with_layout(cut_layout)
+                        self.job.with_layout(cut_layout),
+                        self.candidates.traffic(cut_layout),
                     ),
                     "unchecked",
                 )
@@ -346,21 +257,20 @@ class LayoutSearch:
             self.bound <= limit_s
             and (taken := self._frontier.take()) is not None
         ):
-            _, (layout, comm_bound, search_stage) = taken
+            _, entry = taken
+            layout, comm_bound, search_stage, fewer_chunks = entry
             if search_stage == "fits":
                 self._open_cut(layout, comm_bound)
-            elif (
-                self.candidates.layout_peak_gib(layout)
-                <= self.candidates.memory_room_gib
-            ):
+                continue
+            self._push_chunks(layout, comm_bound, fewer_chunks)
+            if self.candidates.fits(layout):
                 return self.job.with_layout(
                     layout
                 ), self.candidates.layout_peak_gib(layout)
-            else:
-                # More recomputation raises the bound: the layout queues again.
-                self._push_entry(
-                    self.candidates.fit_memory(layout), comm_bound, "layout"
-                )
+            # More recomputation raises the bound: the layout queues again.
+            self._push_entry(
+                self.candidates.fit_memory(layout), comm_bound, "layout"
+            )
         return None
 
     def _open_cut(
@@ -372,28 +282,49 @@ class LayoutSearch:
         """
         for micro_batch, chunk_counts in microbatch_sizes(self.job, cut_layout):
             fitted_layout = self.candidates.fit_memory(
-                cut_layout.with_microbatch(
-                    float(micro_batch), 1, cut_layout.recompute
-                )
+                cut_layout.with_microbatch(float(micro_batch), 1)
             )
             # Larger micro-batches need more memory: none of them fits.
             if fitted_layout is None:
                 break
             # Memory of more chunks is checked when the entry is the least.
+            if fitted_layout.recompute != "layer":
+                self._push_chunks(fitted_layout, comm_bound, chunk_counts)
+                continue
+            # Layers of a chunk are whole, so the bubble alone orders nothing.
             for vpp in chunk_counts:
                 self._push_entry(
-                    fitted_layout.with_microbatch(
-                        fitted_layout.micro, vpp, fitted_layout.recompute
+                    self.candidates.representable(
+                        fitted_layout.with_microbatch(fitted_layout.micro, vpp)
                     ),
                     comm_bound,
                     "layout",
                 )
+
+    def _push_chunks(
+        self,
+        layout: ParallelLayout,
+        comm_bound: CommBound,
+        chunk_counts: tuple[int, ...],
+    ) -> None:
+        """Add the layout with the most of some numbers of chunks, and the others behind it.
+
+        Without partial recomputation a bound never falls with fewer chunks.
+        """
+        if chunk_counts:
+            self._push_entry(
+                layout.with_microbatch(layout.micro, chunk_counts[-1]),
+                comm_bound,
+                "layout",
+                chunk_counts[:-1],
+            )
 
     def _push_entry(
         self,
         layout: ParallelLayout | None,
         comm_bound: CommBound,
         search_stage: SearchStage,
+        fewer_chunks: tuple[int, ...] = (),
     ) -> None:
         """Add a partition or a layout to the queue by its bound; None adds nothing."""
         if layout is not None:
@@ -404,5 +335,6 @@ class LayoutSearch:
                 else self.lower_bound.bound_cut
             )(self.job, layout, comm_bound)
             self._frontier.push(
-                bound_s, _OpenEntry(layout, comm_bound, search_stage)
+                bound_s,
+                _OpenEntry(layout, comm_bound, search_stage, fewer_chunks),
             )

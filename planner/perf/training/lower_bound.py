@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.enumeration import microbatch_sizes
-from planner.perf.training.experts import remote_machines
+from planner.perf.training.experts import reached_others, remote_machines
 from planner.perf.training.sharding import sharding_traffic
 from planner.perf.training.single_accelerator import single_accelerator
 from planner.perf.training.step import overlapped_s, sharding_time
@@ -38,14 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from planner.perf.training.coefficients import TrainingCoefficients
-    from planner.perf.training.job import Job, ParallelLayout, Recompute
-
-# Forward passes that each level of the search computes again.
-RECOMPUTE_SHARES: Final[dict[Recompute, float]] = {
-    "none": 0.0,
-    "layer": 0.5,
-    "full": 1.0,
-}
+    from planner.perf.training.job import Job, ParallelLayout
+    from planner.perf.training.sharding import ShardingTraffic
 
 
 class CommBound(Struct, frozen=True):
@@ -54,15 +48,17 @@ class CommBound(Struct, frozen=True):
     gather_s  time to gather in a micro-batch >= `gather_s`, s
     once_s    time once in a step >= `once_s`, s
     sent_s    exposed network time of a step, summed over accelerators >= `sent_s`, s
+    ring_s    the same of context parallelism, which recomputation does not repeat, s
     """
 
     gather_s: float
     once_s: float
     sent_s: float
+    ring_s: float
 
 
 # Communication time >= 0: holds for every partition and network.
-NO_COMM: Final = CommBound(0.0, 0.0, 0.0)
+NO_COMM: Final = CommBound(0.0, 0.0, 0.0, 0.0)
 
 
 class StepLowerBound(Struct, frozen=True, kw_only=True):
@@ -72,13 +68,14 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     layout_free_s      products, attention, element-wise traffic, loss, reference, permutation
     extra_forward_s    one more forward pass without communication
     tensor_rank_s      tensor parallelism over the link, for each rank beyond the first
-    exchange_s         all-to-all over the link when every token leaves its rank
+    exchange_s         all-to-all over the link when each token goes to one other rank
     gather_rank_s      tokens of experts that tp shards, for each rank beyond the first
     context_shard_s    context parallelism, for each rank beyond the first
 
     Bytes of a step that the network sends exposed, summed in the same manner:
     tensor_rank_bytes  tensor parallelism, for each rank beyond the first
     exchange_bytes     all-to-all when each token goes to one other machine
+    context_bytes      context parallelism, for each rank beyond the first
 
     Seconds of a micro-batch:
     weight_read_s      reading of all dense weights in all passes
@@ -89,6 +86,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     pass_count         passes over the products: 3, or 2 with frozen weights
     reference_passes   forward passes of a reference: 0 or 1
     link_ranks         ranks that share a link
+    experts_per_token  experts that a token is sent to
     coefficients       coefficients of the job without a pipeline
     pipelined_share    `exchange_network` with a pipeline
     link_bytes_s       link bandwidth that collectives reach, bytes/s
@@ -102,6 +100,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     tensor_rank_s: float
     tensor_rank_bytes: float
     link_ranks: int
+    experts_per_token: int
     exchange_s: float
     gather_rank_s: float
     context_shard_s: float
@@ -110,26 +109,40 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     expert_read_s: float
     host_s: float
     exchange_bytes: float
+    context_bytes: float
     coefficients: TrainingCoefficients
     pipelined_share: float
     link_bytes_s: float
     network_bytes_s: float
     memory_bytes_s: float
 
-    def comm_bound(self, job: Job) -> CommBound:
+    def comm_bound(
+        self, job: Job, unit_traffic: ShardingTraffic | None = None
+    ) -> CommBound:
         """Return the communication that every layout of a partition needs at least.
 
         time to gather in a micro-batch   >= `gather_s`
         time once in a step               >= `once_s`
         network time of all accelerators  >= (token bytes + tensor bytes) / network_bytes_s
+                                             + context bytes / network_bytes_s
 
         token bytes   `exchange_bytes` * exposed share * expected other machines of a token
         tensor bytes  `tensor_rank_bytes` * (tp - 1) when tp exceeds the link, else 0
+        context bytes `context_bytes` * (cp - 1) when tp * cp exceeds the link, else 0
 
-        None of the terms depends on micro-batch, chunks or recomputation.
+        None of the terms depends on micro-batch, chunks or recomputation. `unit_traffic` is
+        `sharding_traffic` of the partition at a latency of 1 s, where it is known already.
         """
+        traffic = (
+            sharding_traffic(job)
+            if unit_traffic is None
+            else unit_traffic._replace(
+                shard_latency_s=unit_traffic.shard_latency_s
+                * job.network_latency_s
+            )
+        )
         sharding = sharding_time(
-            sharding_traffic(job),
+            traffic,
             self.coefficients,
             self.link_bytes_s,
             self.network_bytes_s,
@@ -153,10 +166,18 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             if job.layout.tp > self.link_ranks
             else 0.0
         )
+        ring_bytes = (
+            self.context_bytes * (job.layout.cp - 1)
+            if self._context_on_network(job.layout)
+            else 0.0
+        )
+        # With a pipeline FSDP gathers once a step, outside micro-batches.
+        gathers_once = traffic.gathers_once
         return CommBound(
-            sharding.gather_s,
-            sharding.once_s,
+            (1 - gathers_once) * sharding.gather_s,
+            sharding.once_s + gathers_once * sharding.gather_s,
             sent_bytes / self.network_bytes_s,
+            ring_bytes / self.network_bytes_s,
         )
 
     def bound_layout(
@@ -262,14 +283,15 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         """Return the work of a step summed over all accelerators, in seconds.
 
         W = layout_free_s + r * extra_forward_s + (1 + (r + ref) / 2) * exchange
-            + gathered + context_shard_s * (cp - 1)
+            + gathered + ring
 
-        r         recomputed share of a forward pass: 0, 1/2 or 1
+        r         recomputed share of a forward pass
         ref       forward passes of a reference
         exchange  exposed exchange, from `_exchange_bound`
         gathered  gather_rank_s * (tp - 1) when ep is 1, else 0
+        ring      context_shard_s * (cp - 1) within the link, else `ring_s`
         """
-        recompute_share = RECOMPUTE_SHARES[layout.recompute]
+        recompute_share = layout.recomputed_share
         gathered_s = (
             # Experts that tp shards see every token on each of the tp ranks.
             self.gather_rank_s * (layout.tp - 1) if layout.ep == 1 else 0.0
@@ -281,18 +303,29 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             + (1 + self._extra_forwards(layout) / 2)
             * self._exchange_bound(layout, comm_bound)
         )
-        work_s += gathered_s + self.context_shard_s * (layout.cp - 1)
-        return work_s
+        ring_s = (
+            comm_bound.ring_s
+            if self._context_on_network(layout)
+            else self.context_shard_s * (layout.cp - 1)
+        )
+        return work_s + gathered_s + ring_s
+
+    def _context_on_network(self, layout: ParallelLayout) -> bool:
+        return layout.cp > 1 and layout.tp * layout.cp > self.link_ranks
 
     def _exchange_bound(
         self, layout: ParallelLayout, comm_bound: CommBound
     ) -> float:
         """Return the exposed exchange of a step, summed over all accelerators, in seconds.
 
-        exchange = exchange_s * (1 - 1 / ep) + sent_s + tensor_rank_s * (tp - 1) within the link
+        exchange = exchange_s * other ranks of a token + sent_s
+                   + tensor_rank_s * (tp - 1) within the link
         """
-        # A share 1 / ep of the tokens has its experts on its own rank.
-        exchange_s = self.exchange_s * (1 - 1 / layout.ep) + comm_bound.sent_s
+        exchange_s = comm_bound.sent_s
+        if self.exchange_s:
+            exchange_s += self.exchange_s * reached_others(
+                layout.ep, self.experts_per_token
+            )
         exchange_s += (
             self.tensor_rank_s * (layout.tp - 1)
             # Beyond the link `sent_s` already has the tensor bytes.
@@ -320,7 +353,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     def _extra_forwards(self, layout: ParallelLayout) -> float:
         """Return the forward passes of recomputation and of a reference."""
         # Recomputation and a reference each repeat the communication.
-        return RECOMPUTE_SHARES[layout.recompute] + self.reference_passes
+        return layout.recomputed_share + self.reference_passes
 
 
 @lru_cache(maxsize=512)
@@ -342,8 +375,11 @@ def step_lower_bound(job: Job) -> StepLowerBound:
         tensor_rank_s=single.tensor_bytes / single.link_bytes_s,
         tensor_rank_bytes=single.tensor_bytes,
         link_ranks=job.chip.link_domain,
+        experts_per_token=job.llm.experts_per_token,
         # An all-to-all has its own share of the nominal bandwidth.
-        exchange_s=single.exchange_bytes / single.work.link_bytes_s,
+        exchange_s=single.exchange_bytes
+        / max(1, job.llm.experts_per_token)
+        / single.work.link_bytes_s,
         gather_rank_s=single.gather_rank_s,
         context_shard_s=single.context_shard_s,
         reference_passes=float(job.reference != "none"),
@@ -355,6 +391,7 @@ def step_lower_bound(job: Job) -> StepLowerBound:
         * single.coefficients.network
         # Permuted bytes have a copy for each expert; the network has one.
         / max(1, job.llm.experts_per_token),
+        context_bytes=single.context_shard_s * single.link_bytes_s,
         coefficients=single.coefficients,
         pipelined_share=TRAINING_TABLE.select(
             coefficient_keys(single.job) | {"pipelined"}

@@ -2,17 +2,20 @@
 
 peak = overhead + (1 + fragmentation) * (states + gathered + activations + work + logits)
 
-The fuller of the first and the last pipeline stage counts. Values are in bytes unless their
+The fullest pipeline stage counts. Values are in bytes unless their
 names end in `gib`. The terms add up, because blocks reserved for one do not serve another.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 from planner.perf.common.constant import constant
+from planner.perf.training.job import EAGER_KERNELS, OPERAND_BYTES
 from planner.perf.training.model_states import local_params, model_states
 from planner.units import BYTES_PER_GIB
 
@@ -62,17 +65,23 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     From forward to backward, by the level of recomputation:
 
     full       2 h / r
-    layer      mean of `full` and `none`
+    layer      s * `full` + (1 - s) * `none`
     ops        2 e h / r + 2 (2 q + kv + mlp) / tp + routed
-    none       8 h / r + (2 (2 q + 2 kv) + c mlp) / tp + routed
+    none       8 h / r + (2 (q + k + v + o) + c mlp) / tp + routed
     megatron21 10 h / r, and 5 a s / tp for stored scores without recomputation
 
     `attention` and `forced` keep what `none` keeps, without stored scores.
 
+    With products of 8 bit and less Transformer Engine keeps their inputs in that format: b bytes
+    in place of 2 for both norms, for the MLP and for copies of experts, and b o / tp more, since
+    attention keeps its own output.
+
     h, q, kv, mlp  widths of hidden state, queries, keys (or values) and MLP
+    k, v, o        widths of keys, values and the output of attention
     a, s           heads and tokens of a sequence
     r              tp with sequence parallelism, else 1
     e              2 with eager kernels, else 1
+    s              share of the layers of a chunk that `layer` recomputes
     c              4 without a gate, 6 with a gate, 8 with a gate and eager kernels
 
     For a GPT with an MLP of 4 h this is 34 h + 5 a s (Korthikanti et al., arXiv:2205.05198).
@@ -81,41 +90,46 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     tp_ranks = job.layout.tp
     software = job.software
     is_megatron21 = software.kernels == "megatron21"
-    is_eager = software.kernels in ("eager", "foundry")
+    is_eager = software.kernels in EAGER_KERNELS
     # Without sequence parallelism every tp rank stores the residuals.
     residual_ranks = tp_ranks if software.sequence_parallel else 1
     query_width = language_model.heads * language_model.head_dim
     kv_width = language_model.kv_heads * language_model.head_dim
-    mlp_width, routed_bytes = _mlp_width(language_model)
-    routed_bytes /= residual_ranks
+    mlp_width, copied_width = _mlp_width(language_model)
+    input_bytes = kept_input_bytes(job)
+    # A copy of the token before each expert, as its products read it, and one after it.
+    routed_bytes = (input_bytes + BYTES_16BIT) * copied_width / residual_ranks
     if recompute == "full":
         return BYTES_16BIT * language_model.hidden / residual_ranks
     if recompute == "layer":
-        return (
-            layer_token_bytes(job, "full") + layer_token_bytes(job, "none")
-        ) / 2
+        share = job.layout.layer_share
+        return share * layer_token_bytes(job, "full") + (
+            1 - share
+        ) * layer_token_bytes(job, "none")
     if (
         recompute == "ops"
     ):  # inputs, attention's output and every second product are kept
-        input_bytes = (
+        residual_bytes = (
             BYTES_16BIT
             * language_model.hidden
             * (2 if is_eager else 1)
             / residual_ranks
         )
         return (
-            input_bytes
+            residual_bytes
             + BYTES_16BIT * (2 * query_width + kv_width + mlp_width) / tp_ranks
             + routed_bytes
         )
     # Inputs of norms, attention and MLP; 10 includes dropout masks.
-    outside_bytes = (10 if is_megatron21 else 8) * language_model.hidden
+    outside_bytes = (
+        (6 if is_megatron21 else 4) + 2 * input_bytes
+    ) * language_model.hidden
     is_gated = language_model.mlp_matrices == GATED_MATRICES
     inside_bytes = (
-        # Queries, keys, values and the output of attention.
-        BYTES_16BIT * (2 * query_width + 2 * kv_width)
-        # 16-bit tensors of the MLP: 2, with a gate 3, unfused 4.
-        + (4 if not is_gated else 8 if is_eager else 6) * mlp_width
+        _attention_bytes(job, input_bytes)
+        # 16-bit tensors of the MLP beside its input: 1, with a gate 2, unfused 3.
+        + ((2 if not is_gated else 6 if is_eager else 4) + input_bytes)
+        * mlp_width
     )
     if recompute == "none" and is_megatron21:
         inside_bytes += (
@@ -126,8 +140,35 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     )
 
 
+def kept_input_bytes(job: Job) -> float:
+    """Return the bytes of an element of the input that a product keeps for backward."""
+    software = job.software
+    if software.kernels != "te":
+        return BYTES_16BIT
+    return OPERAND_BYTES.get(software.precision, 1.0)
+
+
+def _attention_bytes(job: Job, input_bytes: float) -> float:
+    """Return the bytes of queries, keys, values and output of attention for a token."""
+    language_model = job.llm
+    value_dim = language_model.v_head_dim or language_model.head_dim
+    output_width = language_model.heads * value_dim
+    kept_width = (
+        (language_model.heads + language_model.kv_heads)
+        * language_model.head_dim
+        + language_model.kv_heads * value_dim
+        + output_width
+    )
+    is_copied = input_bytes < BYTES_16BIT
+    return (
+        BYTES_16BIT * kept_width
+        # The projection after attention keeps a copy in its own format.
+        + (input_bytes * output_width if is_copied else 0.0)
+    )
+
+
 def _mlp_width(language_model: Llm) -> tuple[float, float]:
-    """Return the MLP width of a token and the bytes of its copies for experts."""
+    """Return the MLP width of a token and the width of its copies for experts."""
     if not language_model.experts:
         return float(language_model.ffn), 0.0
     expert_width = language_model.moe_ffn * (
@@ -135,11 +176,7 @@ def _mlp_width(language_model: Llm) -> tuple[float, float]:
     )
     return (
         float(expert_width),
-        # A 16-bit copy of the token before and after each expert.
-        2
-        * BYTES_16BIT
-        * language_model.hidden
-        * language_model.experts_per_token,
+        float(language_model.hidden * language_model.experts_per_token),
     )
 
 
@@ -147,23 +184,47 @@ def in_flight(job: Job, stage_index: int) -> float:
     """Return the micro-batches whose activations a stage stores.
 
     1F1B schedule  p - i
-    interleaved    p * (1 + (p - 1) / (p * v)) - 2 * i / v
+    DualPipe       p + 1
+    interleaved    (2 * (p - 1 - i) + (v - 1) * g + 1) / v
 
-    p stages, v chunks a stage, i the index of the stage; at least 1, at most those of a step.
+    p stages, v chunks a stage, g micro-batches of a group, i the index of the stage; at least 1,
+    at most those of a step. A group is p micro-batches where they divide a step.
+    Source: get_pp_rank_microbatches of Megatron Core (pipeline_parallel/schedules.py).
     """
     stage_count = job.layout.pp
     chunk_count = job.layout.vpp
     if stage_count == 1:
         return 1.0
+    if job.layout.schedule == "dualpipe":
+        return min(stage_count + 1.0, job.micro_batches)
     micro_batches = (
         # 1F1B: an earlier stage waits longer for its first backward.
         stage_count - stage_index
         if chunk_count == 1
-        else stage_count * (1 + (stage_count - 1) / (stage_count * chunk_count))
-        - 2 * stage_index / chunk_count
+        else (
+            2 * (stage_count - 1 - stage_index)
+            + (chunk_count - 1) * microbatch_group(job)
+            + 1
+        )
+        / chunk_count
     )
     # A short step never fills the pipeline.
     return min(max(1.0, micro_batches), job.micro_batches)
+
+
+def microbatch_group(job: Job) -> int:
+    """Return the micro-batches that pass a chunk before the next chunk starts.
+
+    The least group of at least pp micro-batches whose last one is whole, or as large as pp.
+    Source: forward_backward_pipelining_with_interleaving of Megatron Core (schedules.py).
+    """
+    stage_count = job.layout.pp
+    micro_batches = int(job.micro_batches)
+    for group_size in range(stage_count, micro_batches + 1):
+        last_size = micro_batches % group_size
+        if last_size == 0 or last_size >= stage_count:
+            return group_size
+    return stage_count
 
 
 def activation_total(job: Job, stage_index: int = 0) -> float:
@@ -173,15 +234,19 @@ def activation_total(job: Job, stage_index: int = 0) -> float:
 
     With frozen weights `FROZEN_SHARE` of the activations remains.
     """
-    stage_layers = (
-        job.llm.layers
-        / job.layout.pp
-        * (FROZEN_SHARE if job.frozen_bytes else 1.0)
-    )
+    return _layer_bytes(job) * _held_layers(job, stage_index)
+
+
+def _layer_bytes(job: Job) -> float:
+    """Return the activation bytes that a layer keeps of a micro-batch."""
+    return job.micro_tokens * layer_token_bytes(job, job.layout.recompute)
+
+
+def _held_layers(job: Job, stage_index: int) -> float:
+    """Return the layers of a stage, once for each micro-batch that it stores."""
     return (
-        job.micro_tokens
-        * layer_token_bytes(job, job.layout.recompute)
-        * stage_layers
+        job.stage_layers(stage_index)
+        * (FROZEN_SHARE if job.frozen_bytes else 1.0)
         * in_flight(job, stage_index)
     )
 
@@ -229,8 +294,11 @@ def gathered_bytes(job: Job) -> float:
     return 1.5 * root_bytes + layer_params * (3 * BYTES_16BIT + gradient_bytes)
 
 
-def stage_peaks(job: Job) -> list[StagePeak]:
-    """Return the peak memory of the first and of the last pipeline stage."""
+def stage_peaks(job: Job, state_bytes: float | None = None) -> list[StagePeak]:
+    """Return the peak memory of the first, the second and the last pipeline stage.
+
+    `state_bytes` are those of `model_states`, where they are known already.
+    """
     layout = job.layout
     software = job.software
     token_count = job.micro_tokens
@@ -263,37 +331,73 @@ def stage_peaks(job: Job) -> list[StagePeak]:
             * job.llm.vocab
             / layout.tp
         )
-    state_bytes = model_states(job).total
+    if state_bytes is None:
+        state_bytes = model_states(job).total
+    layer_bytes = _layer_bytes(job)
     copy_bytes = gathered_bytes(job)
     last_stage = layout.pp - 1
     return [
         StagePeak(
             state_bytes,
             copy_bytes,
-            activation_total(job, stage_index),
+            layer_bytes * _held_layers(job, stage_index),
             working_bytes,
             logit_bytes if stage_index == last_stage else 0.0,
         )
-        # The first stage has most micro-batches, the last the logits.
-        for stage_index in sorted({0, last_stage})
+        # The first stage has most micro-batches, the second may have a layer more than it,
+        # the last has the logits.
+        for stage_index in sorted({0, min(1, last_stage), last_stage})
     ]
 
 
-def fullest_stage(job: Job) -> StagePeak:
-    """Return the larger peak of the first and the last pipeline stage."""
-    return max(stage_peaks(job), key=lambda stage_peak: stage_peak.total)
+def fullest_stage(job: Job, state_bytes: float | None = None) -> StagePeak:
+    """Return the largest peak of all pipeline stages."""
+    return max(
+        stage_peaks(job, state_bytes), key=lambda stage_peak: stage_peak.total
+    )
 
 
-def peak_gib(job: Job) -> float:
-    """Return the peak memory in GiB.
+def peak_gib(job: Job, state_bytes: float | None = None) -> float:
+    """Return the peak memory in GiB; `state_bytes` as in `stage_peaks`.
 
     Reserved memory with overhead and fragmentation, or allocated memory when
     `Software.counts_allocated` is set.
     """
-    total_gib = fullest_stage(job).total / BYTES_PER_GIB
+    total_gib = fullest_stage(job, state_bytes).total / BYTES_PER_GIB
     if job.software.counts_allocated:
         return total_gib
     return (
         constant("train_overhead")
         + (1 + constant("train_fragmentation")) * total_gib
     )
+
+
+def peak_half_width_ln(job: Job, *, assumed: bool = False) -> float:
+    """Return the half width of the 90 % band of a peak, in ln: narrow where it was measured.
+
+    `assumed` means that something is assumed on which the layout depends.
+    """
+    is_measured = (
+        job.software.is_torch and job.layout.pp == 1 and not job.llm.experts
+    )
+    if assumed or job.layout.recompute == "forced":
+        return constant("train_memory", "unstated")
+    if job.frozen_bytes or job.software.counts_allocated:
+        return constant("train_memory", "adapters")
+    return constant("train_memory", "measured" if is_measured else "counted")
+
+
+def memory_room_gib(job: Job, confidence: float) -> float:
+    """Return the memory that a predicted peak may fill, in GiB.
+
+    memory * exp(-half width * z((1 + confidence) / 2) / z(0.95))
+
+    Half of what may go wrong is left to memory, and half to time: with a confidence of 90 % the
+    upper end of the 90 % band of the peak is the memory.
+    """
+    margin = (
+        peak_half_width_ln(job)
+        * normal_quantile((1 + confidence) / 2)
+        / Z_OF_90_PERCENT_BAND
+    )
+    return job.chip.memory_gib * math.exp(-margin)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from planner.facts.accelerator import SIXTEEN_BIT
+from planner.perf.training.job import OPERAND_BYTES
 from planner.perf.training.memory import BYTES_16BIT
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.training.job import Job
-
-# Bytes of an operand of a product; formats that are not listed take 1. NVFP4 has half a byte,
-# and an 8-bit scale for a block of 16.
-OPERAND_BYTES: Final = {
-    **dict.fromkeys(SIXTEEN_BIT, 2.0),
-    "nvfp4": 0.5625,
-}
 
 
 class _Product(NamedTuple):
@@ -36,6 +29,7 @@ def product_work(job: Job) -> dict[str, float]:
     """Return FLOP and bytes of dense products and of the head.
 
     FLOP   2 * m * n * k for each product of m tokens, width n and depth k
+    sums   2 * m * n
     bytes  operand bytes * (m * k + n * k) + 2 * m * n
 
     Products: projections of attention, dense MLP, shared experts and state-space layers.
@@ -63,6 +57,10 @@ def product_work(job: Job) -> dict[str, float]:
     return {
         "gemm_flop": gemm_flop,
         "gemm_bytes": gemm_bytes,
+        "gemm_sum_flop": sum(
+            product.layer_count * 2 * job.micro_tokens * product.width
+            for product in layer_products
+        ),
         "head_flop": 2.0
         * job.micro_tokens
         * language_model.vocab

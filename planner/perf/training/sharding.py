@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import adapter_params, local_params
+from planner.perf.training.rank_group import (
+    dense_shard_group,
+    expert_shard_group,
+)
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job
+    from planner.perf.training.rank_group import RankGroup
 
 # Bytes that the optimizer moves for a parameter: 16 in, 18 out.
 OPTIMIZER_BYTES: Final = 34.0
+# Collectives of a layer in a micro-batch: two gathers and one scatter, or the scatter alone.
+LAYER_CALLS: Final = {"zero3": 3.0, "zero2": 1.0}
 
 
 class ShardingTraffic(NamedTuple):
@@ -20,7 +26,8 @@ class ShardingTraffic(NamedTuple):
 
     shard_link_bytes      bytes over the link in a micro-batch
     shard_network_bytes   bytes over the network in a micro-batch
-    shard_calls           collectives of a micro-batch * log2 of their ranks
+    shard_calls           collectives of a micro-batch * doublings of their ranks on a link
+    shard_latency_s       latency of the network in the collectives of a micro-batch, s
     gathers_once          1 when weights are gathered once a step, else 0
     reduce_link_bytes     bytes over the link once a step
     reduce_network_bytes  bytes over the network once a step
@@ -30,10 +37,26 @@ class ShardingTraffic(NamedTuple):
     shard_link_bytes: float
     shard_network_bytes: float
     shard_calls: float
+    shard_latency_s: float
     gathers_once: float
     reduce_link_bytes: float
     reduce_network_bytes: float
     optimizer_bytes: float
+
+
+class _StatePart(NamedTuple):
+    """Parameters of a rank that one group of ranks shards.
+
+    held_params     parameters of the rank
+    trained_params  those of them with gradients
+    call_layers     layers of a stage with such parameters
+    group           ranks that shard their states
+    """
+
+    held_params: float
+    trained_params: float
+    call_layers: float
+    group: RankGroup
 
 
 def sharding_traffic(job: Job) -> ShardingTraffic:
@@ -46,51 +69,96 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
     none     -                                     all-reduce gradients (the same bytes)
 
     With hybrid sharding the groups all-reduce their shards of the gradients once a step.
+    Experts are sharded by the ranks that have the same ones.
     """
-    layout = job.layout
-    rank_params = sum(local_params(job))
-    is_fsdp = layout.sharding == "zero3"
-    trained_params = adapter_params(job) if job.frozen_bytes else rank_params
-    group_ranks = layout.shard_group if is_fsdp else layout.data_parallel_ranks
-    # Ranks of the group in one link: tensor parallelism comes first.
-    link_ranks = max(1.0, min(group_ranks, job.link_ranks / layout.tp))
-    # Gathers for forward and backward, one more for a reference.
-    weight_passes = 2 if job.reference == "none" else 3
-    gather_bytes = (
-        # Gathers of weights and a 16-bit scatter of gradients.
-        (weight_passes * job.software.gather_bytes + BYTES_16BIT) * rank_params
-        if is_fsdp
-        else 0.0
-    )
-    gather_bytes += (
-        BYTES_16BIT * trained_params
-        if layout.sharding == "zero2" and group_ranks > 1
-        else 0.0
-    )
-    gradient_bytes = {"zero3": 0.0, "zero2": BYTES_16BIT}.get(
-        layout.sharding, 2 * BYTES_16BIT
-    )
-    reduce_bytes = gradient_bytes * trained_params if group_ranks > 1 else 0.0
-    # Ranks of a machine share what comes from other machines.
-    remote_share = (1 - link_ranks / group_ranks) / link_ranks
-    # Two gathers and one scatter a layer; ZeRO-2 scatters only.
-    layer_calls = {"zero3": 3.0, "zero2": 1.0}.get(layout.sharding, 0.0)
+    parts = _state_parts(job)
+    layer_calls = LAYER_CALLS.get(job.layout.sharding, 0.0)
+    gathered = [(part.group, _gathered_bytes(job, part)) for part in parts]
+    reduced = [(part.group, _reduced_bytes(job, part)) for part in parts]
     return ShardingTraffic(
-        shard_link_bytes=gather_bytes * (1 - 1 / link_ranks),
-        shard_network_bytes=gather_bytes * remote_share,
+        shard_link_bytes=sum(
+            part_bytes * group.link_share for group, part_bytes in gathered
+        ),
+        shard_network_bytes=sum(
+            part_bytes * group.network_share for group, part_bytes in gathered
+        ),
         shard_calls=layer_calls
-        * math.log2(group_ranks)
-        * job.llm.layers
-        / layout.pp,
-        gathers_once=float(is_fsdp and layout.pp > 1),
-        reduce_link_bytes=reduce_bytes * (1 - 1 / link_ranks),
-        reduce_network_bytes=reduce_bytes * remote_share
-        + 2
-        * BYTES_16BIT
-        * trained_params
-        / group_ranks
-        * (1 - group_ranks / layout.data_parallel_ranks),
+        * sum(part.call_layers * part.group.link_doublings for part in parts),
+        shard_latency_s=layer_calls
+        * job.network_latency_s
+        * sum(
+            part.call_layers * part.group.network_doublings for part in parts
+        ),
+        gathers_once=float(
+            job.layout.sharding == "zero3" and job.layout.pp > 1
+        ),
+        reduce_link_bytes=sum(
+            part_bytes * group.link_share for group, part_bytes in reduced
+        ),
+        reduce_network_bytes=sum(
+            part_bytes * group.network_share for group, part_bytes in reduced
+        )
+        + sum(_replica_bytes(job, part) for part in parts),
         optimizer_bytes=OPTIMIZER_BYTES
-        * trained_params
-        / (layout.shard_group if layout.sharding != "none" else 1),
+        * sum(
+            part.trained_params
+            / (part.group.size if job.layout.sharding != "none" else 1)
+            for part in parts
+        ),
     )
+
+
+def _state_parts(job: Job) -> list[_StatePart]:
+    """Return the parameters of a rank by the group that shards them."""
+    dense_params, expert_params = local_params(job)
+    stage_layers = job.llm.layers / job.layout.pp
+    trained = (
+        (adapter_params(job), 0.0)
+        if job.frozen_bytes
+        else (dense_params, expert_params)
+    )
+    dense_part = _StatePart(
+        dense_params, trained[0], stage_layers, dense_shard_group(job)
+    )
+    if not expert_params:
+        return [dense_part]
+    expert_part = _StatePart(
+        expert_params,
+        trained[1],
+        # Experts that are copied as the rest is travel in the same collectives.
+        job.llm.moe_layers / job.layout.pp if job.layout.ep > 1 else 0.0,
+        expert_shard_group(job),
+    )
+    return [dense_part, expert_part]
+
+
+def _gathered_bytes(job: Job, part: _StatePart) -> float:
+    """Return the bytes of whole tensors that pass in a micro-batch."""
+    if job.layout.sharding == "zero3":
+        # Gathers for forward and backward, one more for a reference.
+        weight_passes = 2 if job.reference == "none" else 3
+        # Gathers of weights and a 16-bit scatter of gradients.
+        return (
+            weight_passes * job.software.gather_bytes + BYTES_16BIT
+        ) * part.held_params
+    return (
+        BYTES_16BIT * part.trained_params
+        if job.layout.sharding == "zero2" and part.group.size > 1
+        else 0.0
+    )
+
+
+def _reduced_bytes(job: Job, part: _StatePart) -> float:
+    """Return the bytes of whole tensors that pass once a step."""
+    gradient_bytes = {"zero3": 0.0, "zero2": BYTES_16BIT}.get(
+        job.layout.sharding, 2 * BYTES_16BIT
+    )
+    return gradient_bytes * part.trained_params if part.group.size > 1 else 0.0
+
+
+def _replica_bytes(job: Job, part: _StatePart) -> float:
+    """Return the bytes of the sum of gradients over groups of hybrid sharding."""
+    layout = job.layout
+    group_share = layout.shard_group / layout.data_parallel_ranks
+    shard_params = part.trained_params / part.group.size
+    return 2 * BYTES_16BIT * shard_params * (1 - group_share)

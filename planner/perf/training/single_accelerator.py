@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.forward_pass import TRAINING_PASSES
-from planner.perf.training.job import ParallelLayout
+from planner.perf.training.job import OPERAND_BYTES, ParallelLayout
 from planner.perf.training.memory import BYTES_16BIT
-from planner.perf.training.products import OPERAND_BYTES
 from planner.perf.training.step import BACKWARD_PASSES, step_time
 from planner.perf.training.work import rank_work
 

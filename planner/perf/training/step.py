@@ -42,6 +42,7 @@ class StepTime(Struct, frozen=True, kw_only=True):
     tensor_comm      exposed collectives of tensor parallelism
     token_exchange   all-to-all and permutation of tokens for experts
     recomputation    recomputed forward passes and the pass of a reference
+    unpacking        unpacking of frozen weights of less than 8 bit
     host_wait        time by which host work extends the micro-batches
     head             output head and loss
     sharding         exposed gathers of FSDP
@@ -56,6 +57,7 @@ class StepTime(Struct, frozen=True, kw_only=True):
     expert_products: float
     tensor_comm: float
     token_exchange: float
+    unpacking: float
     recomputation: float
     host_wait: float
     head: float
@@ -97,7 +99,9 @@ def step_time(
     accelerator_s = (
         # `unlike` is the factor of an architecture with unusual layers.
         coefficients.unlike * sum(part_times_s.values())
-        + _context_time(work_counts, coefficients, link_bytes_s)
+        + _context_time(
+            work_counts, coefficients, link_bytes_s, network_bytes_s
+        )
         + _hop_time(work_counts, coefficients, link_bytes_s, network_bytes_s)
     )
     busy_s = _busy_time(work_counts, coefficients, accelerator_s)
@@ -150,10 +154,28 @@ def _part_times(
         # Backward sends as much as forward: two passes.
         "tensor_comm": 2 * forward_pass.tensor,
         "token_exchange": 2 * (forward_pass.exchange + forward_pass.permute),
+        "unpacking": _unpack_time(work_counts, coefficients),
         "recomputation": _recompute_time(
             work_counts, coefficients, forward_pass
         ),
     }
+
+
+def _unpack_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
+    """Return the time to unpack frozen weights in a micro-batch, in seconds.
+
+    unpack * bytes * (passes + recomputed share) / memory bandwidth
+
+    Every pass over the products unpacks them again, since nothing keeps them in 16 bit.
+    """
+    return (
+        coefficients.unpack
+        * work_counts.unpacked_bytes
+        * (work_counts.pass_count + work_counts.recomputed_gemm)
+        / work_counts.memory_bytes_s
+    )
 
 
 def _recompute_time(
@@ -194,16 +216,35 @@ def _context_time(
     work_counts: RankWork,
     coefficients: TrainingCoefficients,
     link_bytes_s: float,
+    network_bytes_s: float,
 ) -> float:
     """Return the exposed exchange of keys and values between context ranks, in seconds.
 
-    context * 3 * context bytes / link_bytes_s
+    context * 3 * (context bytes / bandwidth + latency): of the link where ranks share one,
+    else of the network
     """
-    return (
-        coefficients.context
-        * TRAINING_PASSES
-        * work_counts.context_bytes
-        / link_bytes_s
+    ring_s = (
+        _wire_time(
+            work_counts.context_bytes,
+            work_counts.context_on_network,
+            link_bytes_s,
+            network_bytes_s,
+        )
+        + work_counts.context_latency_s
+    )
+    return coefficients.context * TRAINING_PASSES * ring_s
+
+
+def _wire_time(
+    sent_bytes: float,
+    is_on_network: float,
+    link_bytes_s: float,
+    network_bytes_s: float,
+) -> float:
+    """Return the time of bytes over the link, or over the network where `is_on_network` is 1."""
+    # An indicator in place of a branch: values may be arrays.
+    return sent_bytes * (
+        is_on_network / network_bytes_s + (1 - is_on_network) / link_bytes_s
     )
 
 
@@ -215,18 +256,19 @@ def _hop_time(
 ) -> float:
     """Return the exposed transfers between stages, forward and backward, in seconds.
 
-    hops * 2 * pipeline bytes / bandwidth: the link's where ranks share one, else the network's
+    hops * 2 * (pipeline bytes / bandwidth + latency): of the link where ranks share one, else
+    of the network
     """
-    return (
-        coefficients.hops
-        * 2
-        * work_counts.pipeline_bytes
-        / (
-            # Indicator of 0 or 1 in place of a branch: values may be arrays.
-            work_counts.pipeline_on_network * network_bytes_s
-            + (1 - work_counts.pipeline_on_network) * link_bytes_s
+    hop_s = (
+        _wire_time(
+            work_counts.pipeline_bytes,
+            work_counts.pipeline_on_network,
+            link_bytes_s,
+            network_bytes_s,
         )
+        + work_counts.pipeline_latency_s
     )
+    return coefficients.hops * 2 * hop_s
 
 
 def _busy_time(
@@ -295,6 +337,7 @@ def sharding_time(
     """Return the time of sharded states, in seconds.
 
     gather = max(network bytes / network_bytes_s, link bytes / link_bytes_s) + latency * calls
+             + latency of the network
     once   = zero * (network time + link time of the reduction)
              + optimizer bytes / memory_bytes_s + step
 
@@ -306,6 +349,7 @@ def sharding_time(
             work_counts.shard_link_bytes / link_bytes_s,
         )
         + coefficients.latency * work_counts.shard_calls
+        + work_counts.shard_latency_s
     )
     reduce_s = (
         work_counts.reduce_network_bytes / network_bytes_s

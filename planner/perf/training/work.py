@@ -7,7 +7,7 @@ otherwise. Every field may be an array with one element for each of many jobs.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -17,13 +17,19 @@ from planner.perf.training import memory
 from planner.perf.training.accelerator_rates import accelerator_rates
 from planner.perf.training.experts import expert_work
 from planner.perf.training.memory import BYTES_16BIT
+from planner.perf.training.model_states import local_params
 from planner.perf.training.products import dense_mlp_layers, product_work
+from planner.perf.training.rank_group import context_group, tensor_group
 from planner.perf.training.sharding import sharding_traffic
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.training.job import Job
+
+
+# Gathers and scatters around attention and around the MLP of a layer, in a forward pass.
+COLLECTIVES: Final = 4
 
 
 class RankWork(Struct, frozen=True, kw_only=True):
@@ -38,6 +44,8 @@ class RankWork(Struct, frozen=True, kw_only=True):
     gemm_flop, gemm_bytes   FLOP and operand bytes of dense products
     expert_flop, expert_bytes  FLOP and operand bytes of routed experts
     local_experts           experts of the rank * layers
+    gemm_sum_flop, expert_sum_flop  FLOP of products of depth 1 with the same results
+    unpacked_bytes          bytes moved to unpack frozen weights of less than 8 bit once
     head_flop, head_bytes   FLOP of the head, and bytes of the loss in all passes
     attention_flop          FLOP of attention
     exponentials            exponentials of the softmax
@@ -47,12 +55,17 @@ class RankWork(Struct, frozen=True, kw_only=True):
     is_quantized            1 when products have less than 16 bit, else 0
     tensor_bytes            bytes that tensor parallelism sends
     tensor_on_network       1 when tensor parallelism exceeds the link, else 0
+    tensor_latency_s        latency of the network in its collectives, s
     context_bytes           bytes that context parallelism sends
+    context_on_network      1 when context parallelism exceeds the link, else 0
+    context_latency_s       latency of the network in its ring, s
     pipeline_bytes          bytes that a stage receives and sends
     pipeline_on_network     1 when stages are connected by the network, else 0
+    pipeline_latency_s      latency of the network between stages, s
     permuted_bytes          bytes of the tokens that are sorted by expert
     exchange_link_bytes     bytes of an all-to-all over the link
     exchange_network_bytes  bytes of an all-to-all over the network
+    exchange_latency_s      latency of the network in an all-to-all of all layers, s
     dense_layers            layers of a stage without experts
     moe_layers              layers of a stage with experts
     recomputed_gemm, recomputed_attention, recomputed_traffic  repeated forward passes of each
@@ -78,6 +91,9 @@ class RankWork(Struct, frozen=True, kw_only=True):
     gemm_bytes: float
     expert_flop: float
     expert_bytes: float
+    gemm_sum_flop: float
+    expert_sum_flop: float
+    unpacked_bytes: float
     local_experts: float
     head_flop: float
     head_bytes: float
@@ -89,12 +105,17 @@ class RankWork(Struct, frozen=True, kw_only=True):
     is_quantized: float
     tensor_bytes: float
     tensor_on_network: float
+    tensor_latency_s: float
     context_bytes: float
+    context_on_network: float
+    context_latency_s: float
     pipeline_bytes: float
     pipeline_on_network: float
+    pipeline_latency_s: float
     permuted_bytes: float
     exchange_link_bytes: float
     exchange_network_bytes: float
+    exchange_latency_s: float
     dense_layers: float
     moe_layers: float
     recomputed_gemm: float
@@ -104,6 +125,7 @@ class RankWork(Struct, frozen=True, kw_only=True):
     shard_link_bytes: float
     shard_network_bytes: float
     shard_calls: float
+    shard_latency_s: float
     gathers_once: float
     reduce_link_bytes: float
     reduce_network_bytes: float
@@ -126,14 +148,14 @@ def rank_work(job: Job) -> RankWork:
     return RankWork(
         tokens=job.global_batch * job.sequence_tokens / accelerators,
         micro_batches=job.micro_batches,
-        # Textbook bubble of the (interleaved) 1F1B schedule.
-        bubble_batches=(layout.pp - 1) / layout.vpp,
+        bubble_batches=job.bubble_batches,
         is_pipelined=float(layout.pp > 1),
         stage_count=float(layout.pp),
         # Frozen weights have no product for their gradient.
         pass_count=2.0 if job.frozen_bytes else 3.0,
         is_quantized=float(software.precision not in SIXTEEN_BIT),
         rank_doublings=max(0.0, math.log2(accelerators / 8)),
+        unpacked_bytes=_unpacked_bytes(job),
         **product_work(job),
         **_attention_work(job),
         **_traffic_work(job),
@@ -143,6 +165,22 @@ def rank_work(job: Job) -> RankWork:
         **sharding_traffic(job)._asdict(),
         **accelerator_rates(job),
     )
+
+
+def _unpacked_bytes(job: Job) -> float:
+    """Return the bytes moved to unpack the frozen weights of a rank once.
+
+    (frozen bytes + 2) * parameters without embedding and head, 0 from 8 bit on
+
+    Weights of 8 bit and more are operands as they are.
+    """
+    if not 0 < job.frozen_bytes < 1:
+        return 0.0
+    # Embedding and head stay in 16 bit.
+    packed_params = sum(local_params(job)) - min(
+        local_params(job)[0], job.llm.embedding_params / job.layout.tp
+    )
+    return (job.frozen_bytes + BYTES_16BIT) * packed_params
 
 
 def _attention_work(job: Job) -> dict[str, float]:
@@ -289,7 +327,7 @@ def _qkv_width(language_model: Llm) -> int:
 
 
 def _parallel_work(job: Job) -> dict[str, float]:
-    """Return the bytes of tensor, context and pipeline parallelism.
+    """Return the bytes of tensor, context and pipeline parallelism, and where they pass.
 
     tensor    4 * 2 bytes * tokens * h * (tp - 1) / tp * layers of a stage
     context   (cp - 1) / cp * tokens of the sequences * bytes of keys and values
@@ -297,9 +335,48 @@ def _parallel_work(job: Job) -> dict[str, float]:
 
     h is the hidden width; r is tp with sequence parallelism, else 1.
     """
-    language_model = job.llm
     layout = job.layout
     residual_ranks = layout.tp if job.software.sequence_parallel else 1
+    # Published runs within one link hand over as slowly as over a network.
+    stages_on_network = layout.pp > 1 and bool(
+        job.chip.link != "none" or layout.accelerators > job.link_ranks
+    )
+    tensor_calls = COLLECTIVES * job.llm.layers / layout.pp
+    return {
+        "tensor_bytes": tensor_calls
+        * BYTES_16BIT
+        * job.micro_tokens
+        * job.llm.hidden
+        # A ring collective sends (tp - 1) / tp of a tensor.
+        * (layout.tp - 1)
+        / layout.tp,
+        "tensor_on_network": float(tensor_group(job).is_on_network),
+        "tensor_latency_s": tensor_calls
+        * tensor_group(job).network_doublings
+        * job.network_latency_s,
+        **_context_work(job),
+        "pipeline_bytes": job.micro_tokens
+        * job.llm.hidden
+        * BYTES_16BIT
+        / residual_ranks
+        * 2
+        * layout.vpp
+        if layout.pp > 1
+        else 0.0,
+        "pipeline_on_network": float(stages_on_network),
+        "pipeline_latency_s": 2 * layout.vpp * job.network_latency_s
+        if layout.pp > 1 and layout.accelerators > job.link_ranks
+        else 0.0,
+    }
+
+
+def _context_work(job: Job) -> dict[str, float]:
+    """Return the bytes of the ring that passes keys and values on, and where it passes.
+
+    Each of cp - 1 turns of a ring waits for its slowest wire: that between machines, if any.
+    """
+    language_model = job.llm
+    layout = job.layout
     uncut_tokens = layout.micro * job.sequence_tokens
     kv_bytes = (
         BYTES_16BIT
@@ -310,34 +387,16 @@ def _parallel_work(job: Job) -> dict[str, float]:
         * language_model.attending_layers
         / layout.pp
     )
-    tensor_bytes = (
-        # Gather and scatter around attention and around the MLP.
-        4
-        * BYTES_16BIT
-        * job.micro_tokens
-        * language_model.hidden
-        # A ring collective sends (tp - 1) / tp of a tensor.
-        * (layout.tp - 1)
-        / layout.tp
-        * language_model.layers
-        / layout.pp
-    )
+    is_on_network = context_group(job).is_on_network
     return {
-        "tensor_bytes": tensor_bytes,
-        "tensor_on_network": float(layout.tp > job.link_ranks),
         "context_bytes": (layout.cp - 1) / layout.cp * uncut_tokens * kv_bytes,
-        "pipeline_bytes": job.micro_tokens
-        * language_model.hidden
-        * BYTES_16BIT
-        / residual_ranks
-        * 2
-        * layout.vpp
-        if layout.pp > 1
+        "context_on_network": float(is_on_network),
+        "context_latency_s": (layout.cp - 1)
+        * language_model.attending_layers
+        / layout.pp
+        * job.network_latency_s
+        if is_on_network
         else 0.0,
-        # Published runs within one link hand over as slowly as over a network.
-        "pipeline_on_network": float(
-            job.chip.link != "none" or layout.accelerators > job.link_ranks
-        ),
     }
 
 
@@ -350,7 +409,7 @@ def _recompute_work(job: Job) -> dict[str, float]:
     recompute_shares = {
         "full": (1.0, 1.0, 1.0),
         "attention": (0.0, 1.0, 0.0),
-        "layer": (0.5, 0.5, 0.5),
+        "layer": (job.layout.layer_share,) * 3,
         "ops": (0.5, 0.0, 1.0),
     }.get(job.layout.recompute, (0.0, 0.0, 0.0))
     reference_passes = float(job.reference != "none")

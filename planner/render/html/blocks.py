@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from planner.render.html.markup import element
 from planner.render.page import PHRASE_DOT, Heading, Paragraph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from planner.render.html.markup import Markup
+    from planner.render.html.markup import Content, Markup
     from planner.render.page import Block, PageTable
 
+NO_LINKS: Final[Mapping[int, str]] = MappingProxyType({})
 # Bars of letters, for which a report has pictures.
 LETTER_BAR: Final = re.compile("[█░]+ ?")
 
@@ -38,10 +40,13 @@ def _one_block(block: Block, heading_level: int) -> Markup:
     return table_markup(block)
 
 
-def table_markup(table: PageTable, name: str = "") -> Markup:
+def table_markup(
+    table: PageTable, name: str = "", links: Sequence[Mapping[int, str]] = ()
+) -> Markup:
     """Return a table that may be scrolled sideways by its own, with keys too.
 
-    `name` says what it is of, where its first title does not.
+    name   what it is of, where its first title does not say it
+    links  for each row, where its cells lead, by their position
     """
     numeric = [title.startswith(">") for title in table.columns]
     titles = [title.lstrip(">") for title in table.columns]
@@ -51,6 +56,7 @@ def table_markup(table: PageTable, name: str = "") -> Markup:
             row,
             numeric,
             table.tones[number] if number < len(table.tones) else "",
+            links[number] if links else NO_LINKS,
         )
         for number, row in enumerate(table.rows)
     ]
@@ -88,17 +94,24 @@ def table_markup(table: PageTable, name: str = "") -> Markup:
 
 
 def _table_row(
-    cells: Sequence[str], numeric: Sequence[bool], tone: str
+    cells: Sequence[str],
+    numeric: Sequence[bool],
+    tone: str,
+    links: Mapping[int, str],
 ) -> Markup:
     shown = [
         element(
             # The first cell of a row says what the others are of.
             "td" if number or not cell else "th",
             {"class": "n"} if is_numeric else None,
-            LETTER_BAR.sub("", cell),
+            _linked(LETTER_BAR.sub("", cell), links.get(number)),
         )
         for number, (cell, is_numeric) in enumerate(
             zip(cells, numeric, strict=True)
         )
     ]
     return element("tr", {"class": tone} if tone else None, *shown)
+
+
+def _linked(text: str, target: str | None) -> Content:
+    return element("a", {"href": target}, text) if target and text else text

@@ -9,7 +9,7 @@ from planner import figures
 from planner.render.diff.page import diff_page
 from planner.render.html import axis_text
 from planner.render.html.blocks import block_markup
-from planner.render.html.document import document
+from planner.render.html.document import DocumentParts, document
 from planner.render.html.figure import Figure
 from planner.render.html.markup import element
 from planner.render.html.rows import Bar, ChartRow, rows_drawing
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from planner.plan.actual.review import Review
     from planner.plan.diff_document import DiffDocument, SpecDiff
+    from planner.render.html.markup import Markup
     from planner.render.page import Page
 
 LEVEL = 2
@@ -27,11 +28,15 @@ LEVEL = 2
 
 def page_report(title: str, page: Page, shown: Sequence[Figure]) -> str:
     """Return a page as an HTML document, with pictures after it."""
-    blocks = block_markup(page, LEVEL)
     return document(
-        title,
-        element("h1", None, title),
-        [*blocks, *(figure.markup("picture") for figure in shown)],
+        DocumentParts(title, element("h1", None, title), _parts(page, shown))
+    )
+
+
+def _parts(page: Page, shown: Sequence[Figure]) -> tuple[Markup, ...]:
+    return (
+        *block_markup(page, LEVEL),
+        *(figure.markup("picture") for figure in shown),
     )
 
 
@@ -71,15 +76,23 @@ def _planned_text(usd: Decimal | None) -> str:
 
 def diff_report(document: DiffDocument) -> str:
     """Return the report of a difference: its page, and how each cost becomes another."""
-    found = (
+    title = f"What changes from {document.before.name} to {document.after.name}"
+    return page_report(
+        title, diff_page(document), _difference_figures(document)
+    )
+
+
+def difference_parts(document: DiffDocument) -> tuple[Markup, ...]:
+    """Return what the report of a difference shows, without its title."""
+    return _parts(diff_page(document), _difference_figures(document))
+
+
+def _difference_figures(document: DiffDocument) -> list[Figure]:
+    drawn = (
         difference_figure(spec, f"change-{number}")
         for number, spec in enumerate(document.specs, 1)
     )
-    return page_report(
-        f"What changes from {document.before.name} to {document.after.name}",
-        diff_page(document),
-        [figure for figure in found if figure is not None],
-    )
+    return [figure for figure in drawn if figure is not None]
 
 
 def difference_figure(spec: SpecDiff, key: str) -> Figure | None:

@@ -8,7 +8,9 @@ import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
 
-from planner.render.html.markup import Markup, element
+from msgspec import Struct
+
+from planner.render.html.markup import NOTHING, Markup, element
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,10 +18,38 @@ if TYPE_CHECKING:
     from planner.render.html.markup import Content
 
 
-def document(title: str, head: Content, body: Sequence[Content]) -> str:
-    """Return a whole document: a header with `head`, and `body` as its main part.
+class DocumentParts(Struct, frozen=True):
+    """What a document says: its title, what stands in its header, and its main part."""
+
+    title: str
+    head: Content
+    body: tuple[Content, ...]
+
+
+def document(parts: DocumentParts) -> str:
+    """Return a whole document, with all that it needs in it.
 
     Equal content gives equal bytes.
+    """
+    policy = element(
+        "meta",
+        {
+            "http-equiv": "Content-Security-Policy",
+            "content": security_policy(),
+        },
+    )
+    return framed_document(parts, [policy], [_style_element()])
+
+
+def framed_document(
+    parts: DocumentParts,
+    rules: Sequence[Markup],
+    links: Sequence[Markup],
+    navigation: Markup = NOTHING,
+) -> str:
+    """Return a document with elements of its head before and after its title.
+
+    `navigation` stands above its header.
     """
     whole = element(
         "html",
@@ -28,13 +58,7 @@ def document(title: str, head: Content, body: Sequence[Content]) -> str:
             "head",
             None,
             element("meta", {"charset": "utf-8"}),
-            element(
-                "meta",
-                {
-                    "http-equiv": "Content-Security-Policy",
-                    "content": security_policy(),
-                },
-            ),
+            *rules,
             element(
                 "meta",
                 {
@@ -42,15 +66,16 @@ def document(title: str, head: Content, body: Sequence[Content]) -> str:
                     "content": "width=device-width, initial-scale=1",
                 },
             ),
-            element("title", None, title),
-            _style_element(),
+            element("title", None, parts.title),
+            *links,
         ),
         element(
             "body",
             None,
             _patterns(),
-            element("header", None, head),
-            element("main", None, *body),
+            navigation,
+            element("header", None, parts.head),
+            element("main", None, *parts.body),
         ),
     )
     return f"<!DOCTYPE html>\n{whole.text}\n"

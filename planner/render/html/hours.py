@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner import figures
 from planner.render.html import axis_text
 from planner.render.html.figure import Figure, Section
 from planner.render.html.plot import Axis
-from planner.render.html.week import DAYS, week_drawing
+from planner.render.html.week import week_drawing
 from planner.render.page import PageTable
+from planner.render.week import DAYS, days_text
 from planner.units import HOURS_PER_DAY
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _hours_table(
     return PageTable(
         ("days", "hours", *titles),
         tuple(
-            (_days_text(numbers), span, *cells)
+            (days_text(numbers), span, *cells)
             for of_day, numbers in days.items()
             for span, cells in _spans(of_day)
         ),
@@ -99,11 +100,3 @@ def _spans(
         last = first + len(list(equal_hours))
         yield f"{first:02}:00 to {last:02}:00", cells
         first = last
-
-
-def _days_text(numbers: Sequence[int]) -> str:
-    names = [DAYS[number] for number in numbers]
-    is_stretch = all(after == before + 1 for before, after in pairwise(numbers))
-    if is_stretch and len(names) > 1:
-        return f"{names[0]} to {names[-1]}"
-    return ", ".join(names)

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 EMPTY_TAGS: Final = frozenset(
-    {"circle", "line", "meta", "path", "polygon", "polyline", "rect"}
+    {
+        "circle",
+        "input",
+        "line",
+        "link",
+        "meta",
+        "path",
+        "polygon",
+        "polyline",
+        "rect",
+    }
 )
 
 

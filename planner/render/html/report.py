@@ -15,7 +15,7 @@ from planner.render.html.choice import (
     frontier_section,
     rivals_section,
 )
-from planner.render.html.document import document
+from planner.render.html.document import DocumentParts, document
 from planner.render.html.figure import Section
 from planner.render.html.hours import hours_section
 from planner.render.html.markup import Markup, element, joined
@@ -59,10 +59,15 @@ def plan_report(view: PlanView) -> str:
 
     Pictures of what only a solution says are left out without its outlook.
     """
+    return document(plan_parts(view))
+
+
+def plan_parts(view: PlanView) -> DocumentParts:
+    """Return what the report of one plan says."""
     plan = view.plan
     sections = _sections(view, PLAN_LEVEL + 1)
-    return document(
-        f"{plan.workload.name}: {_decision_text(plan)}",
+    return DocumentParts(
+        f"{plan.workload.name}: {decision_text(plan)}",
         joined(
             (
                 element("h1", None, plan.workload.name),
@@ -72,7 +77,7 @@ def plan_report(view: PlanView) -> str:
                 ),
             )
         ),
-        [section.markup(PLAN_LEVEL + 1) for section in sections],
+        tuple(section.markup(PLAN_LEVEL + 1) for section in sections),
     )
 
 
@@ -85,7 +90,7 @@ def portfolio_report(views: Sequence[PlanView]) -> str:
         (
             view.plan.workload.name,
             _fleet_text(view.plan),
-            _decision_text(view.plan),
+            decision_text(view.plan),
         )
         for view in views
     )
@@ -94,7 +99,7 @@ def portfolio_report(views: Sequence[PlanView]) -> str:
         (f"p{number}", view.plan.workload.name)
         for number, view in enumerate(views, 1)
     ]
-    return document(
+    parts = DocumentParts(
         title,
         joined(
             (
@@ -103,11 +108,12 @@ def portfolio_report(views: Sequence[PlanView]) -> str:
                 _contents(names),
             )
         ),
-        [
+        tuple(
             _plan_part(view, key)
             for view, (key, _) in zip(views, names, strict=True)
-        ],
+        ),
     )
+    return document(parts)
 
 
 def _plan_part(view: PlanView, key: str) -> Markup:
@@ -125,7 +131,8 @@ def _plan_part(view: PlanView, key: str) -> Markup:
     )
 
 
-def _decision_text(plan: Plan) -> str:
+def decision_text(plan: Plan) -> str:
+    """Return what a plan costs, in a word where it cannot be."""
     if not plan.is_feasible:
         return "infeasible"
     return f"{total_text(plan)}{period.RATES[plan.cost.period]}"

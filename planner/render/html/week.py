@@ -17,6 +17,7 @@ from planner.render.html.picture import (
 )
 from planner.render.html.plot import TOP, left_axis, left_margin
 from planner.render.html.scale import Scale, round_scale
+from planner.render.week import DAYS
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from planner.render.html.plot import Axis
 
 PLOT_HEIGHT: Final = 90.0
-DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 STEPS_UP: Final = 4
 NOON: Final = HOURS_PER_DAY / 2
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from planner.market.owned import paid_machines
 from planner.solve.serving.alternative import alternatives
 from planner.solve.serving.commitment import commitment_options, owned_uses
+from planner.solve.serving.fleet_finder import FleetFinder
 from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_answer import mixed_solution
 from planner.solve.serving.pool_answer import (
@@ -68,25 +69,21 @@ def solve_serving(
         offer_filter.cheapest(),
         estimate_count=settings.alternative_count,
     )
-    mixed = mixed_solution(
-        spec,
-        settings,
-        offer_filter,
-        search,
-        requirement=requirement,
-        search_result=search_result,
-    )
-    if mixed is not None:
-        return mixed
+    finder = FleetFinder(search, offer_filter, spec.buy.machine_types)
     selection = search_result.best
+    mixed = finder.cheaper_mix(requirement, selection)
     budget_usd = spec.buy.budget
+    if mixed is not None and not mixed.bill.exceeds(budget_usd):
+        return mixed_solution(
+            spec, settings, finder, requirement, fleet=mixed, alone=selection
+        )
     if selection is None or selection.bill.exceeds(budget_usd):
+        cheapest = mixed or selection
         return infeasible_solution(
             relaxations(
                 requirement,
-                search,
-                offer_filter,
-                selection.bill.period_budget(budget_usd) if selection else None,
+                finder,
+                cheapest.bill.period_budget(budget_usd) if cheapest else None,
                 settings.run_all,
             ),
             week=requirement.week,
@@ -97,8 +94,7 @@ def solve_serving(
     return _found_solution(
         spec,
         settings,
-        offer_filter,
-        search,
+        finder,
         requirement=requirement,
         search_result=search_result,
         selection=selection,
@@ -108,13 +104,13 @@ def solve_serving(
 def _found_solution(
     spec: Inference | Batch,
     settings: SolveSettings,
-    offer_filter: OfferFilter,
-    search: ServingSearch,
+    finder: FleetFinder,
     *,
     requirement: ServingRequirement,
     search_result: ServingResult,
     selection: ServingCandidate,
 ) -> Solution:
+    search, offer_filter = finder.search, finder.offer_filter
     simulation_check = simulation_check_of(requirement, search, selection)
     predictions = predict_serving(requirement, selection.sizing)
     owned = paid_machines(spec, settings.catalog, settings.read_file)
@@ -155,8 +151,7 @@ def _found_solution(
         find_reasons=partial(
             find_reasons,
             requirement,
-            search,
-            offer_filter,
+            finder,
             selection,
             settings.run_all,
         ),

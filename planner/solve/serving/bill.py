@@ -257,7 +257,7 @@ def settled_offer(
         level_hours = {
             level: _running_hours(
                 requirement,
-                tuple(int(groups >= level) for groups in hourly_groups),
+                tuple(map(level.__le__, hourly_groups)),
             )
             for level in set(hourly_groups)
             if level

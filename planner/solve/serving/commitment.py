@@ -52,11 +52,7 @@ def commitment_options(
     }:
         return
     sizing = selection.sizing
-    here = {
-        offer.purchase: offer
-        for offer in catalog.offers
-        if offer.key[:3] == selection.bought.key[:3]
-    }
+    here = catalog.offers_by_place.get(selection.bought.key[:3], {})
     on_demand = here.get("on_demand")
     if on_demand is None:
         return

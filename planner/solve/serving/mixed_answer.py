@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -14,9 +13,7 @@ from planner.market.owned import OwnedUse, paid_machines
 from planner.market.regret import Regret
 from planner.market.term import TERM_OF
 from planner.solve.cause import DEARER
-from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.commitment import commitment_options, owned_uses
-from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.pool_answer import (
     serving_pool,
     serving_warnings,
@@ -36,12 +33,13 @@ from planner.solve.solution import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from planner.market.offer_filter import OfferFilter
     from planner.perf.serving.correction import Correction
     from planner.solve.serving.bill import BilledPool
+    from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.fleet_finder import FleetFinder
     from planner.solve.serving.mixed_fleet import MixedFleet
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingResult, ServingSearch
+    from planner.solve.serving.search import ServingSearch
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import PlanWarning, SizedPool
     from planner.spec.model import Batch, Inference
@@ -52,62 +50,21 @@ _Candidates: TypeAlias = "list[tuple[BilledPool, ServingCandidate]]"
 SUMMED_METRICS: Final = ("output_tokens_per_s", "requests_per_s")
 
 
-def cheaper_mix(
-    spec: Inference | Batch,
-    requirement: ServingRequirement,
-    search: ServingSearch,
-    offer_filter: OfferFilter,
-    alone: ServingCandidate | None,
-) -> MixedFleet | None:
-    """Return a fleet of two types that costs less than one of one type, if the spec allows it."""
-    if spec.buy.machine_types == 1:
-        return None
-    return MixedSearch(requirement, search).cheapest(
-        offer_filter.everywhere(),
-        math.inf if alone is None else float(alone.bill.total),
-    )
-
-
 def mixed_solution(
     spec: Inference | Batch,
     settings: SolveSettings,
-    offer_filter: OfferFilter,
-    search: ServingSearch,
-    *,
+    finder: FleetFinder,
     requirement: ServingRequirement,
-    search_result: ServingResult,
-) -> Solution | None:
-    """Return the answer with two machine types, None where one type costs no more.
+    *,
+    fleet: MixedFleet,
+    alone: ServingCandidate | None,
+) -> Solution:
+    """Return the answer with two machine types, which cost less than one type `alone`.
 
     Every request keeps the limits on the machine that it comes to, so all of them do. What is
     predicted is that of the pool in which it is worse.
     """
-    fleet = cheaper_mix(
-        spec, requirement, search, offer_filter, search_result.best
-    )
-    if fleet is None or fleet.bill.exceeds(spec.buy.budget):
-        return None
-    return _solution(
-        spec,
-        settings,
-        offer_filter,
-        search,
-        requirement=requirement,
-        fleet=fleet,
-        alone=search_result.best,
-    )
-
-
-def _solution(
-    spec: Inference | Batch,
-    settings: SolveSettings,
-    offer_filter: OfferFilter,
-    search: ServingSearch,
-    *,
-    requirement: ServingRequirement,
-    fleet: MixedFleet,
-    alone: ServingCandidate | None,
-) -> Solution:
+    search, offer_filter = finder.search, finder.offer_filter
     candidates = _candidates(fleet)
     predictions = _joined_predictions(
         predict_serving(pool.requirement, pool.sizing) for pool in fleet.pools
@@ -143,11 +100,10 @@ def _solution(
         find_reasons=partial(
             find_reasons,
             requirement,
-            search,
-            offer_filter,
+            finder,
             candidates[0][1],
             settings.run_all,
-            carried=candidates[0][0].requirement,
+            pools=fleet.pools,
         ),
     )
 
@@ -171,18 +127,7 @@ def _correction(fleet: MixedFleet) -> Correction | None:
 
 def _candidates(fleet: MixedFleet) -> _Candidates:
     """Return each pool with what it is as a fleet; the bill is that of both."""
-    return [
-        (
-            pool,
-            ServingCandidate(
-                offer=pool.offer,
-                bought=pool.offer,
-                sizing=pool.sizing,
-                bill=fleet.bill,
-            ),
-        )
-        for pool in fleet.pools
-    ]
+    return [*zip(fleet.pools, fleet.candidates, strict=True)]
 
 
 def _joined_predictions(

@@ -12,6 +12,7 @@ from planner.solve.serving.bill import (
     pools_bill,
     settled_offer,
 )
+from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.cloud_limit import obtainable
 from planner.solve.serving.sizing import FleetSizing, sized_fleet
 from planner.solve.solution import FleetSummary, joint_summary
@@ -55,6 +56,19 @@ class MixedFleet(Struct, frozen=True, kw_only=True):
     pools: tuple[BilledPool, ...]
     weights: tuple[int, ...]
     bill: Bill
+
+    @property
+    def candidates(self) -> tuple[ServingCandidate, ...]:
+        """Each pool as a fleet; the bill is that of both."""
+        return tuple(
+            ServingCandidate(
+                offer=pool.offer,
+                bought=pool.offer,
+                sizing=pool.sizing,
+                bill=self.bill,
+            )
+            for pool in self.pools
+        )
 
     @property
     def summary(self) -> FleetSummary:

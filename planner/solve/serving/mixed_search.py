@@ -78,7 +78,7 @@ class MixedSearch:
         frontier: Frontier[_Entry] = Frontier(
             float(self._search.price_book.surcharges.factor)
         )
-        for pair in _pairs(self._usable(offers)):
+        for pair in _pairs(self._usable(offers, ceiling_usd), ceiling_usd):
             self._push_pair(frontier, pair, ceiling_usd)
         best: MixedFleet | None = None
         while (taken := frontier.take(ceiling_usd)) is not None:
@@ -109,13 +109,22 @@ class MixedSearch:
                 best, ceiling_usd = fleet, float(fleet.bill.total)
         return best
 
-    def _usable(self, offers: Iterable[Offer]) -> Iterator[Offer]:
-        """Yield the offers of which a pool may be: no promise hangs on their reclaims."""
+    def _usable(
+        self, offers: Iterable[Offer], ceiling_usd: float
+    ) -> Iterator[tuple[float, Offer]]:
+        """Yield the offers of which a pool below a ceiling may be, with what one costs at least.
+
+        No promise hangs on their reclaims.
+        """
         for offer in offers:
-            if not has_promise(self._requirement, offer) and self._kinds_of(
-                offer
-            ):
-                yield offer
+            if has_promise(self._requirement, offer):
+                continue
+            least_usd = min(
+                (self._bound_usd(kind, 1) for kind in self._kinds_of(offer)),
+                default=math.inf,
+            )
+            if least_usd < ceiling_usd:
+                yield least_usd, offer
 
     def _kinds_of(self, offer: Offer) -> tuple[PoolKind, ...]:
         """Return the layouts on an offer that a simulation may confirm."""
@@ -290,20 +299,28 @@ def _answers_alike(first: PoolKind, second: PoolKind) -> bool:
     return len({(each.precision, each.kv_precision) for each in layouts}) == 1
 
 
-def _pairs(offers: Iterable[Offer]) -> Iterator[tuple[Offer, Offer]]:
+def _pairs(
+    offers: Iterable[tuple[float, Offer]], ceiling_usd: float
+) -> Iterator[tuple[Offer, Offer]]:
     """Yield two offers of different machine types in one region, without dominated regions.
 
-    Where both cost as much or more than in another region, and the account has as much of both
-    there, nothing is gained.
+    Each comes with what a pool of it costs at least: together they stay below a ceiling. Where
+    both cost as much or more than in another region, and the account has as much of both there,
+    nothing is gained.
     """
-    regions: dict[tuple[str, str], list[Offer]] = {}
-    for offer in offers:
-        regions.setdefault((offer.provider, offer.region), []).append(offer)
+    regions: dict[tuple[str, str], list[tuple[float, Offer]]] = {}
+    for priced in offers:
+        place = (priced[1].provider, priced[1].region)
+        regions.setdefault(place, []).append(priced)
     found: dict[tuple[object, ...], list[_PricedPair]] = {}
     # Of regions with the same prices the one that the spec lists first.
     for regional_offers in sorted(regions.values(), key=_region_order):
-        ordered = sorted(regional_offers, key=lambda offer: offer.key)
-        for first, second in itertools.combinations(ordered, 2):
+        ordered = sorted(regional_offers, key=lambda priced: priced[1].key)
+        for (first_usd, first), (second_usd, second) in itertools.combinations(
+            ordered, 2
+        ):
+            if first_usd + second_usd >= ceiling_usd:
+                continue
             is_owned_twice = first.owned_nodes and second.owned_nodes
             if (
                 first.instance.instance_type != second.instance.instance_type
@@ -316,8 +333,10 @@ def _pairs(offers: Iterable[Offer]) -> Iterator[tuple[Offer, Offer]]:
             yield pair
 
 
-def _region_order(offers: list[Offer]) -> tuple[tuple[int, int], str, str]:
-    first = offers[0]
+def _region_order(
+    offers: list[tuple[float, Offer]],
+) -> tuple[tuple[int, int], str, str]:
+    _, first = offers[0]
     return first.place_rank, first.provider, first.region
 
 

@@ -11,41 +11,38 @@ from msgspec.structs import replace
 
 from planner.solve.cause import ANY_VALUE, because
 from planner.solve.serving.alternative import excluded_rival
-from planner.solve.serving.search import CENT_USD
+from planner.solve.serving.mixed_fleet import MixedFleet
 from planner.solve.settings import EVEN_ODDS
 from planner.solve.solution import BindingLimit, ConfidenceCost, Reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from planner.market.offer import Offer
-    from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
+    from planner.solve.serving.bill import BilledPool
     from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.fleet_finder import AnyFleet, FleetFinder
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingSearch
     from planner.solve.settings import TaskRunner
     from planner.spec.model import LatencyLimit
 
 
 def find_reasons(
     requirement: ServingRequirement,
-    search: ServingSearch,
-    offer_filter: OfferFilter,
+    finder: FleetFinder,
     selection: ServingCandidate,
     run_all: TaskRunner,
     *,
-    carried: ServingRequirement | None = None,
+    pools: tuple[BilledPool, ...] = (),
 ) -> Reasons:
     """Return the wishes that cost money, the most expensive first.
 
     saving = cost of the selection - cost of the optimum without the wish, USD a month
-    slack  = 1 - predicted / limit, for latency limits
-    `carried` is what the machines of the selection carry, where others carry the rest.
+    slack  = 1 - predicted / limit, for latency limits, where it is least
+    The optimum has as many machine types as the spec allows. `pools` are those of a selection of
+    two types.
     """
-    wishes = _Wishes(
-        requirement, search, offer_filter, selection, carried or requirement
-    )
+    wishes = _Wishes(requirement, finder, selection, pools)
     found = run_all(list(wishes.tasks()))
     bindings = itertools.chain.from_iterable(
         reasons.bindings for reasons in found
@@ -90,17 +87,17 @@ class _Wishes:
     def __init__(
         self,
         requirement: ServingRequirement,
-        search: ServingSearch,
-        offer_filter: OfferFilter,
+        finder: FleetFinder,
         selection: ServingCandidate,
-        carried: ServingRequirement,
+        pools: tuple[BilledPool, ...],
     ) -> None:
         self._requirement = requirement
-        self._carried = carried
-        self._search = search
-        self._filter = offer_filter
-        self._offers = offer_filter.cheapest()
+        self._finder = finder
         self._selection = selection
+        # What the machines of each type carry, and how many they are.
+        self._parts = [(pool.requirement, pool.sizing) for pool in pools] or [
+            (requirement, selection.sizing)
+        ]
 
     def tasks(self) -> Iterator[Callable[[], Reasons]]:
         """Yield a plan without each wish; they do not depend on each other.
@@ -108,7 +105,7 @@ class _Wishes:
         Those that take longest come first, so that parallel workers end together: other ways of
         buying have the most offers, and a limit is planned without twice.
         """
-        if self._filter.cheapest("buy") != self._offers:
+        if self._finder.is_bound_by("buy"):
             yield self._without_purchase_rule
         for limit in self._requirement.limits:
             yield partial(self._without_limit, limit)
@@ -123,10 +120,9 @@ class _Wishes:
             "where.clouds",
             "where.accelerators",
         ):
-            # Equal offers give an equal optimum, so no search is needed.
-            if self._filter.cheapest(constraint) != self._offers:
+            if self._finder.is_bound_by(constraint):
                 yield partial(self._without_offer_rule, constraint)
-        if self._selection.sizing.spares.count:
+        if any(sizing.spares.count for _, sizing in self._parts):
             for constraint, relaxed in (
                 (
                     "sla.availability",
@@ -145,8 +141,7 @@ class _Wishes:
                 confidence=replace(
                     self._requirement.confidence, level=EVEN_ODDS
                 ),
-            ),
-            self._offers,
+            )
         )
         extra_usd = Decimal(0)
         if even_fleet is not None:
@@ -165,29 +160,32 @@ class _Wishes:
         The limit moves there, and the spec is planned again.
         """
         unlimited = self._cheaper_fleet(
-            self._requirement.without_limit(limit.key), self._offers
+            self._requirement.without_limit(limit.key)
         )
         if unlimited is None:
             return Reasons()
-        seconds = self._search.kept_seconds(self._requirement, limit, unlimited)
+        seconds = self._finder.kept_seconds(self._requirement, limit, unlimited)
         relaxed = self._cheaper_fleet(
-            self._requirement.with_limit(limit.key, seconds), self._offers
+            self._requirement.with_limit(limit.key, seconds)
         )
-        reached = self._search.judge.reached(
-            self._carried, self._selection.sizing, limit
+        reached_s = max(
+            self._finder.search.judge.reached(carried, sizing, limit).estimate_s
+            for carried, sizing in self._parts
         )
         return self._priced(
             limit.key,
             relaxed,
             because("seconds-at-least", value_s=float(seconds)),
             # Share of the limit that is not used.
-            slack=1 - reached.estimate_s / float(limit.seconds),
+            slack=1 - reached_s / float(limit.seconds),
         )
 
     def _is_routed_at_random(self) -> bool:
         """Whether a router could spread the requests better than chance does."""
         return (
-            self._requirement.mode == "open"
+            # Two types take random shares of the requests: no spec has both.
+            self._finder.machine_types == 1
+            and self._requirement.mode == "open"
             and self._requirement.is_simulated
             and self._requirement.load.routing == "random"
         )
@@ -198,60 +196,57 @@ class _Wishes:
         load = replace(self._requirement.load, routing=routing)
         return self._priced(
             "traffic.routing",
-            self._cheaper_fleet(
-                replace(self._requirement, load=load), self._offers
-            ),
+            self._cheaper_fleet(replace(self._requirement, load=load)),
             because("routing", routing=routing),
         )
 
     def _without_purchase_rule(self) -> Reasons:
         """Price the rule on the way of buying."""
-        cheaper = self._cheaper_fleet(
-            self._requirement, self._filter.cheapest("buy")
-        )
+        cheaper = self._cheaper_fleet(self._requirement, "buy")
         if cheaper is None:
             return Reasons()
+        first = (
+            cheaper.candidates[0]
+            if isinstance(cheaper, MixedFleet)
+            else cheaper
+        )
+        priced = self._priced(
+            "buy",
+            cheaper,
+            because("purchase", purchase=first.bought.purchase),
+        )
+        # An alternative is of one machine type.
+        if first is not cheaper:
+            return priced
         return replace(
-            self._priced(
-                "buy",
-                cheaper,
-                because("purchase", purchase=cheaper.bought.purchase),
-            ),
-            alternatives=(excluded_rival(cheaper, self._selection),),
+            priced, alternatives=(excluded_rival(first, self._selection),)
         )
 
     def _without_offer_rule(self, constraint: str) -> Reasons:
         """Price a rule on what is rented where."""
         return self._priced(
             constraint,
-            self._cheaper_fleet(
-                self._requirement, self._filter.cheapest(constraint)
-            ),
+            self._cheaper_fleet(self._requirement, constraint),
         )
 
     def _without_spares(
         self, constraint: str, relaxed: ServingRequirement
     ) -> Reasons:
         """Price a rule that asks for spare groups."""
-        return self._priced(
-            constraint, self._cheaper_fleet(relaxed, self._offers), slack=0.0
-        )
+        return self._priced(constraint, self._cheaper_fleet(relaxed), slack=0.0)
 
     def _cheaper_fleet(
-        self, requirement: ServingRequirement, offers: list[Offer]
-    ) -> ServingCandidate | None:
+        self, requirement: ServingRequirement, skipped_rule: str = ""
+    ) -> AnyFleet | None:
         """Return the cheapest fleet if it costs less by a cent or more."""
-        return self._search.solve(
-            requirement,
-            offers,
-            ceiling_usd=float(self._selection.bill.total - CENT_USD),
-            tells_why=False,
-        ).best
+        return self._finder.cheaper_than(
+            self._selection.bill.total, requirement, skipped_rule
+        )
 
     def _priced(
         self,
         constraint: str,
-        relaxed: ServingCandidate | None,
+        relaxed: AnyFleet | None,
         relax_to: Cause = ANY_VALUE,
         *,
         slack: float | None = None,

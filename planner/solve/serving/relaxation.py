@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.market.offer import Offer
-    from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
+    from planner.solve.serving.fleet_finder import FleetFinder
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
     from planner.solve.settings import TaskRunner
@@ -33,8 +33,7 @@ IDLE_SLACKS: Final = (1.05, 1.15, 1.3, 1.6, 2.0)
 
 def relaxations(
     requirement: ServingRequirement,
-    search: ServingSearch,
-    offer_filter: OfferFilter,
+    finder: FleetFinder,
     budget_usd: Decimal | None,
     run_all: TaskRunner,
 ) -> tuple[BindingLimit, ...]:
@@ -43,24 +42,21 @@ def relaxations(
     With `budget_usd`, in USD of the period, the limits can be met and only the budget cannot.
     Then `buy.budget` states a budget that is enough; other changes must keep the budget.
     """
-    offers = offer_filter.cheapest()
     tasks: list[Callable[[], list[BindingLimit]]] = [
-        partial(_loosened_limit, requirement, search, offers, limit, budget_usd)
+        partial(_loosened_limit, requirement, finder, limit, budget_usd)
         for limit in requirement.limits
     ]
     # Cost of the unchanged requirement: the budget that is enough.
     if budget_usd is not None:
         tasks.append(
-            partial(
-                _relaxation, "buy.budget", None, search, requirement, offers
-            )
+            partial(_relaxation, "buy.budget", None, finder, requirement)
         )
     tasks += [
         partial(
-            _relaxation, constraint, relax_to, search, relaxed, relaxed_offers
+            _relaxation, constraint, relax_to, finder, relaxed, skipped_rule
         )
-        for constraint, relax_to, relaxed, relaxed_offers in _without_one_rule(
-            requirement, offer_filter
+        for constraint, relax_to, relaxed, skipped_rule in _without_one_rule(
+            requirement, finder
         )
     ]
     relaxed_bindings = list(itertools.chain.from_iterable(run_all(tasks)))
@@ -84,16 +80,18 @@ def relaxations(
 
 
 def _without_one_rule(
-    requirement: ServingRequirement, offer_filter: OfferFilter
-) -> Iterator[tuple[str, Cause, ServingRequirement, list[Offer]]]:
-    """Yield each rule that can be dropped, with what is then asked for and the offers."""
-    offers = offer_filter.cheapest()
+    requirement: ServingRequirement, finder: FleetFinder
+) -> Iterator[tuple[str, Cause, ServingRequirement, str]]:
+    """Yield each rule that can be dropped, with what is then asked for.
+
+    The last is the rule on offers that is not applied, if any.
+    """
     if requirement.survives is not None:
         yield (
             "sla.survives",
             ANY_VALUE,
             replace(requirement, survives=None),
-            offers,
+            "",
         )
     for constraint in (
         "where.clouds",
@@ -101,9 +99,8 @@ def _without_one_rule(
         "where.accelerators",
         "buy",
     ):
-        relaxed_offers = offer_filter.cheapest(constraint)
-        if relaxed_offers != offers:
-            yield constraint, ANY_VALUE, requirement, relaxed_offers
+        if finder.is_bound_by(constraint):
+            yield constraint, ANY_VALUE, requirement, constraint
     # Fewer bytes per weight: less memory and shorter steps.
     for precision in other_precisions(requirement):
         yield (
@@ -112,7 +109,7 @@ def _without_one_rule(
             replace(
                 requirement, precisions=(*requirement.precisions, precision)
             ),
-            offers,
+            "",
         )
 
 
@@ -122,8 +119,7 @@ def _within_budget(binding: BindingLimit, budget_usd: Decimal) -> bool:
 
 def _loosened_limit(
     requirement: ServingRequirement,
-    search: ServingSearch,
-    offers: list[Offer],
+    finder: FleetFinder,
     limit: LatencyLimit,
     budget_usd: Decimal | None,
 ) -> list[BindingLimit]:
@@ -132,23 +128,22 @@ def _loosened_limit(
     Without a budget the limit moves to its nearest reachable value. With a budget it moves to
     what the cheapest fleet without it reaches.
     """
-    unlimited = search.solve(
-        requirement.without_limit(limit.key), offers, tells_why=False
-    ).best
+    unlimited = finder.cheapest(requirement.without_limit(limit.key))
     # Another constraint alone makes the requirement infeasible.
     if unlimited is None:
         return []
     if budget_usd is not None:
-        limit_values = [search.kept_seconds(requirement, limit, unlimited)]
+        limit_values = [finder.kept_seconds(requirement, limit, unlimited)]
     else:
-        limit_values = _reachable_limits(requirement, search, offers, limit)
+        limit_values = _reachable_limits(
+            requirement, finder.search, finder.offer_filter.cheapest(), limit
+        )
     for seconds in limit_values:
         relaxed = _relaxation(
             limit.key,
             because("seconds-at-least", value_s=float(seconds)),
-            search,
+            finder,
             requirement.with_limit(limit.key, seconds),
-            offers,
         )
         if relaxed:
             return relaxed
@@ -158,11 +153,11 @@ def _loosened_limit(
 def _relaxation(
     constraint: str,
     relax_to: Cause | None,
-    search: ServingSearch,
+    finder: FleetFinder,
     requirement: ServingRequirement,
-    offers: list[Offer],
+    skipped_rule: str = "",
 ) -> list[BindingLimit]:
-    fleet = search.solve(requirement, offers, tells_why=False).best
+    fleet = finder.cheapest(requirement, skipped_rule)
     if fleet is None:
         return []
     return [

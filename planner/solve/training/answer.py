@@ -339,6 +339,16 @@ def _warnings(
         for assumption in requirement.assumptions
     ]
     warnings += _data_path_warnings(cluster, price_book)
+    correction = requirement.correction
+    if correction is not None and not correction.applies_to(
+        cluster.timed_layout.job
+    ):
+        elsewhere = because(
+            "other-calibration",
+            model=correction.kind.model,
+            accelerator=correction.kind.accelerator,
+        )
+        warnings.append(PlanWarning(code="calibration", reason=elsewhere))
     if cluster.offer.purchase == "spot":
         warnings.append(PlanWarning(code="spot", reason=because("spot")))
     block_limit = capacity_block.max_nodes(cluster.offer.provider)

@@ -170,9 +170,8 @@ def _matching_layouts(
         )
         if (
             fitted_layout is not None
-            and search_space.candidates.layout_peak_gib(fitted_layout)
-            # The same share of memory that planned layouts may fill.
-            <= search_space.candidates.memory_room_gib
+            # With the same confidence as planned layouts.
+            and search_space.candidates.fits(fitted_layout)
         ):
             yield _time_layout(search_space, fitted_layout)
 

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from planner.perf.training.fabric import ORDINARY_NETWORK, network_bytes_s
+from planner.perf.training.fabric import (
+    ORDINARY_NETWORK,
+    network_bytes_s,
+    network_latency_s,
+)
 from planner.perf.training.layout_search import LayoutSearch
 from planner.units import BYTES_PER_GB
 
@@ -62,13 +66,19 @@ def layout_searches(
     training_jobs = [
         requirement.build_job(instance, precision, wire_bytes_per_s)._replace(
             chip=accelerator,
+            network_latency_s=network_latency_s(fabric_kind),
         )
         for precision in requirement.precisions
         if UNITS_BY_PRECISION.get(precision, precision)
         in accelerator.precisions
     ]
     return [
-        LayoutSearch(training_job, accelerator_count, instance.accelerators)
+        LayoutSearch(
+            training_job,
+            accelerator_count,
+            instance.accelerators,
+            requirement.confidence,
+        )
         for training_job in training_jobs
     ]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.perf.common.constant import constant
-from planner.perf.training.error_band import half_width_ln, prediction_basis
+from planner.perf.training.correction import corrected_band
+from planner.perf.training.error_band import prediction_basis
+from planner.perf.training.memory import peak_half_width_ln
 from planner.perf.training.mfu import mfu
 from planner.solve.solution import BandedPrediction
 from planner.solve.training.cluster import P50_SHARE
 from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
+    from planner.perf.serving.error_band import Basis
     from planner.solve.training.cluster import Cluster
 
 
@@ -24,8 +26,15 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
     """
     training_job = cluster.timed_layout.job
     timed_layout = cluster.timed_layout
-    band_width = half_width_ln(training_job)
-    basis = prediction_basis(training_job)
+    correction = cluster.requirement.correction
+    bias_ln, band_width = corrected_band(training_job, correction)
+    basis: Basis = (
+        "measured"
+        if correction is not None and correction.applies_to(training_job)
+        else prediction_basis(training_job)
+    )
+    step_s = timed_layout.step_time.total * math.exp(bias_ln)
+    tokens_per_s = cluster.accelerator_tokens_per_s * math.exp(-bias_ln)
 
     def with_band(
         estimate: float, log_width: float = band_width
@@ -39,18 +48,16 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
 
     capacity_gib = training_job.chip.memory_gib
     # The error of memory does not follow from that of speed.
-    memory_width = constant("train_memory", "counted")
+    memory_width = peak_half_width_ln(training_job)
     # Median speed and median luck, so the band is around the middle.
     median_days = (
         cluster.at_median_speed.end_quantile_s(P50_SHARE) / SECONDS_PER_DAY
     )
     lost_share = 1 - cluster.goodput
     return {
-        "tokens_per_s_per_accelerator": with_band(
-            cluster.accelerator_tokens_per_s
-        ),
-        "step_time_s": with_band(timed_layout.step_time.total),
-        "mfu": with_band(mfu(training_job, cluster.accelerator_tokens_per_s)),
+        "tokens_per_s_per_accelerator": with_band(tokens_per_s),
+        "step_time_s": with_band(step_s),
+        "mfu": with_band(mfu(training_job, tokens_per_s)),
         "memory_gib_per_accelerator": with_band(
             timed_layout.peak_gib, memory_width
         ),

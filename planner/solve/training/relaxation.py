@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_DEADLINE_S: Final = 36_500 * SECONDS_PER_DAY
 MIN_SEQUENCE: Final = 1024  # tokens
+BATCH_DOUBLINGS: Final = 5  # up to those of a machine of eight, and pairs
 
 
 def nearest_feasible(
@@ -67,28 +68,38 @@ def nearest_feasible(
             candidate.cluster.estimated_end_s
         )
     ]
-    # A power of two divides by more data-parallel sizes and micro-batches.
-    rounded_batch = 2 ** math.ceil(math.log2(max(2, requirement.global_batch)))
-    if rounded_batch != requirement.global_batch:
-        rounded_clusters = (
-            TrainSearch(
-                replace(without_budget, global_batch=rounded_batch), price_book
-            )
-            .solve(offers, 1)
-            .feasible
-        )
-        relaxations += [
-            _relaxation(
-                "train.global_batch",
-                candidate,
-                because("count", value=rounded_batch),
-            )
-            for candidate in rounded_clusters[:1]
-        ]
+    relaxations += _better_batch(without_budget, offers, price_book)
     # No layout fits in any time, so memory is the obstacle.
     return tuple(relaxations) or _longest_sequence(
         without_deadline, offers, price_book
     )
+
+
+def _better_batch(
+    requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
+) -> list[BindingLimit]:
+    """Return the least power of two above the batch with which a job is in time, if any.
+
+    A power of two divides by more data-parallel sizes and micro-batches. A framework without
+    other cuts needs a sequence for each accelerator of a machine, so a few are tried.
+    """
+    least_exponent = math.ceil(math.log2(max(2, requirement.global_batch)))
+    for exponent in range(least_exponent, least_exponent + BATCH_DOUBLINGS):
+        batch = 2**exponent
+        if batch == requirement.global_batch:
+            continue
+        feasible = (
+            TrainSearch(replace(requirement, global_batch=batch), price_book)
+            .solve(offers, 1)
+            .feasible
+        )
+        if feasible:
+            enough = because("count", value=batch)
+            return [_relaxation("train.global_batch", feasible[0], enough)]
+        # Where a batch fits and is late, larger ones change little.
+        if "tensor" in requirement.framework.cuts:
+            break
+    return []
 
 
 def _without_deadline(requirement: TrainingRequirement) -> TrainingRequirement:

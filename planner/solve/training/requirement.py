@@ -12,7 +12,9 @@ from planner.errors import Problem, SpecError
 from planner.facts.cloud import cloud_of_address
 from planner.perf.common.constant import constant
 from planner.perf.reliability.retention import Retention
-from planner.perf.training.job import Job, ParallelLayout, Software
+from planner.perf.training.error_band import covered_names
+from planner.perf.training.framework import framework_of
+from planner.perf.training.job import Job, ParallelLayout
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import frozen_bytes
 from planner.solve.cause import because
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.facts.private_endpoint import EndpointNeed
     from planner.market.offer import Instance
+    from planner.perf.training.correction import TrainingCorrection
+    from planner.perf.training.framework import Framework
     from planner.perf.training.job import Reference
     from planner.solve.cause import Cause
     from planner.spec.block import CapacityBlock
@@ -57,6 +61,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     sequence               tokens in a sequence
     global_batch           sequences in an optimizer step
     optimizer              optimizer by its name in the spec
+    framework              whose kernels and launch
     precisions             allowed precisions of matrix products
     lora_rank              rank of the adapters
     deadline_s             maximum duration, seconds
@@ -77,6 +82,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
     block_s                time of a capacity block in which machines work, seconds
+    correction             what runs of one's own taught about the step time
     flex_s                 time for which machines stay that come by flex start, seconds
     """
 
@@ -86,6 +92,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     sequence: int
     global_batch: int
     optimizer: str
+    framework: Framework
     precisions: tuple[str, ...]
     lora_rank: int
     deadline_s: float | None
@@ -107,6 +114,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     block_s: float | None = None
     flex_s: float | None = None
+    correction: TrainingCorrection | None = None
 
     @property
     def loaded_bytes(self) -> float:
@@ -184,11 +192,15 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
             llm=self.llm,
             chip=instance.chip,
             layout=ParallelLayout(),
-            software=Software(kernels="te", precision=precision),
+            software=self.framework.software(
+                precision,
+                is_unseen=("framework", self.framework.trainer)
+                not in covered_names(),
+            ),
             sequence_tokens=self.sequence,
             global_batch=float(self.global_batch),
             network_bytes_s=network_bytes_per_s,
-            optimizer=self.optimizer,
+            optimizer=self.framework.optimizer(self.optimizer),
             frozen_bytes=frozen_param_bytes,
             # Only methods with frozen weights train adapters.
             lora_rank=self.lora_rank if frozen_param_bytes else 0,
@@ -220,6 +232,7 @@ def training_requirement(
         sequence=train_section.sequence,
         global_batch=_global_batch(train_section),
         optimizer=train_section.optimizer,
+        framework=framework_of(train_section.framework, train_section.method),
         precisions=_resolved_precisions(train_section.precision),
         lora_rank=train_section.rank,
         deadline_s=_optional_seconds(train_section.deadline),

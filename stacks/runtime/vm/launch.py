@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from planner.plan.types import Launch
 from stacks.runtime.shell import fill_script
 from stacks.runtime.vm.container import nccl_environment
-from stacks.runtime.vm.megatron import job_arguments, job_variables
+from stacks.runtime.vm.trainer import job_arguments, job_variables
 from stacks.runtime.vm.training import (
     MASTER_PORT,
     argument_words,

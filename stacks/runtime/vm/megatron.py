@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.perf.training.enumeration import recomputed_layers
+from planner.perf.training.memory import microbatch_group
+
 if TYPE_CHECKING:
     from planner.perf.training.job import ParallelLayout
     from planner.solve.solution import TrainingRun
-    from stacks.spec.stack import StackSpec
 
 # What Megatron calls optimizers and formats; a job learns of others from its variables.
 OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd"}
@@ -21,24 +23,6 @@ PRECISIONS: Final = {
     "nvfp4": ("bf16",),
 }
 FSDP_STRATEGIES: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
-
-
-def job_arguments(stack: StackSpec) -> tuple[str, ...]:
-    """What the job of a stack is told; nothing when it trains nothing."""
-    if stack.training_run is None:
-        return ()
-    return megatron_options(
-        stack.training_run, stack.dataset_path, stack.checkpoint_dir
-    )
-
-
-def job_variables(training_run: TrainingRun) -> dict[str, str]:
-    """Variables that tell a job what Megatron has no argument for."""
-    return {
-        "TONNAGE_METHOD": training_run.method,
-        "TONNAGE_OPTIMIZER": training_run.layouts[0].job.optimizer,
-        "TONNAGE_PRECISION": training_run.layouts[0].job.software.precision,
-    }
 
 
 def megatron_options(
@@ -55,12 +39,7 @@ def megatron_options(
         "global-batch-size": training_run.global_batch,
         "seq-length": training_run.sequence_tokens,
         "train-iters": training_run.optimizer_steps,
-        "save-interval": max(
-            1,
-            round(
-                training_run.checkpoint_interval_s / training_run.step_pace_s
-            ),
-        ),
+        "save-interval": save_interval(training_run),
         "save": checkpoint_path,
         "load": checkpoint_path,
         "data-path": data_path,
@@ -69,12 +48,19 @@ def megatron_options(
         options["optimizer"] = OPTIMIZERS[training_job.optimizer]
     if layout.vpp > 1:
         options["num-virtual-stages-per-pipeline-rank"] = layout.vpp
+        group_size = microbatch_group(training_job)
+        if group_size != layout.pp:
+            # Micro-batches that the stages do not divide pass chunks in larger groups.
+            options["microbatch-group-size-per-virtual-pipeline-stage"] = (
+                group_size
+            )
     if layout.ep > 1:
         options["expert-model-parallel-size"] = layout.ep
     flags = [
         *PRECISIONS.get(training_job.software.precision, ()),
         *_sharding_flags(layout),
         *(["sequence-parallel"] if layout.tp > 1 else []),
+        *_stage_flags(layout, training_job.llm.layers),
         *_recompute_flags(layout, training_job.llm.layers),
     ]
     return (
@@ -86,8 +72,26 @@ def megatron_options(
     )
 
 
+def save_interval(training_run: TrainingRun) -> int:
+    """Steps from one checkpoint to the next."""
+    return max(
+        1,
+        round(training_run.checkpoint_interval_s / training_run.step_pace_s),
+    )
+
+
+def _stage_flags(layout: ParallelLayout, layers: int) -> list[str]:
+    """How layers are divided: embedding and head take places where layers alone do not divide."""
+    if layers % layout.pp == 0:
+        return []
+    return [
+        "account-for-embedding-in-pipeline-split",
+        "account-for-loss-in-pipeline-split",
+    ]
+
+
 def _recompute_flags(layout: ParallelLayout, layers: int) -> list[str]:
-    """Which activations are recomputed: those of attention, of half of the layers, or all."""
+    """Which activations are recomputed: those of attention, of some of the layers, or all."""
     if layout.recompute == "attention":
         return ["recompute-granularity selective"]
     if layout.recompute == "full":
@@ -97,11 +101,10 @@ def _recompute_flags(layout: ParallelLayout, layers: int) -> list[str]:
             "recompute-num-layers 1",
         ]
     if layout.recompute == "layer":
-        chunk_layers = layers // (layout.pp * max(1, layout.vpp))
         return [
             "recompute-granularity full",
             "recompute-method block",
-            f"recompute-num-layers {max(1, chunk_layers // 2)}",
+            f"recompute-num-layers {recomputed_layers(layout, layers)}",
         ]
     return []
 

@@ -1,6 +1,6 @@
 """What a node of a training job runs: torchrun over all machines, and checkpoints that outlive it.
 
-The job is job/train.py in the stack's bucket. It is told its layout in the words of Megatron,
+The job is job/train.py in the stack's bucket. It is told its layout in the words of its framework,
 saves to its folder of checkpoints, and starts again from the newest complete one. A notice that
 the machine is taken back, and the end of the service, reach it as SIGTERM. It is done when it ends
 well after the checkpoint of its last step, or after it made the file that TONNAGE_DONE names.
@@ -16,7 +16,7 @@ from stacks.runtime.vm.container import (
     container_settings,
     fabric_settings,
 )
-from stacks.runtime.vm.megatron import job_arguments, job_variables
+from stacks.runtime.vm.trainer import job_arguments, job_variables
 from stacks.spec.table import lookup_table
 from stacks.spec.upload import job_upload
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import google.auth
 import pytest
@@ -12,13 +11,12 @@ from google.auth.exceptions import DefaultCredentialsError
 
 from planner.estimate.calibration_file import parse_correction
 from planner.perf.serving.correction import METRICS
-from tests.conftest import ROOT
 from tests.loopback import Answer, Cloud, Request
 from tests.planner.cli.conftest import Command
+from tests.providers.shapes import answer_of
 
 pytestmark = pytest.mark.enable_socket
-DATA = ROOT / "tests" / "providers" / "gcp" / "data" / "profiles.json"
-PROFILES: dict[str, Any] = json.loads(DATA.read_text())
+PROFILES = answer_of("gcp/benchmarkingData.fetch")
 MODELS = ["google/gemma-3-27b-it", "meta-llama/Meta-Llama-3-8B"]
 ASK = ("calibrate", "--from", "gke", "llama-3-8b", "--gpu", "h100-sxm")
 

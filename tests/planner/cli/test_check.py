@@ -23,7 +23,7 @@ def test_a_rule_says_what_helps(tonnage: Command) -> None:
 
 def test_a_rule_that_there_is_not_is_told(tonnage: Command) -> None:
     code, _, err = tonnage("check", "--explain", "infiniband-grup")
-    assert (code, "did you mean infiniband-group" in err) == (6, True)
+    assert (code, "did you mean 'infiniband-group'" in err) == (6, True)
 
 
 def test_without_a_spec_there_is_nothing_to_check(tonnage: Command) -> None:

@@ -18,9 +18,9 @@ from planner.cli.planning import find_plan
 from planner.plan.canonical import digest
 from planner.plan.diff_document import diff_schema
 from planner.render.diff.formats import WRITERS
-from tests.conftest import ROOT
 from tests.planner.cli.conftest import Command
 from tests.planner.cli.test_git import commit, git, repository
+from tests.providers.shapes import answer_of
 
 __all__ = ("repository",)
 
@@ -38,7 +38,6 @@ def notebook(name: str, extra: str = "", memory: str = "24GiB") -> str:
     )
 
 
-PROFILES = ROOT / "tests" / "providers" / "gcp" / "data" / "profiles.json"
 TTL = "shutdown: {ttl: 3d}\n"
 SPECS = {
     "a.yaml": notebook("a"),
@@ -202,7 +201,9 @@ def test_every_format_is_written_to_a_file_too(
         flags = ("diff", "--base", "HEAD", "-f", name, "--fail-if", "+1%")
         # The report is written although the command fails.
         code, out, _ = tonnage(*flags, "-o", "out.file")
-        assert (code, out) == (5, "")
+        assert code == 5
+        # Standard output is free for what went wrong.
+        assert bool(out) == (name == "json")
         assert (repository / "out.file").read_text().strip()
 
 
@@ -381,7 +382,7 @@ def test_a_calibration_of_the_branch_is_a_part_of_its_own(
         "where: {clouds: [gcp], accelerators: {allow: [h100-sxm]}}\n"
     )
     commit(repository, {"chat.yaml": spec.replace("RPS", "200")})
-    profiles = json.loads(PROFILES.read_text())["profile"]
+    profiles = answer_of("gcp/benchmarkingData.fetch")["profile"]
     (repository / "gke.json").write_text(json.dumps(profiles))
     flags = ("--gpu", "h100-sxm", "-o", "mine.json")
     assert tonnage("calibrate", "gke.json", *flags)[0] == 0

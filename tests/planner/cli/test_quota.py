@@ -93,7 +93,6 @@ def test_what_is_there_or_asked_for_is_not_asked_for_again(
         ("request", *PLACE, "L-1"),
         ("request", *PLACE, "L-1", "0"),
         ("request", *PLACE, "L-1", "nan"),
-        ("list", "aws", "atlantis-1"),
         ("list", "cloud", "us-east-1"),
     ],
 )
@@ -101,6 +100,13 @@ def test_what_is_not_whole_is_refused(
     tonnage: Command, account: Account, arguments: tuple[str, ...]
 ) -> None:
     assert tonnage("quota", *arguments)[0] == 2
+    assert not account.sent
+
+
+def test_a_region_without_machines_is_not_found(
+    tonnage: Command, account: Account
+) -> None:
+    assert tonnage("quota", "list", "aws", "atlantis-1")[0] == 6
     assert not account.sent
 
 

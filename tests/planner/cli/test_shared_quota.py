@@ -131,3 +131,57 @@ def test_several_specs_are_planned_with_live_each_alone(
     code, page, told = tonnage("plan", "--live", *specs)
     assert code == 0, told
     assert page.count("us-east-1  ·  4 x g6e.xlarge") == len(specs)
+    assert "warning[shared-quota]: each of these plans fits" in told
+
+
+def test_plans_that_do_not_fit_together_are_told_with_one_next_step(
+    tonnage: Command, here: Path, specs: list[str]
+) -> None:
+    """Exactly where sharing would find that the quota is short, in each format."""
+    for limit in (47, 48):
+        record(here, limit, 32)
+        together = tonnage("plan", "--share", "--replay", "facts.json", *specs)[
+            1
+        ]
+        is_short = "do not allow" in " ".join(together.split())
+        assert is_short == (limit < 48)
+        for output_format in ("text", "html")[: 1 + is_short]:
+            code, page, told = tonnage(
+                "plan",
+                "--replay",
+                "facts.json",
+                "-f",
+                output_format,
+                *specs,
+            )
+            assert code == 0, told
+            assert "shared-quota" not in page
+            assert told.count("warning[shared-quota]") == is_short
+            if is_short:
+                assert "need 48 of the quota L-1" in told
+                assert told.count("next: ") == 1
+                names = " ".join(specs)
+                assert (
+                    f"tonnage plan --share --replay facts.json {names}" in told
+                )
+    # One of them alone, and one stack twice, exceed nothing.
+    for few in (specs[:1], [specs[0], specs[0]]):
+        record(here, 24, 32)
+        assert tonnage("plan", "--replay", "facts.json", *few)[2] == ""
+
+
+def test_the_order_of_files_decides_nothing(
+    tonnage: Command, here: Path, specs: list[str]
+) -> None:
+    """Two specs that are the same but for their names: the first by name stays."""
+    record(here, 40, 48)
+    pages = [
+        tonnage("plan", "--share", "--replay", "facts.json", *order)[1]
+        for order in (specs, specs[::-1])
+    ]
+    rows = [
+        sorted(line for line in page.splitlines() if line.startswith("  "))
+        for page in pages
+    ]
+    assert rows[0] == rows[1]
+    assert "us-east-2" in pages[0]

@@ -16,7 +16,8 @@ from planner.cli.status_live import LiveSubject, live_report, plan_subject
 from planner.plan.account import StackHealth
 from tests.loopback import Answer, Cloud, Request
 from tests.planner.cli.conftest import Command
-from tests.providers.live.recorded import call_of, document_of, text_of
+from tests.providers.shapes import answer_of, call_of
+from tests.providers.shapes.wire import sent_text
 
 pytestmark = pytest.mark.enable_socket
 # A region and a machine type of the recorded answers.
@@ -32,7 +33,7 @@ def recorded(cloud: Cloud, but: Callable[[str], Answer | None]) -> None:
 
     def answer(request: Request) -> Answer:
         call = call_of(request)
-        return but(call) or (200, text_of(call, document_of(call)))
+        return but(call) or (200, sent_text(call, answer_of(call)))
 
     cloud.answer = answer
 
@@ -95,7 +96,8 @@ def test_what_is_refused_is_said_and_the_rest_is_there(
         cloud,
         lambda call: (
             (403, refusal)
-            if call in ("azure_cost", "azure_scale_sets")
+            if call
+            in ("azure/Query_Usage", "azure/VirtualMachineScaleSets_ListAll")
             else None
         ),
     )

@@ -21,9 +21,9 @@ from planner.facts.accelerator import accelerators
 from planner.perf.serving import load_shape
 from planner.perf.serving.correction import FEATURE_NAMES, METRICS, Correction
 from tests.conftest import ROOT
+from tests.providers.shapes import Document, answer_of
 
-DATA = ROOT / "tests" / "providers" / "gcp" / "data" / "profiles.json"
-PROFILES: list[dict[str, Any]] = json.loads(DATA.read_text())["profile"]
+PROFILES: list[Document] = answer_of("gcp/benchmarkingData.fetch")["profile"]
 H100 = {"gpu": "h100-sxm"}
 USERS = (1.0, 4.0, 16.0, 64.0)
 

@@ -27,6 +27,7 @@ from planner.estimate.software import (
     DOCUMENTS,
     FRAMEWORK_KERNELS,
     PRODUCT_PRECISIONS,
+    SCOPES,
 )
 from planner.estimate.spelling import (
     ANY_OTHER,
@@ -34,7 +35,12 @@ from planner.estimate.spelling import (
     calibration_spellings,
     typed_row,
 )
-from planner.estimate.training_row import METHODS, RECOMPUTE_KINDS, SHARDINGS
+from planner.estimate.training_row import (
+    METHODS,
+    RECOMPUTE_KINDS,
+    SCHEDULES,
+    SHARDINGS,
+)
 from tests.accuracy import adapter
 from tests.conftest import ROOT
 
@@ -49,6 +55,8 @@ CHOICES = {
     "load_kind": tuple(DEMAND_KINDS),
     "method": METHODS,
     "recompute": RECOMPUTE_KINDS,
+    "schedule": SCHEDULES,
+    "scope": SCOPES,
     "serving_mode": SERVING_MODES,
     "sharding": SHARDINGS,
 }

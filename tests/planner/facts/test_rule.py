@@ -361,10 +361,17 @@ def test_every_rule_on_machines_refuses_one_that_is_sold(catalog) -> None:
     refused: dict[str, set[str]] = {}
     every = (*catalog.offers, *catalog.unlisted)
     for instance in {offer.instance for offer in every}:
-        for rule in rules_of("machine", instance.provider):
+        for rule in (
+            *rules_of("machine", instance.provider),
+            *rules_of("software", instance.provider),
+        ):
             if rule.is_broken(asdict(instance)):
                 refused.setdefault(rule.id, set()).add(instance.instance_type)
-    known = {rule.id for rule in rules().values() if rule.phase == "machine"}
+    known = {
+        rule.id
+        for rule in rules().values()
+        if rule.phase in ("machine", "software")
+    }
     # These are in no catalog of prices, but may be in that of a user.
     assert known - refused.keys() == {
         "arm64-image",
@@ -448,7 +455,7 @@ def test_whatever_a_resource_holds_a_rule_has_an_answer(facts) -> None:
 
 
 def test_a_rule_is_found_by_its_name() -> None:
-    assert find_rule("amd-image").phase == "machine"
+    assert find_rule("amd-image").phase == "software"
     with pytest.raises(MissingError) as missing:
         find_rule("amd-imge")
-    assert "amd-image" in missing.value.problems[0].cause
+    assert "amd-image" in missing.value.problems[0].next_step

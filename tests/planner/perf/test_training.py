@@ -85,7 +85,11 @@ def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() 
     copy = model_states(rated).total - model_states(alone).total
     assert copy == pytest.approx(2.0 * alone.llm.params, rel=0.01)
     assert model_states(base).total == model_states(alone).total
-    assert seconds(rated) / seconds(alone) == pytest.approx(4 / 3, rel=0.05)
+    # No such run was measured: a task that nobody measured is told as slower.
+    unseen = TRAINING_TABLE.select(frozenset({"unseen"})).unlike
+    assert seconds(rated) / seconds(alone) == pytest.approx(
+        unseen * 4 / 3, rel=0.05
+    )
     cut = rated._replace(layout=rated.layout._replace(sharding="zero3"))
     whole = cut._replace(reference="none")
     shared = model_states(cut).total - model_states(whole).total
@@ -198,8 +202,8 @@ def test_llama_3_405b_trains_as_published(
     ("framework", "date", "used"),
     [
         ("DeepSpeed", "2024-05", "eager"),
-        ("HF Trainer", "2025-01", "eager"),
-        ("Axolotl", "2025-06", "eager"),
+        ("HF Trainer", "2025-01", "transformers"),
+        ("Axolotl", "2025-06", "transformers"),
         ("MosaicML Composer", "2024-01", "foundry"),
         ("Megatron-DeepSpeed", "2022-01", "megatron21"),
         ("Megatron-DeepSpeed", "2024-01", "te"),
@@ -470,3 +474,51 @@ def test_what_has_no_measurements_has_a_wide_band() -> None:
 def test_an_unknown_kind_of_memory_is_refused_with_those_that_are() -> None:
     with pytest.raises(RefusedError, match=r"none of .*training_peak"):
         predict_memory({"kind": "training_activation_percent_of_tp_baseline"})
+
+
+def test_a_model_that_nobody_lists_is_answered_by_its_shape() -> None:
+    """The shape of Llama 3.1 8B under another name: as fast, in a wider band."""
+    base = typed_row_of("llama-3.1-8b")
+    shape = {
+        "layers": "32",
+        "hidden": "4096",
+        "ffn": "14336",
+        "heads": "32",
+        "kv_heads": "8",
+        "vocab": "128256",
+    }
+    listed, shaped, sized, refused = csv.DictReader(
+        predicted(
+            [
+                base | dict.fromkeys(shape, ""),
+                base | shape | {"model": "our-own"},
+                base
+                | dict.fromkeys(shape, "")
+                | {"model": "our-own", "params_b": "8"},
+                base | dict.fromkeys(shape, "") | {"model": "our-own"},
+            ]
+        ).splitlines()
+    )
+    speeds = [float(x["tokens_per_s_per_gpu"]) for x in (listed, shaped, sized)]
+    assert speeds[1] == pytest.approx(speeds[0], rel=0.01)
+    assert speeds[2] == pytest.approx(speeds[0], rel=0.15)
+    wide = float(shaped["tokens_per_s_per_gpu_high"]) / speeds[1]
+    assert wide > float(listed["tokens_per_s_per_gpu_high"]) / speeds[0]
+    assert refused["status"] == "refused"
+
+
+def typed_row_of(model: str) -> dict[str, str]:
+    return {
+        "model": model,
+        "gpu": "h100-sxm",
+        "n_gpus": "64",
+        "tp": "1",
+        "pp": "1",
+        "dp": "64",
+        "sharding": "zero3",
+        "framework": "torchtitan",
+        "seq_len": "8192",
+        "micro_batch": "1",
+        "global_batch": "64",
+        "precision": "bf16",
+    }

@@ -76,6 +76,12 @@ EXAMPLES = {
         training("flex_start: true, commit: 1y"),
         training("flex_start: true"),
     ),
+    "framework-adapters": (
+        training("").replace(
+            "method: finetune", "method: lora, framework: megatron"
+        ),
+        training("").replace("method: finetune", "method: lora"),
+    ),
     "flex-ttl": (
         training("flex_start: true", TTL),
         training("flex_start: true"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from copy import deepcopy
 
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import ANY
 
 from providers.aws import account
 from providers.live.question import MachineAsk, quota_rooms
-from tests.providers.aws.conftest import Answers, Stubbed
+from tests.providers.aws.conftest import Stubbed
+from tests.providers.shapes import Document, answer_of
 
 ASK = MachineAsk(
     region="us-east-1",
@@ -19,12 +21,22 @@ ASK = MachineAsk(
     vcpus=192,
     accelerators=8,
 )
-METRIC = {
-    "MetricNamespace": "AWS/Usage",
-    "MetricName": "ResourceCount",
-    "MetricDimensions": {"Class": "P/OnDemand", "Resource": "vCPU"},
-    "MetricStatisticRecommendation": "Maximum",
+CODE = {"ServiceCode": "ec2", "QuotaCode": "L-417A185B"}
+QUOTA = answer_of("aws/GetServiceQuota")
+METRIC = QUOTA["Quota"]["UsageMetric"]
+USE_ASKED = {
+    "Namespace": METRIC["MetricNamespace"],
+    "MetricName": METRIC["MetricName"],
+    "Dimensions": [
+        {"Name": name, "Value": value}
+        for name, value in METRIC["MetricDimensions"].items()
+    ],
+    "StartTime": ANY,
+    "EndTime": ANY,
+    "Period": 300,
+    "Statistics": ["Maximum"],
 }
+REQUESTS = "ListRequestedServiceQuotaChangeHistoryByQuota"
 DECISIONS = {"ec2:Action7": "implicitDeny", "ec2:Action100": "explicitDeny"}
 
 
@@ -34,204 +46,132 @@ def stubbed(stub_services) -> Stubbed:
     return answer
 
 
-def quota_answers(
-    value: float, used: float | None, open_value: float
-) -> Answers:
-    code = {"ServiceCode": "ec2", "QuotaCode": "L-417A185B"}
-    requests = [
-        {"DesiredValue": 96.0, "Status": "DENIED"},
-        *(
-            [{"DesiredValue": open_value, "Status": "PENDING"}]
-            * bool(open_value)
-        ),
-    ]
-    return {
-        "service-quotas": [
-            (
-                "get_service_quota",
-                code,
-                {
-                    "Quota": {
-                        "QuotaName": "Running On-Demand P instances",
-                        "Value": value,
-                        **({"UsageMetric": METRIC} if used is not None else {}),
-                    }
-                },
-            ),
-            (
-                "list_requested_service_quota_change_history_by_quota",
-                code,
-                {"RequestedQuotas": requests},
-            ),
-        ],
-        "cloudwatch": []
-        if used is None
-        else [
-            (
-                "get_metric_statistics",
-                {
-                    "Namespace": "AWS/Usage",
-                    "MetricName": "ResourceCount",
-                    "Dimensions": [
-                        {"Name": "Class", "Value": "P/OnDemand"},
-                        {"Name": "Resource", "Value": "vCPU"},
-                    ],
-                    "StartTime": ANY,
-                    "EndTime": ANY,
-                    "Period": 300,
-                    "Statistics": ["Maximum"],
-                },
-                {
-                    "Datapoints": [
-                        {"Timestamp": datetime.now(UTC), "Maximum": used}
-                    ]
-                },
-            )
-        ],
-    }
+def answer_quota(stubbed: Stubbed, limit: float, used: float) -> None:
+    """Let a quota have a limit and a use; more of it was once refused."""
+    quota, use = deepcopy(QUOTA), answer_of("aws/GetMetricStatistics")
+    quota["Quota"]["Value"] = limit
+    use["Datapoints"][0]["Maximum"] = used
+    stubbed(
+        ("GetServiceQuota", CODE, quota),
+        ("GetMetricStatistics", USE_ASKED, use),
+        (REQUESTS, CODE, "denied"),
+    )
 
 
 @pytest.mark.parametrize(
-    ("value", "used", "is_enough"),
+    ("limit", "used", "is_enough"),
     [(0, 0, False), (192, 0, True), (192, 96, False), (384, 192, True)],
 )
 def test_a_quota_counts_what_is_used_and_what_is_asked_for(
-    stubbed, value: float, used: float, is_enough: bool
+    stubbed: Stubbed, limit: float, used: float, is_enough: bool
 ) -> None:
-    stubbed(quota_answers(value, used, 0))
+    answer_quota(stubbed, limit, used)
     [room] = quota_rooms(account, "aws", ASK)
     assert room.is_enough == is_enough
-    assert (room.quota.limit, room.quota.used, room.asked) == (value, used, 192)
+    assert (room.quota.limit, room.quota.used, room.asked) == (limit, used, 192)
     wanted = f"request aws us-east-1 L-417A185B {used + 192:g}"
     assert wanted in room.remedy
 
 
-def test_a_quota_that_nobody_counts_is_not_taken_for_used(stubbed) -> None:
-    stubbed(quota_answers(100, None, 0))
+def test_a_quota_that_nobody_counts_is_not_taken_for_used(
+    stubbed: Stubbed,
+) -> None:
+    quota = answer_of("aws/GetServiceQuota", "uncounted")
+    quota["Quota"]["Value"] = 100.0
+    stubbed(("GetServiceQuota", CODE, quota), (REQUESTS, CODE, "empty"))
     [room] = quota_rooms(account, "aws", ASK)
     assert (room.quota.used, room.is_enough) == (None, False)
     assert "uses an unknown number" in room.text
 
 
-def test_what_is_asked_for_already_is_told(stubbed) -> None:
-    stubbed(quota_answers(0, 0, 384))
+def test_what_nobody_has_used_is_zero(stubbed: Stubbed) -> None:
+    """A quota that is counted has a point once there is a use of it."""
+    stubbed(
+        ("GetServiceQuota", CODE, "ordinary"),
+        ("GetMetricStatistics", USE_ASKED, "empty"),
+        (REQUESTS, CODE, "empty"),
+    )
+    [room] = quota_rooms(account, "aws", ASK)
+    assert (room.quota.used, room.quota.requested) == (0, None)
+
+
+def test_what_is_asked_for_already_is_told(stubbed: Stubbed) -> None:
+    requests = answer_of(f"aws/{REQUESTS}")
+    requests["RequestedQuotas"] += answer_of(f"aws/{REQUESTS}", "denied")[
+        "RequestedQuotas"
+    ]
+    stubbed(
+        ("GetServiceQuota", CODE, "ordinary"),
+        ("GetMetricStatistics", USE_ASKED, "ordinary"),
+        (REQUESTS, CODE, requests),
+    )
     [room] = quota_rooms(account, "aws", ASK)
     assert "384 are asked for already" in room.remedy
 
 
-def test_a_quota_that_was_never_changed_has_its_default(stubbed) -> None:
-    code = {"ServiceCode": "ec2", "QuotaCode": "L-417A185B"}
-    quota = {"QuotaName": "Running On-Demand P instances", "Value": 0.0}
+def test_a_quota_that_was_never_changed_has_its_default(
+    stubbed: Stubbed,
+) -> None:
     stubbed(
-        {
-            "service-quotas": [
-                (
-                    "get_service_quota",
-                    code,
-                    {"error": "NoSuchResourceException"},
-                ),
-                ("get_aws_default_service_quota", code, {"Quota": quota}),
-                (
-                    "list_requested_service_quota_change_history_by_quota",
-                    code,
-                    {"RequestedQuotas": []},
-                ),
-            ]
-        }
+        ("GetServiceQuota", CODE, "none"),
+        ("GetAWSDefaultServiceQuota", CODE, "ordinary"),
+        (REQUESTS, CODE, "empty"),
     )
     assert quota_rooms(account, "aws", ASK)[0].quota.limit == 0
 
 
-def test_zones_are_those_that_offer_a_type(stubbed) -> None:
-    offered = [
-        {
-            "InstanceType": "p5.48xlarge",
-            "LocationType": "availability-zone",
-            "Location": f"us-east-1{letter}",
-        }
-        for letter in "bf"
-    ]
+def test_a_quota_that_there_is_not_is_an_error(stubbed: Stubbed) -> None:
     stubbed(
-        {
-            "ec2": [
-                (
-                    "describe_instance_type_offerings",
-                    {
-                        "LocationType": "availability-zone",
-                        "Filters": [
-                            {
-                                "Name": "instance-type",
-                                "Values": ["p5.48xlarge", "p9.big"],
-                            }
-                        ],
-                    },
-                    {"InstanceTypeOfferings": offered},
-                )
-            ]
-        }
+        ("GetServiceQuota", CODE, "none"),
+        ("GetAWSDefaultServiceQuota", CODE, "none"),
     )
-    assert account.offered_zones("us-east-1", ["p5.48xlarge", "p9.big"]) == {
+    with pytest.raises(ClientError, match="NoSuchResource"):
+        quota_rooms(account, "aws", ASK)
+
+
+def test_zones_are_those_that_offer_a_type(stubbed: Stubbed) -> None:
+    types = ["p5.48xlarge", "p9.big"]
+    asked = {
+        "LocationType": "availability-zone",
+        "Filters": [{"Name": "instance-type", "Values": types}],
+    }
+    stubbed(("DescribeInstanceTypeOfferings", asked, "ordinary"))
+    assert account.offered_zones("us-east-1", types) == {
         "p5.48xlarge": {"us-east-1b", "us-east-1f"},
         "p9.big": set(),
     }
 
 
 @pytest.mark.parametrize(
-    ("status", "closed"),
-    [("opt-in-not-required", 0), ("opted-in", 0), ("not-opted-in", 1)],
+    ("case", "closed"), [("none", 0), ("opted_in", 0), ("ordinary", 1)]
 )
-def test_a_region_may_be_off(stubbed, status: str, closed: int) -> None:
-    stubbed(
-        {
-            "ec2": [
-                (
-                    "describe_regions",
-                    {"RegionNames": ["eu-south-2"], "AllRegions": True},
-                    {"Regions": [{"OptInStatus": status}]},
-                )
-            ]
-        }
-    )
+def test_a_region_may_be_off(stubbed: Stubbed, case: str, closed: int) -> None:
+    asked = {"RegionNames": ["eu-south-2"], "AllRegions": True}
+    stubbed(("DescribeRegions", asked, case))
     assert len(account.closed_services("eu-south-2", ())) == closed
 
 
 @pytest.mark.parametrize(
-    ("principal", "source"),
+    ("case", "source"),
     [
-        (
-            "arn:aws:iam::123456789012:user/ada",
-            "arn:aws:iam::123456789012:user/ada",
-        ),
-        (
-            "arn:aws:sts::123456789012:assumed-role/Admin/session",
-            "arn:aws:iam::123456789012:role/Admin",
-        ),
+        ("user", "arn:aws:iam::123456789012:user/ada"),
+        ("ordinary", "arn:aws:iam::123456789012:role/Admin"),
     ],
 )
 def test_rights_are_those_of_the_role_that_was_taken(
-    stubbed, principal: str, source: str
+    stubbed: Stubbed, case: str, source: str
 ) -> None:
     """More than a call takes are asked for in several."""
     rights = [f"ec2:Action{number}" for number in range(101)]
-    calls = [
-        (
-            "simulate_principal_policy",
-            {"PolicySourceArn": source, "ActionNames": some},
-            {
-                "EvaluationResults": [
-                    {
-                        "EvalActionName": right,
-                        "EvalDecision": DECISIONS.get(right, "allowed"),
-                    }
-                    for right in some
-                ],
-                "IsTruncated": False,
-            },
+    stubbed(("GetCallerIdentity", {}, case))
+    for some in (rights[:100], rights[100:]):
+        stubbed(
+            (
+                "SimulatePrincipalPolicy",
+                {"PolicySourceArn": source, "ActionNames": some},
+                decisions(some),
+            )
         )
-        for some in (rights[:100], rights[100:])
-    ]
-    identity = {"UserId": "U", "Account": "1", "Arn": principal}
-    stubbed({"sts": [("get_caller_identity", {}, identity)], "iam": calls})
     # A policy may allow an action for names that are not asked for here.
     assert account.missing_rights("us-east-1", rights) == {
         "ec2:Action7": False,
@@ -239,63 +179,62 @@ def test_rights_are_those_of_the_role_that_was_taken(
     }
 
 
-def test_the_root_user_has_no_policies(stubbed) -> None:
-    identity = {
-        "UserId": "U",
-        "Account": "1",
-        "Arn": "arn:aws:iam::123456789012:root",
-    }
-    stubbed({"sts": [("get_caller_identity", {}, identity)]})
+def decisions(rights: list[str]) -> Document:
+    """What is decided about rights: those that nobody mentions are allowed."""
+    document = answer_of("aws/SimulatePrincipalPolicy")
+    allowed = document["EvaluationResults"][0]
+    document["EvaluationResults"] = [
+        {
+            **allowed,
+            "EvalActionName": right,
+            "EvalDecision": DECISIONS.get(right, allowed["EvalDecision"]),
+        }
+        for right in rights
+    ]
+    return document
+
+
+def test_who_may_do_everything_lacks_nothing(stubbed: Stubbed) -> None:
+    stubbed(
+        ("GetCallerIdentity", {}, "user"),
+        ("SimulatePrincipalPolicy", None, "none"),
+    )
+    assert account.missing_rights("us-east-1", ["ec2:RunInstances"]) == {}
+
+
+def test_the_root_user_has_no_policies(stubbed: Stubbed) -> None:
+    stubbed(("GetCallerIdentity", {}, "none"))
     with pytest.raises(LookupError, match="root"):
         account.missing_rights("us-east-1", ["ec2:RunInstances"])
 
 
 def test_endpoints_with_the_names_of_services_have_their_stacks(
-    stubbed,
+    stubbed: Stubbed,
 ) -> None:
-    def endpoint(name: str, has_name: bool, tags: dict[str, str]) -> dict:
-        return {
-            "ServiceName": name,
-            "PrivateDnsEnabled": has_name,
-            "Tags": [{"Key": key, "Value": tags[key]} for key in tags],
-        }
-
-    found = [
-        endpoint("com.amazonaws.us-east-1.logs", True, {"tonnage-stack": "a"}),
-        endpoint("com.amazonaws.us-east-1.ssm", True, {"owner": "b"}),
-        endpoint("com.amazonaws.us-east-1.s3", False, {}),
-    ]
-    stubbed(
-        {
-            "ec2": [
-                (
-                    "describe_vpc_endpoints",
-                    {"Filters": [{"Name": "vpc-id", "Values": ["vpc-1"]}]},
-                    {"VpcEndpoints": found},
-                )
-            ]
-        }
-    )
+    document = answer_of("aws/DescribeVpcEndpoints")
+    [logs] = document["VpcEndpoints"]
+    foreign = {
+        **logs,
+        "ServiceName": "com.amazonaws.us-east-1.ssm",
+        "Tags": [{"Key": "owner", "Value": "b"}],
+    }
+    gateway = answer_of("aws/DescribeVpcEndpoints", "gateway")["VpcEndpoints"]
+    document["VpcEndpoints"] += [foreign, *gateway]
+    asked = {"Filters": [{"Name": "vpc-id", "Values": ["vpc-1"]}]}
+    stubbed(("DescribeVpcEndpoints", asked, document))
     assert account.named_endpoints("us-east-1", "vpc-1") == {
-        "com.amazonaws.us-east-1.logs": {"tonnage-stack": "a"},
+        "com.amazonaws.us-east-1.logs": {"tonnage-stack": "chat"},
         "com.amazonaws.us-east-1.ssm": {"owner": "b"},
     }
 
 
 def test_more_of_a_quota_is_asked_for(stubbed: Stubbed) -> None:
-    stubbed(
-        {
-            "service-quotas": [
-                (
-                    "request_service_quota_increase",
-                    {
-                        "ServiceCode": "ec2",
-                        "QuotaCode": "L-417A185B",
-                        "DesiredValue": 192.0,
-                    },
-                    {"RequestedQuota": {"Id": "r", "Status": "PENDING"}},
-                )
-            ]
-        }
-    )
+    asked = {**CODE, "DesiredValue": 192.0}
+    stubbed(("RequestServiceQuotaIncrease", asked, "ordinary"))
     assert account.request_quota("us-east-1", "L-417A185B", 192.0) == "PENDING"
+
+
+def test_what_is_asked_for_already_is_not_asked_again(stubbed: Stubbed) -> None:
+    stubbed(("RequestServiceQuotaIncrease", None, "none"))
+    with pytest.raises(ClientError, match="ResourceAlreadyExists"):
+        account.request_quota("us-east-1", "L-417A185B", 192.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -11,39 +10,13 @@ from botocore.stub import ANY
 
 from providers.aws import commitment
 from tests.providers.aws.conftest import Stubbed
+from tests.providers.shapes import Document, answer_of
 
-END = datetime(2026, 12, 1, tzinfo=UTC)
+H100 = "p5.48xlarge"
 ACTIVE = {"Filters": [{"Name": "state", "Values": ["active"]}]}
-RESERVED: dict[str, Any] = {
-    "ReservedInstancesId": "ri-1",
-    "InstanceType": "p5.48xlarge",
-    "InstanceCount": 2,
-    "Duration": 31_536_000,
-    "FixedPrice": 87_600.0,
-    "UsagePrice": 0.0,
-    "RecurringCharges": [{"Amount": 20.5, "Frequency": "Hourly"}],
-    "CurrencyCode": "USD",
-    "ProductDescription": "Linux/UNIX",
-    "InstanceTenancy": "default",
-    "Scope": "Region",
-    "End": END,
-    "State": "active",
-}
-PLAN: dict[str, Any] = {
-    "savingsPlanId": "sp-1",
-    "savingsPlanType": "EC2Instance",
-    "productTypes": ["EC2"],
-    "currency": "USD",
-    "commitment": "61.00",
-    "region": "us-west-2",
-    "end": "2028-05-31T23:59:59.000Z",
-    "termDurationInSeconds": 94_608_000,
-}
-NO_PLAN: tuple[str, dict[str, Any], dict[str, Any]] = (
-    "describe_savings_plans",
-    {"states": ["active"]},
-    {"savingsPlans": []},
-)
+ACTIVE_PLANS = {"states": ["active"]}
+NO_PLAN = ("DescribeSavingsPlans", ACTIVE_PLANS, "empty")
+NOT_RESERVED = ("DescribeReservedInstances", ACTIVE, "empty")
 
 
 @pytest.fixture
@@ -52,11 +25,18 @@ def stubbed(stub_services) -> Stubbed:
     return answer
 
 
-def reserved(
-    *rows: dict[str, Any],
-) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def reserved_row(**changes: Any) -> Document:
+    """Reserved instances of a region, two of them for a year."""
+    row: Document = answer_of("aws/DescribeReservedInstances")[
+        "ReservedInstances"
+    ][0]
+    del row["AvailabilityZone"]
+    return {**row, "InstanceCount": 2, **changes}
+
+
+def reserved(*rows: Document) -> tuple[str, dict[str, Any], Document]:
     return (
-        "describe_reserved_instances",
+        "DescribeReservedInstances",
         ACTIVE,
         {"ReservedInstances": list(rows)},
     )
@@ -65,12 +45,12 @@ def reserved(
 def test_a_machine_costs_what_was_paid_at_once_and_by_the_hour(
     stubbed: Stubbed,
 ) -> None:
-    """87,600 USD over 8,760 hours are 10 USD an hour; two machines."""
-    stubbed({"ec2": [reserved(RESERVED)], "savingsplans": [NO_PLAN]})
-    [fact] = commitment.commitments("us-east-1", ["p5.48xlarge"])
-    assert fact.usd_hour == Decimal(61)
+    """131,400 USD over 8,760 hours are 15 USD an hour, and 15 more are paid; two machines."""
+    stubbed(reserved(reserved_row()), NO_PLAN)
+    [fact] = commitment.commitments("us-east-1", [H100])
+    assert fact.usd_hour == Decimal(60)
     assert fact.term == "reserved_1y"
-    assert fact.takes == {"p5.48xlarge": 1}
+    assert fact.takes == {H100: 1}
 
 
 @pytest.mark.parametrize(
@@ -85,96 +65,92 @@ def test_a_machine_costs_what_was_paid_at_once_and_by_the_hour(
 def test_what_pays_for_other_machines_is_left_out(
     stubbed: Stubbed, change: dict[str, Any]
 ) -> None:
-    stubbed(
-        {"ec2": [reserved({**RESERVED, **change})], "savingsplans": [NO_PLAN]}
-    )
-    assert commitment.commitments("us-east-1", ["p5.48xlarge"]) == []
+    stubbed(reserved(reserved_row(**change)), NO_PLAN)
+    assert commitment.commitments("us-east-1", [H100]) == []
 
 
 def test_one_of_a_zone_says_so(stubbed: Stubbed) -> None:
-    row = {
-        **RESERVED,
-        "Scope": "Availability Zone",
-        "AvailabilityZone": "us-east-1b",
-    }
-    stubbed({"ec2": [reserved(row)], "savingsplans": [NO_PLAN]})
-    [fact] = commitment.commitments("us-east-1", ["p5.48xlarge"])
+    row = reserved_row(Scope="Availability Zone", AvailabilityZone="us-east-1b")
+    stubbed(reserved(row), NO_PLAN)
+    [fact] = commitment.commitments("us-east-1", [H100])
     assert fact.zone == "us-east-1b"
 
 
 def test_what_runs_fills_the_first_to_end_first(stubbed: Stubbed) -> None:
+    """Two machines run, and one on spot that no commitment pays for."""
+    first = reserved_row(ReservedInstancesId="ri-1", InstanceCount=1)
     later = {
-        **RESERVED,
+        **first,
         "ReservedInstancesId": "ri-2",
-        "End": END.replace(year=2027),
+        "End": "2027-12-01T00:00:00Z",
     }
-    machine = {"InstanceType": "p5.48xlarge"}
-    others = [{**machine, "InstanceLifecycle": "spot"}]
     stubbed(
-        {
-            "ec2": [
-                reserved(later, RESERVED),
-                (
-                    "describe_instances",
-                    {"Filters": ANY},
-                    {"Reservations": [{"Instances": [machine] * 3 + others}]},
-                ),
-            ],
-            "savingsplans": [NO_PLAN],
-        }
+        reserved(later, first),
+        ("DescribeInstances", None, "ordinary"),
+        NO_PLAN,
     )
-    use = commitment.commitment_use("us-east-1", ["p5.48xlarge"])
-    assert use == {"ri-1": 2, "ri-2": 1}
+    use = commitment.commitment_use("us-east-1", [H100])
+    assert use == {"ri-1": 1, "ri-2": 1}
 
 
-def rate(name: str, usd: str) -> dict[str, Any]:
-    return {
-        "rate": usd,
-        "properties": [
-            {"name": "region", "value": "us-east-1"},
-            {"name": "instanceType", "value": name},
-        ],
-    }
+def rates_of(usd_hour: dict[str, str]) -> Document:
+    """The rates of a savings plan for some machine types."""
+    document = answer_of("aws/DescribeSavingsPlanRates")
+    row = document["searchResults"][0]
+    document["searchResults"] = [
+        {
+            **row,
+            "rate": usd,
+            "properties": [
+                {**found, "value": name}
+                if found["name"] == "instanceType"
+                else found
+                for found in row["properties"]
+            ],
+        }
+        for name, usd in usd_hour.items()
+    ]
+    return document
 
 
 def test_a_savings_plan_has_the_rate_of_each_type(stubbed: Stubbed) -> None:
     """Of a page that follows too; one without a rate in the region is left out."""
-    plans = {"savingsPlans": [PLAN, {**PLAN, "savingsPlanId": "sp-2"}]}
-    filters = {"savingsPlanId": "sp-1", "filters": ANY}
-    rows = [
-        rate("g6.xlarge", "0.5"),
-        rate("g6.xlarge", "0.52"),
-        rate("m5.large", "1"),
+    plans = answer_of("aws/DescribeSavingsPlans")
+    [plan] = plans["savingsPlans"]
+    [local] = answer_of("aws/DescribeSavingsPlans", "of_a_region")[
+        "savingsPlans"
     ]
+    # The first that ends is asked for first.
+    local["end"] = plan["end"]
+    plans["savingsPlans"].append(local)
+    filters = {"savingsPlanId": plan["savingsPlanId"], "filters": ANY}
+    first = rates_of({"g6.xlarge": "0.5", "m5.large": "1"})
+    second = rates_of({"g6.xlarge": "0.52", H100: "30.5"})
     stubbed(
-        {
-            "ec2": [reserved()],
-            "savingsplans": [
-                ("describe_savings_plans", {"states": ["active"]}, plans),
-                (
-                    "describe_savings_plan_rates",
-                    filters,
-                    {"searchResults": rows, "nextToken": "two"},
-                ),
-                (
-                    "describe_savings_plan_rates",
-                    {**filters, "nextToken": "two"},
-                    {"searchResults": [rate("p5.48xlarge", "30.5")]},
-                ),
-                (
-                    "describe_savings_plan_rates",
-                    {**filters, "savingsPlanId": "sp-2"},
-                    {"searchResults": []},
-                ),
-            ],
-        }
+        NOT_RESERVED,
+        ("DescribeSavingsPlans", ACTIVE_PLANS, plans),
+        (
+            "DescribeSavingsPlanRates",
+            filters,
+            {**first, "nextToken": "two"},
+        ),
+        (
+            "DescribeSavingsPlanRates",
+            {**filters, "nextToken": "two"},
+            second,
+        ),
+        (
+            "DescribeSavingsPlanRates",
+            {**filters, "savingsPlanId": local["savingsPlanId"]},
+            "empty",
+        ),
     )
-    [fact] = commitment.commitments("us-east-1", ["g6.xlarge", "p5.48xlarge"])
-    assert (fact.id, str(fact.amount)) == ("sp-1", "61.00")
+    [fact] = commitment.commitments("us-east-1", ["g6.xlarge", H100])
+    assert (fact.id, str(fact.amount)) == (plan["savingsPlanId"], "80.00")
     assert fact.unit == "usd_hour"
     assert fact.takes == {
         "g6.xlarge": Decimal("0.52"),
-        "p5.48xlarge": Decimal("30.5"),
+        H100: Decimal("30.5"),
     }
 
 
@@ -182,39 +158,26 @@ def test_cost_explorer_is_asked_only_where_there_is_a_plan(
     stubbed: Stubbed,
 ) -> None:
     """It takes a cent. There is no answer of it here, and none is asked for."""
-    stubbed({"ec2": [reserved()], "savingsplans": [NO_PLAN]})
-    assert commitment.commitment_use("us-east-1", ["p5.48xlarge"]) == {}
+    stubbed(NOT_RESERVED, NO_PLAN)
+    assert commitment.commitment_use("us-east-1", [H100]) == {}
 
 
-def test_the_use_of_a_plan_is_its_mean_of_seven_days(stubbed: Stubbed) -> None:
-    arn = "arn:aws:savingsplans::123456789012:savingsplan/sp-1"
-    found = {
-        "SavingsPlansUtilizationDetails": [
-            {"SavingsPlanArn": arn, "Utilization": {"UsedCommitment": "5124.0"}}
-        ],
-        "TimePeriod": {"Start": "2026-11-20", "End": "2026-11-27"},
-    }
+@pytest.mark.parametrize(("case", "used"), [("ordinary", "50"), ("empty", "")])
+def test_the_use_of_a_plan_is_its_mean_of_seven_days(
+    stubbed: Stubbed, case: str, used: str
+) -> None:
+    """8,400 USD in 168 hours; of a new one nothing is told yet."""
     stubbed(
-        {
-            "ec2": [reserved()],
-            "savingsplans": [
-                (
-                    "describe_savings_plans",
-                    {"states": ["active"]},
-                    {"savingsPlans": [PLAN]},
-                )
-            ],
-            "ce": [
-                (
-                    "get_savings_plans_utilization_details",
-                    {"TimePeriod": ANY, "DataType": ["UTILIZATION"]},
-                    found,
-                )
-            ],
-        }
+        NOT_RESERVED,
+        ("DescribeSavingsPlans", ACTIVE_PLANS, "ordinary"),
+        (
+            "GetSavingsPlansUtilizationDetails",
+            {"TimePeriod": ANY, "DataType": ["UTILIZATION"]},
+            case,
+        ),
     )
-    use = commitment.commitment_use("us-east-1", ["p5.48xlarge"])
-    assert use == {"sp-1": Decimal("30.5")}
+    use = commitment.commitment_use("us-east-1", [H100])
+    assert list(use.values()) == ([Decimal(used)] if used else [])
 
 
 def test_regions_are_those_of_reserved_instances_and_plans(
@@ -223,18 +186,8 @@ def test_regions_are_those_of_reserved_instances_and_plans(
     monkeypatch.setattr(
         commitment,
         "_active_reserved",
-        lambda region: [RESERVED] if region == "eu-west-1" else [],
+        lambda region: [reserved_row()] if region == "eu-west-1" else [],
     )
-    stubbed(
-        {
-            "savingsplans": [
-                (
-                    "describe_savings_plans",
-                    {"states": ["active"]},
-                    {"savingsPlans": [PLAN]},
-                )
-            ]
-        }
-    )
+    stubbed(("DescribeSavingsPlans", ACTIVE_PLANS, "of_a_region"))
     regions = ["eu-north-1", "eu-west-1", "us-east-1", "us-west-2"]
     assert commitment.commitment_regions(regions) == ["eu-west-1", "us-west-2"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import date
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
@@ -12,6 +12,7 @@ from planner.plan.actual.charge import StackTags
 from planner.plan.live_status import RunningMachines
 from providers.aws import running
 from tests.providers.aws.conftest import Stubbed
+from tests.providers.shapes import answer_of
 
 TAGS = StackTags("tonnage-stack", "chat", "tonnage-pool")
 
@@ -22,37 +23,37 @@ def stubbed(stub_services) -> Stubbed:
     return answer
 
 
-def machine(zone: str, **more: str) -> dict[str, Any]:
-    return {
-        "InstanceType": "g6.xlarge",
-        "Placement": {"AvailabilityZone": zone},
-        "Tags": [
-            {"Key": "tonnage-stack", "Value": "chat"},
-            {"Key": "tonnage-pool", "Value": "serve"},
-        ],
-        **more,
-    }
-
-
 def test_machines_are_counted_by_kind_and_zone(stubbed: Stubbed) -> None:
-    launches = [
-        {"Instances": [machine("b"), machine("a", InstanceLifecycle="spot")]},
-        {"Instances": [machine("b")]},
-    ]
+    """Of all launches: two on demand and one on spot each, the second time in another zone."""
+    document = answer_of("aws/DescribeInstances")
+    [launch] = document["Reservations"]
+    second = deepcopy(launch)
+    for machine in second["Instances"]:
+        machine["Placement"]["AvailabilityZone"] = "us-east-1a"
+    document["Reservations"].append(second)
     asked = {
         "Filters": [
             {"Name": "tag:tonnage-stack", "Values": ["chat"]},
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
         ]
     }
-    stubbed(
-        {"ec2": [("describe_instances", asked, {"Reservations": launches})]}
-    )
-    alike = {"pool": "serve", "machine_type": "g6.xlarge"}
+    stubbed(("DescribeInstances", asked, document))
     assert running.running_machines("us-east-1", TAGS) == [
-        RunningMachines(**alike, zone="a", is_spot=True, nodes=1),
-        RunningMachines(**alike, zone="b", is_spot=False, nodes=2),
+        RunningMachines(
+            pool="serve",
+            machine_type="p5.48xlarge",
+            zone=zone,
+            is_spot=is_spot,
+            nodes=nodes,
+        )
+        for zone in ("us-east-1a", "us-east-1b")
+        for is_spot, nodes in ((False, 2), (True, 1))
     ]
+
+
+def test_where_nothing_runs_there_are_no_machines(stubbed: Stubbed) -> None:
+    stubbed(("DescribeInstances", None, "empty"))
+    assert running.running_machines("us-east-1", TAGS) == []
 
 
 @pytest.mark.parametrize(
@@ -63,44 +64,21 @@ def test_machines_are_counted_by_kind_and_zone(stubbed: Stubbed) -> None:
         (date(2026, 12, 31), "2026-12-01", "2027-01-01"),
     ],
 )
-@pytest.mark.parametrize("amount", ["12.5", "0"])
+@pytest.mark.parametrize("case", ["ordinary", "none"])
 def test_a_cost_of_zero_is_not_known(
-    stubbed: Stubbed, today: date, start: str, end: str, amount: str
+    stubbed: Stubbed, today: date, start: str, end: str, case: str
 ) -> None:
     """A tag that is not activated has one. The first day of a month has its own cost."""
-    stubbed(
-        {
-            "ce": [
-                (
-                    "get_cost_and_usage",
-                    {
-                        "TimePeriod": {"Start": start, "End": end},
-                        "Granularity": "MONTHLY",
-                        "Metrics": ["NetAmortizedCost"],
-                        "Filter": {
-                            "Tags": {"Key": "tonnage-stack", "Values": ["chat"]}
-                        },
-                    },
-                    {
-                        "ResultsByTime": [
-                            {
-                                "TimePeriod": {"Start": start, "End": end},
-                                "Total": {
-                                    "NetAmortizedCost": {
-                                        "Amount": amount,
-                                        "Unit": "USD",
-                                    }
-                                },
-                            }
-                        ]
-                    },
-                )
-            ]
-        }
-    )
-    if amount == "0":
+    asked = {
+        "TimePeriod": {"Start": start, "End": end},
+        "Granularity": "MONTHLY",
+        "Metrics": ["NetAmortizedCost"],
+        "Filter": {"Tags": {"Key": "tonnage-stack", "Values": ["chat"]}},
+    }
+    stubbed(("GetCostAndUsage", asked, case))
+    if case == "none":
         with pytest.raises(OSError, match="activate the tag"):
             running.month_cost("us-east-1", TAGS, today)
         return
     cost = running.month_cost("us-east-1", TAGS, today)
-    assert (cost.amount, cost.first_day) == (Decimal("12.5"), start)
+    assert (cost.amount, cost.first_day) == (Decimal("1234.5678"), start)

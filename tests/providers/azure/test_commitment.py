@@ -2,59 +2,44 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from providers.azure import commitment
-from tests.loopback import Answer, Cloud, Request
+from tests.loopback import Cloud
+from tests.providers.shapes import Document, answer_of
+from tests.providers.shapes.service import serve
 
 pytestmark = pytest.mark.enable_socket
-DATA = Path(__file__).parents[1] / "live" / "data"
-RETAIL = json.loads(
-    (Path(__file__).parent / "data" / "retail_prices.json").read_text()
-)["rows"]["on demand"]
+RESERVATIONS = "azure/Reservation_ListAll"
+PLANS = "azure/SavingsPlan_ListAll"
 H100 = "Standard_ND96isr_H100_v5"
+[RESERVED] = answer_of(RESERVATIONS)["value"]
 
 
-def row_of(name: str) -> dict[str, Any]:
-    [row] = json.loads((DATA / f"azure_{name}.json").read_text())["answer"][
-        "value"
-    ]
-    found: dict[str, Any] = row
-    return found
-
-
-RESERVED, PLAN = row_of("price_reservations"), row_of("savings_plans")
-
-
-def serve(
+def commit(
     cloud: Cloud,
     reserved: dict[str, Any] | None = None,
     plan: dict[str, Any] | None = None,
 ) -> None:
     """Let a tenant have one with some properties changed; none where none is given."""
+    serve(
+        cloud,
+        {
+            RESERVATIONS: _changed(RESERVATIONS, reserved),
+            PLANS: _changed(PLANS, plan),
+        },
+    )
 
-    def changed(
-        row: dict[str, Any], change: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        if change is None:
-            return {"value": []}
-        return {
-            "value": [{**row, "properties": {**row["properties"], **change}}]
-        }
 
-    def answer(request: Request) -> Answer:
-        if "/retail/" in request.path:
-            return 200, {"Items": RETAIL}
-        if "savingsPlans" in request.path:
-            return 200, changed(PLAN, plan)
-        return 200, changed(RESERVED, reserved)
-
-    cloud.answer = answer
+def _changed(call: str, change: dict[str, Any] | None) -> str | Document:
+    if change is None:
+        return "empty"
+    document = answer_of(call)
+    document["value"][0]["properties"] |= change
+    return document
 
 
 OWN = "/subscriptions/SUB"
@@ -94,7 +79,7 @@ GROUP = f"{OWN}/resourceGroups/g"
 def test_what_pays_for_others_is_left_out(
     cloud: Cloud, change: dict[str, Any], *, is_ours: bool
 ) -> None:
-    serve(cloud, change)
+    commit(cloud, change)
     facts = commitment.commitments("eastus", [H100])
     assert [fact.amount for fact in facts] == ([4] if is_ours else [])
     regions = commitment.commitment_regions(["eastus", "westus"])
@@ -103,9 +88,9 @@ def test_what_pays_for_others_is_left_out(
 
 def test_use_is_that_of_the_longest_time(cloud: Cloud) -> None:
     """Three of four in seven days, though all of them on the last; none is told, none is said."""
-    serve(cloud, {})
+    commit(cloud, {})
     assert commitment.commitment_use("eastus", [H100]) == {RESERVED["name"]: 3}
-    serve(cloud, {"utilization": None})
+    commit(cloud, {"utilization": None})
     assert commitment.commitment_use("eastus", [H100]) == {}
 
 
@@ -115,7 +100,7 @@ def test_use_is_that_of_the_longest_time(cloud: Cloud) -> None:
 def test_a_savings_plan_takes_the_rate_of_its_term(
     cloud: Cloud, term: str, usd: str | None
 ) -> None:
-    serve(cloud, None, {"term": term})
+    commit(cloud, None, {"term": term})
     facts = commitment.commitments("eastus", [H100, "Standard_NC4as_T4_v3"])
     assert [fact.takes for fact in facts] == (
         [{H100: Decimal(usd)}] if usd else []
@@ -124,5 +109,5 @@ def test_a_savings_plan_takes_the_rate_of_its_term(
 
 def test_a_plan_in_another_currency_is_left_out(cloud: Cloud) -> None:
     money = {"currencyCode": "EUR", "amount": 100, "grain": "Hourly"}
-    serve(cloud, None, {"commitment": money})
+    commit(cloud, None, {"commitment": money})
     assert commitment.commitments("eastus", [H100]) == []

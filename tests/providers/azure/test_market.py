@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,10 +16,16 @@ from planner.market.live import NO_ZONE, ReservationFact
 from providers.azure import market
 from providers.live.market import MarketModule
 from tests.loopback import Answer, Cloud, Request
+from tests.providers.shapes import ORDINARY, Document, answer_of, call_of
+from tests.providers.shapes.service import refuse, said, serve
 
 pytestmark = pytest.mark.enable_socket
 
-DATA = Path(__file__).parent / "data"
+RETAIL = "azure/RetailPrices_List"
+GROUPS_CALL = "azure/CapacityReservationGroups_ListBySubscription"
+LISTED = "azure/CapacityReservations_ListByCapacityReservationGroup"
+RESERVATION = "azure/CapacityReservations_Get"
+SCORES = "azure/SpotPlacementScores_Post"
 H100 = "Standard_ND96isr_H100_v5"
 H200 = "Standard_ND96isr_H200_v5"
 T4 = "Standard_NC4as_T4_v3"
@@ -31,21 +36,36 @@ GROUPS = (
 AZURE: MarketModule = market
 
 
-def stored(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
-    return document
+def rows_of(case: str) -> list[Document]:
+    """The rows of a page of prices."""
+    rows: list[Document] = answer_of(RETAIL, case)["Items"]
+    return rows
 
 
-ROWS: dict[str, list[dict[str, Any]]] = stored("retail_prices")["rows"]
-SOLD = ("on demand", "spot", "new fields")
+# What is a price of none of the machines that are asked for.
+NO_PRICE = (
+    "another_currency",
+    "another_region",
+    "another_unit",
+    "cloud_services",
+    "dedicated_host",
+    "dev_test",
+    "future",
+    "low_priority",
+    "reservation",
+    "windows",
+    "zero",
+)
+# The prices of what is sold: of H100 first.
+SOLD = rows_of(ORDINARY)
 
 
-def sell(cloud: Cloud, *kinds: str) -> None:
-    list_rows(cloud, [row for kind in kinds for row in ROWS[kind]])
+def sell(cloud: Cloud, *cases: str) -> None:
+    list_rows(cloud, [row for case in cases for row in rows_of(case)])
 
 
-def list_rows(cloud: Cloud, rows: list[dict[str, Any]]) -> None:
-    cloud.answer = lambda _: (200, {"Items": rows, "NextPageLink": None})
+def list_rows(cloud: Cloud, rows: list[Document]) -> None:
+    serve(cloud, {RETAIL: {**answer_of(RETAIL), "Items": rows}})
 
 
 def asked_filter(request: Request) -> str:
@@ -58,8 +78,8 @@ def test_prices_are_those_of_linux_now_without_agreement(
     cloud: Cloud, is_reversed: bool
 ) -> None:
     """Whatever else is listed, before or after them."""
-    kinds = sorted(ROWS, reverse=is_reversed)
-    sell(cloud, *kinds)
+    cases = sorted((ORDINARY, "old", *NO_PRICE), reverse=is_reversed)
+    sell(cloud, *cases)
     types = [H100, H200, T4, "Standard_NC8as_T4_v3"]
     assert AZURE.on_demand_prices("eastus", types) == {
         H100: Decimal("98.32"),
@@ -72,14 +92,48 @@ def test_prices_are_those_of_linux_now_without_agreement(
     }
 
 
-@pytest.mark.parametrize("kind", sorted(set(ROWS) - {*SOLD, "old"}))
+def has_no_price(cloud: Cloud) -> bool:
+    """Whether a machine has no price, in either way to buy it."""
+    on_demand = AZURE.on_demand_prices("eastus", [H100])
+    return not on_demand and not AZURE.spot_prices("eastus", [H100])
+
+
+@pytest.mark.parametrize("case", [*NO_PRICE, "empty"])
 def test_what_is_no_price_leaves_a_type_without_one(
-    cloud: Cloud, kind: str
+    cloud: Cloud, case: str
 ) -> None:
     """Each kind of row alone: none of them counts, not even where there is no other."""
-    sell(cloud, kind)
-    assert AZURE.on_demand_prices("eastus", [H100]) == {}
-    assert AZURE.spot_prices("eastus", [H100]) == {}
+    sell(cloud, case)
+    assert has_no_price(cloud)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "productName",
+        "skuName",
+        "meterName",
+        "type",
+        "unitOfMeasure",
+        "armRegionName",
+        "armSkuName",
+        "currencyCode",
+        "retailPrice",
+    ],
+)
+def test_a_row_that_does_not_say_what_it_is_has_no_price(
+    cloud: Cloud, field: str
+) -> None:
+    row = dict(SOLD[0])
+    del row[field]
+    list_rows(cloud, [row])
+    assert has_no_price(cloud)
+
+
+@pytest.mark.parametrize("price", ["98.32 USD", -1.5, None, True])
+def test_what_nobody_can_pay_is_no_price(cloud: Cloud, price: object) -> None:
+    list_rows(cloud, [{**SOLD[0], "retailPrice": price}])
+    assert has_no_price(cloud)
 
 
 @pytest.mark.parametrize("field", ["skuName", "meterName"])
@@ -89,7 +143,7 @@ def test_what_is_no_price_leaves_a_type_without_one(
 def test_one_field_is_enough_to_say_what_is_sold(
     cloud: Cloud, field: str, mark: str, is_spot: bool
 ) -> None:
-    row = ROWS["on demand"][0]
+    row = SOLD[0]
     list_rows(cloud, [{**row, field: f"{row[field]} {mark}"}])
     assert AZURE.on_demand_prices("eastus", [H100]) == {}
     assert (H100 in AZURE.spot_prices("eastus", [H100])) == is_spot
@@ -98,12 +152,12 @@ def test_one_field_is_enough_to_say_what_is_sold(
 def test_an_old_price_holds_until_a_newer_one_does(cloud: Cloud) -> None:
     sell(cloud, "old", "future")
     assert AZURE.on_demand_prices("eastus", [H100]) == {H100: Decimal("110.1")}
-    sell(cloud, "old", "future", "on demand")
+    sell(cloud, "old", "future", ORDINARY)
     assert AZURE.on_demand_prices("eastus", [H100]) == {H100: Decimal("98.32")}
 
 
 def test_of_two_prices_of_one_day_the_higher_counts(cloud: Cloud) -> None:
-    row = ROWS["on demand"][0]
+    row = SOLD[0]
     for prices in ((1.5, 2.5), (2.5, 1.5)):
         list_rows(cloud, [{**row, "retailPrice": price} for price in prices])
         assert AZURE.on_demand_prices("eastus", [H100]) == {
@@ -112,11 +166,11 @@ def test_of_two_prices_of_one_day_the_higher_counts(cloud: Cloud) -> None:
 
 
 def test_a_price_without_a_date_yields_to_one_with_a_date(cloud: Cloud) -> None:
-    row = {**ROWS["on demand"][0], "retailPrice": 200.5}
+    row = {**SOLD[0], "retailPrice": 200.5}
     del row["effectiveStartDate"]
     list_rows(cloud, [row])
     assert AZURE.on_demand_prices("eastus", [H100]) == {H100: Decimal("200.5")}
-    list_rows(cloud, [row, *ROWS["on demand"]])
+    list_rows(cloud, [row, *SOLD])
     assert AZURE.on_demand_prices("eastus", [H100]) == {H100: Decimal("98.32")}
 
 
@@ -124,9 +178,9 @@ def test_a_price_without_a_date_yields_to_one_with_a_date(cloud: Cloud) -> None:
 def test_a_price_is_the_number_that_is_printed(
     cloud: Cloud, printed: str
 ) -> None:
-    row = json.dumps({**ROWS["on demand"][0], "retailPrice": "PRICE"})
-    text = row.replace('"PRICE"', printed)
-    cloud.answer = lambda _: (200, f'{{"Items": [{text}]}}')
+    page = json.dumps({"Items": [{**SOLD[0], "retailPrice": "PRICE"}]})
+    text = page.replace('"PRICE"', printed)
+    cloud.answer = lambda _: (200, text)
     price = AZURE.on_demand_prices("eastus", [H100])[H100]
     assert str(price) == printed
 
@@ -137,7 +191,7 @@ def test_a_price_is_the_number_that_is_printed(
 def test_each_region_has_its_prices(
     cloud: Cloud, region: str, price: str
 ) -> None:
-    sell(cloud, "on demand", "another region")
+    sell(cloud, ORDINARY, "another_region")
     assert AZURE.on_demand_prices(region, [H100]) == {H100: Decimal(price)}
     assert f"armRegionName eq '{region}'" in asked_filter(cloud.asked[0])
 
@@ -154,7 +208,7 @@ def test_a_question_has_what_names_begin_with(
     cloud: Cloud, types: list[str], start: str
 ) -> None:
     """One question for all types; nobody signs in for it."""
-    sell(cloud, *SOLD)
+    sell(cloud, ORDINARY)
     AZURE.on_demand_prices("eastus", types)
     [request] = cloud.asked
     assert asked_filter(request) == (
@@ -173,13 +227,13 @@ def test_who_asks_for_no_type_asks_nothing(cloud: Cloud) -> None:
 
 def test_prices_go_over_pages_until_a_link_comes_again(cloud: Cloud) -> None:
     """The last page leads to the second one: it is read, and no page twice."""
-    pages = {"0": ("on demand", 1), "1": ("new fields", 2), "2": ("spot", 1)}
+    pages = {"0": (SOLD[:1], 1), "1": (SOLD[1:3], 2), "2": (SOLD[3:], 1)}
 
     def answer(request: Request) -> Answer:
         [page] = parse_qs(urlsplit(request.path).query).get("$skip", ["0"])
-        kind, following = pages[page]
+        rows, following = pages[page]
         link = f"{market.RETAIL_URL}?$skip={following}"
-        return 200, {"Items": ROWS[kind], "NextPageLink": link}
+        return said(RETAIL, {"Items": rows, "NextPageLink": link})
 
     cloud.answer = answer
     prices = AZURE.on_demand_prices("eastus", [H100, H200])
@@ -189,35 +243,54 @@ def test_prices_go_over_pages_until_a_link_comes_again(cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("page", [{"Items": None}, {"Items": [{}]}])
 def test_an_empty_list_has_no_price(cloud: Cloud, page: dict[str, Any]) -> None:
-    cloud.answer = lambda _: (200, page)
+    serve(cloud, {RETAIL: page})
     assert AZURE.spot_prices("eastus", [H100]) == {}
+
+
+# The reservations of each group, as cases of a file.
+IN_GROUP = {
+    "zonal": (ORDINARY, "over_used", "of_two_zones"),
+    "regional": ("regional",),
+    "block": ("block",),
+    "odd": ("none", "nameless", "unused", "empty"),
+    "far": ("elsewhere",),
+}
+
+
+def reservation(case: str) -> Document:
+    """A reservation; one is of no machine type, which no service documents."""
+    if case != "nameless":
+        return answer_of(RESERVATION, case)
+    document = answer_of(RESERVATION)
+    del document["sku"]["name"]
+    return {**document, "name": case}
 
 
 def serve_reservations(cloud: Cloud) -> None:
     """Answer as the service does: the use of a reservation only where it alone is asked for."""
-    document = stored("capacity_reservations")
+    groups = answer_of(GROUPS_CALL)
+    groups["value"] += answer_of(GROUPS_CALL, "others")["value"]
 
     def answer(request: Request) -> Answer:
-        url = urlsplit(request.path)
+        call, url = call_of(request), urlsplit(request.path)
         assert parse_qs(url.query)["api-version"] == ["2025-04-01"]
-        if url.path.endswith(
-            "sub/providers/Microsoft.Compute/capacityReservationGroups"
-        ):
-            return 200, {"value": document["groups"]}
+        if call == GROUPS_CALL:
+            return said(call, groups)
         found = re.fullmatch(
             rf"{GROUPS}/(\w+)/capacityReservations(?:/(\w+))?", url.path
         )
         assert found is not None, url.path
-        reservations = document["reservations"][found[1]]
-        if found[2] is None:
-            return 200, {
-                "value": [{"name": each["name"]} for each in reservations]
-            }
-        assert parse_qs(url.query)["$expand"] == ["instanceView"]
-        [reservation] = [
-            each for each in reservations if each["name"] == found[2]
-        ]
-        return 200, reservation
+        by_name = {
+            document["name"]: document
+            for document in map(reservation, IN_GROUP[found[1]])
+        }
+        if call == RESERVATION:
+            assert parse_qs(url.query)["$expand"] == ["instanceView"]
+            return said(call, by_name[found[2]])
+        [row] = answer_of(LISTED)["value"]
+        return said(
+            call, {"value": [{**row, "name": name} for name in by_name]}
+        )
 
     cloud.answer = answer
 
@@ -278,9 +351,8 @@ def test_groups_of_other_regions_are_not_read(cloud: Cloud) -> None:
 
 def test_scores_are_shares_and_unknown_words_are_left_out(cloud: Cloud) -> None:
     """Five types in one question: the sixth has one of its own."""
-    answer = stored("spot_scores")["answer"]
-    cloud.answer = lambda _: (200, answer)
-    types = [size["sku"] for size in answer["desiredSizes"]]
+    serve(cloud)
+    types = [size["sku"] for size in answer_of(SCORES)["desiredSizes"]]
     scores = AZURE.spot_scores("eastus", types, 4)
     assert list(scores) == types[:4]
     high, medium, low, restricted = (
@@ -308,16 +380,8 @@ def test_scores_are_shares_and_unknown_words_are_left_out(cloud: Cloud) -> None:
 
 
 def test_scores_of_zones_are_told_apart(cloud: Cloud) -> None:
-    placed = [
-        {
-            "sku": H100,
-            "region": "eastus",
-            "availabilityZone": zone,
-            "score": score,
-        }
-        for zone, score in (("1", "Low"), ("2", "High"), ("3", "Superb"))
-    ]
-    cloud.answer = lambda _: (200, {"placementScores": placed})
+    """And a word that nobody knows is no score."""
+    serve(cloud, {SCORES: "zones"})
     by_zone = AZURE.spot_scores("eastus", [H100], 1)[H100]
     assert list(by_zone) == ["1", "2"]
     assert by_zone["1"] < by_zone["2"]
@@ -335,26 +399,20 @@ def test_scores_of_zones_are_told_apart(cloud: Cloud) -> None:
     ids=["on_demand", "spot", "reservations", "scores"],
 )
 @pytest.mark.parametrize(
-    ("status", "error"),
+    ("case", "error"),
     [
-        (401, PermissionError),
-        (403, PermissionError),
-        (404, FileNotFoundError),
-        (429, OSError),
-        (500, OSError),
+        ("expired", PermissionError),
+        ("permission", PermissionError),
+        ("unknown", FileNotFoundError),
+        ("throttled", OSError),
+        ("broken", OSError),
     ],
 )
 def test_refusals_are_errors_of_the_room(
-    cloud: Cloud,
-    ask: Callable[[], object],
-    status: int,
-    error: type[Exception],
+    cloud: Cloud, ask: Callable[[], object], case: str, error: type[Exception]
 ) -> None:
-    cloud.answer = lambda _: (
-        status,
-        {"error": {"code": "AuthorizationFailed"}},
-    )
-    with pytest.raises(error, match=str(status)) as raised:
+    refuse(cloud, case)
+    with pytest.raises(error) as raised:
         ask()
     assert type(raised.value) is error
 

@@ -10,48 +10,37 @@ import pytest
 
 from planner.plan.actual.charge import StackTags
 from providers.azure import running
-from tests.loopback import Answer, Cloud, Request
+from tests.loopback import Cloud
+from tests.providers.shapes import answer_of, call_of
+from tests.providers.shapes.service import serve
 
 pytestmark = pytest.mark.enable_socket
 TAGS = StackTags("tonnage-stack", "chat", "tonnage-pool")
-FOLDER = "/subscriptions/sub/resourceGroups/chat/providers/Microsoft.Compute"
-ON = {"statuses": [{"code": "PowerState/running"}]}
+SETS = "azure/VirtualMachineScaleSets_ListAll"
+OF_A_SET = "azure/VirtualMachineScaleSetVMs_List"
+OF_ALL = "azure/VirtualMachines_List"
+COSTS = "azure/Query_Usage"
 
 
-@pytest.mark.parametrize("mode", ["Flexible", "Uniform"])
+@pytest.mark.parametrize(
+    ("case", "machines"), [("ordinary", OF_A_SET), ("flexible", OF_ALL)]
+)
 def test_machines_of_both_sorts_of_sets_are_counted(
-    cloud: Cloud, mode: str
+    cloud: Cloud, case: str, machines: str
 ) -> None:
     """Those of a flexible set are in the list of all machines, and have another field."""
-    group = {
-        "id": f"{FOLDER}/virtualMachineScaleSets/chat-serve",
-        "location": "eastus",
-        "tags": {"tonnage-stack": "chat", "tonnage-pool": "serve"},
-        "properties": {
-            "orchestrationMode": mode,
-            "virtualMachineProfile": {"priority": "Spot"},
-        },
-    }
-    machine: dict[str, Any] = {"properties": {"instanceView": ON}}
-    if mode == "Flexible":
-        machine["properties"]["hardwareProfile"] = {"vmSize": "Standard_X"}
-    else:
-        machine["sku"] = {"name": "Standard_X"}
-
-    def answer(request: Request) -> Answer:
-        path = request.path.partition("?")[0]
-        if path.endswith("virtualMachineScaleSets"):
-            other = {**group, "tags": {"tonnage-stack": "other"}}
-            return 200, {"value": [group, other]}
-        folder = FOLDER if mode == "Flexible" else group["id"]
-        assert path == f"{folder}/virtualMachines"
-        assert ("filter" in request.path) == (mode == "Flexible")
-        return 200, {"value": [machine, machine]}
-
-    cloud.answer = answer
+    sets, running_ones = answer_of(SETS, case), answer_of(machines)
+    [group] = sets["value"]
+    sets["value"].append({**group, "tags": {"tonnage-stack": "other"}})
+    # One more runs.
+    running_ones["value"].append(running_ones["value"][0])
+    serve(cloud, {SETS: sets, machines: running_ones})
     [found] = running.running_machines("eastus", TAGS)
-    assert (found.machine_type, found.nodes) == ("Standard_X", 2)
-    assert (found.pool, found.is_spot, found.zone) == ("serve", True, "")
+    assert (found.machine_type, found.nodes) == ("Standard_ND96isr_H100_v5", 2)
+    assert (found.pool, found.is_spot) == ("serve", case == "flexible")
+    assert found.zone == ("1" if case == "ordinary" else "")
+    assert [call_of(request) for request in cloud.asked] == [SETS, machines]
+    assert ("filter" in cloud.asked[1].path) == (case == "flexible")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +51,9 @@ def test_one_amount_is_a_cost(
     cloud: Cloud, rows: list[Any], amount: str | None
 ) -> None:
     """None is not zero, and two currencies have no sum."""
-    columns = [{"name": "Cost"}, {"name": "Currency"}]
-    cloud.answer = lambda _: (
-        200,
-        {"properties": {"columns": columns, "rows": rows}},
-    )
+    costs = answer_of(COSTS)
+    costs["properties"]["rows"] = rows
+    serve(cloud, {COSTS: costs})
     if amount is None:
         with pytest.raises((OSError, ValueError)):
             running.month_cost("eastus", TAGS, date(2026, 11, 27))

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from planner.cli.main import problem_text
+from planner.cli.failure import problem_text
 from planner.errors import TonnageError
 from providers.forge.fault import ForgeRefusal, UnsureOutcome
 from providers.forge.host import forge_hosts
@@ -407,3 +407,45 @@ def test_an_own_authority_is_believed_when_it_is_named(
     assert transport(host, clock, api).send("GET", "/user").status == 200
     server.shutdown()
     server.server_close()
+
+
+def test_a_password_of_the_home_folder_takes_no_token_s_place(
+    github: FakeHost,
+    clock: QuickClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    transport(github, clock).send("GET", "/repos/acme/infra/pulls/12")
+    assert github.asked[0].headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize("broken", [f"{TOKEN}\n", f"{TOKEN}\u2019"])
+def test_a_token_that_no_header_may_have_is_told_without_it(
+    github: FakeHost, clock: QuickClock, broken: str
+) -> None:
+    sender = Transport(
+        next(h for h in forge_hosts() if h.service == github.service),
+        github.api,
+        ForgeLogin(f"Bearer {broken}", (broken,)),
+        timeout_s=300,
+        clock=clock,
+    )
+    with pytest.raises(ForgeRefusal) as refused:
+        sender.send("GET", "/user")
+    error = refused.value
+    assert TOKEN not in f"{error} {error!r} {error.__context__ or ''}"
+    assert github.asked == []
+
+
+def test_an_answer_that_never_ends_is_given_up(
+    github: FakeHost, clock: QuickClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("providers.forge.transport.MOST_ANSWER_BYTES", 1000)
+    github.faults = [
+        Fault("GET", Reply(200, text="x" * 2000)) for _ in range(ATTEMPTS)
+    ]
+    with pytest.raises(ForgeRefusal):
+        transport(github, clock).send("GET", "/repos/acme/infra/pulls/12")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
 from copy import deepcopy
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,11 +17,25 @@ from planner.spec.reservation import reservations_of
 from providers.gcp import market
 from providers.gcp.sku import Sku, SkuRule, _SkuCategory, sku_rules
 from tests.loopback import Answer, Cloud, Request
+from tests.providers.shapes import Document, answer_of, call_of
+from tests.providers.shapes.service import refuse, said, serve
 
 pytestmark = pytest.mark.enable_socket
-DATA = Path(__file__).parent / "data"
-SKUS = json.loads((DATA / "skus.json").read_text())
-MACHINES = json.loads((DATA / "machine_types.json").read_text())["machineTypes"]
+LISTED = "gcp/machineTypes.aggregatedList"
+CATALOG = "gcp/skus.list"
+RESERVED = "gcp/reservations.aggregatedList"
+ZONE = "zones/us-central1-a"
+MACHINES = [
+    machine
+    for case in ("ordinary", "other_types")
+    for machine in answer_of(LISTED, case)["items"][ZONE]["machineTypes"]
+]
+SOLD = [
+    sku
+    for case in ("ordinary", "other_skus")
+    for sku in answer_of(CATALOG, case)["skus"]
+]
+TRAPS = answer_of(CATALOG, "traps")["skus"]
 TYPES = [machine["name"] for machine in MACHINES]
 REGION = "us-central1"
 ON_DEMAND = {
@@ -65,18 +77,21 @@ def new_catalog() -> None:
     market._read_rates.cache_clear()
 
 
-def seller(
-    skus: list[dict], machines: list[dict] = MACHINES, zone: str = f"{REGION}-a"
-) -> Callable[[Request], Answer]:
-    """A service that has SKUs, and machine types in one zone."""
+def sell(
+    cloud: Cloud,
+    skus: list[Document],
+    machines: list[Document] = MACHINES,
+    zone: str = ZONE,
+) -> None:
+    """Let a cloud have SKUs, and machine types in one zone."""
+    listed = answer_of(LISTED, "empty")
+    listed["items"][zone] = {"machineTypes": machines}
+    serve(cloud, {CATALOG: sold(skus), LISTED: listed})
 
-    def answer(request: Request) -> Answer:
-        if request.path.startswith("/billing/"):
-            return 200, {"skus": skus, "nextPageToken": ""}
-        listed = {"machineTypes": machines}
-        return 200, {"items": {f"zones/{zone}": listed, "zones/x-y-z": {}}}
 
-    return answer
+def sold(skus: list[Document]) -> Document:
+    """A page of the catalog."""
+    return {**answer_of(CATALOG), "skus": skus}
 
 
 def numbers(texts: dict[str, str]) -> dict[str, Decimal]:
@@ -85,11 +100,7 @@ def numbers(texts: dict[str, str]) -> dict[str, Decimal]:
 
 def sold_as(description: str) -> dict:
     """A copy of the SKU whose description begins so."""
-    [sku] = [
-        sku
-        for sku in SKUS["sold"]
-        if sku["description"].startswith(description)
-    ]
+    [sku] = [sku for sku in SOLD if sku["description"].startswith(description)]
     copied: dict = deepcopy(sku)
     return copied
 
@@ -101,19 +112,23 @@ def with_price(sku: dict, units: str, nanos: int) -> dict:
 
 
 def test_a_machine_costs_the_sum_of_its_parts(cloud: Cloud) -> None:
-    cloud.answer = seller(SKUS["sold"])
+    sell(cloud, SOLD)
     assert market.on_demand_prices(REGION, TYPES) == numbers(ON_DEMAND)
     assert market.spot_prices(REGION, TYPES) == {
         name: {NO_ZONE: price} for name, price in numbers(SPOT).items()
     }
     paths = [urlsplit(request.path) for request in cloud.asked]
-    [catalog] = [path for path in paths if path.path == "/billing/v1/skus"]
+    [catalog] = [
+        path
+        for path in paths
+        if path.path == "/billing/v1/services/6F81-5844-456A/skus"
+    ]
     assert parse_qs(catalog.query)["currencyCode"] == ["USD"]
 
 
 def test_a_card_may_have_another_name_in_another_region(cloud: Cloud) -> None:
     """Mega in Tokyo is Plus in America; local SSD on spot is sold as on demand there."""
-    cloud.answer = seller(SKUS["sold"], zone="asia-northeast1-b")
+    sell(cloud, SOLD, zone="zones/asia-northeast1-b")
     # 208 x 0.02 + 1872 x 0.002102 + 8 x 9.27246 + 16 x 375 x 0.05 / 730
     assert market.spot_prices("asia-northeast1", TYPES) == {
         "a3-megagpu-8g": {NO_ZONE: Decimal("82.685582904")}
@@ -125,7 +140,7 @@ def test_sums_of_seen_skus_are_the_prices_of_the_catalog(
     cloud: Cloud, catalog
 ) -> None:
     """Where all SKUs of a machine have prices that somebody has seen."""
-    cloud.answer = seller(SKUS["sold"])
+    sell(cloud, SOLD)
     live = market.on_demand_prices(REGION, TYPES)
     live["a4-highgpu-8g"] = market.spot_prices(REGION, TYPES)["a4-highgpu-8g"][
         NO_ZONE
@@ -149,8 +164,7 @@ def test_what_is_sold_with_an_agreement_has_no_part_in_it(
     cloud: Cloud, is_first: bool
 ) -> None:
     """Calendar and flex start, sole tenancy, commitments, reserved, custom: in any order."""
-    traps, sold = SKUS["traps"], SKUS["sold"]
-    cloud.answer = seller([*traps, *sold] if is_first else [*sold, *traps])
+    sell(cloud, [*TRAPS, *SOLD] if is_first else [*SOLD, *TRAPS])
     assert market.on_demand_prices(REGION, TYPES) == numbers(ON_DEMAND)
     assert market.spot_prices(REGION, TYPES).keys() == SPOT.keys()
 
@@ -189,7 +203,7 @@ def test_each_part_of_a_machine_has_one_rule(catalog) -> None:
 
 def test_machines_are_only_where_zones_have_them(cloud: Cloud) -> None:
     """SKUs name us-west1 too."""
-    cloud.answer = seller(SKUS["sold"])
+    sell(cloud, SOLD)
     assert market.on_demand_prices("us-west1", TYPES) == {}
 
 
@@ -209,16 +223,16 @@ def test_a_machine_without_a_price_for_a_part_is_left_out(
     """So is one with a part that costs nothing."""
     skus = [
         sku
-        for sku in SKUS["sold"]
+        for sku in SOLD
         if not sku["description"].startswith(part)
         or "Spot" in sku["description"]
     ]
     if is_free:
         ordinary = next(
-            sku for sku in SKUS["sold"] if sku["description"].startswith(part)
+            sku for sku in SOLD if sku["description"].startswith(part)
         )
         skus.append(with_price(deepcopy(ordinary), "0", 0))
-    cloud.answer = seller(skus)
+    sell(cloud, skus)
     prices = market.on_demand_prices(REGION, TYPES)
     assert "a3-highgpu-8g" not in prices
     assert prices["g2-standard-4"] == Decimal(ON_DEMAND["g2-standard-4"])
@@ -232,7 +246,7 @@ def test_a_machine_with_other_parts_than_its_rules_is_left_out(
     cloud: Cloud, changes: dict
 ) -> None:
     machine = MACHINES[TYPES.index("g2-standard-4")] | changes
-    cloud.answer = seller(SKUS["sold"], [machine])
+    sell(cloud, SOLD, [machine])
     assert market.on_demand_prices(REGION, ["g2-standard-4"]) == {}
 
 
@@ -241,7 +255,7 @@ def test_of_two_prices_nobody_knows_which(cloud: Cloud, is_same: bool) -> None:
     again = sold_as("G2 Instance Core")
     if not is_same:
         again = with_price(again, "0", 26_000_000)
-    cloud.answer = seller([*SKUS["sold"], again])
+    sell(cloud, [*SOLD, again])
     prices = market.on_demand_prices(REGION, TYPES)
     assert ("g2-standard-4" in prices) is is_same
 
@@ -250,10 +264,8 @@ def test_units_of_the_catalog(cloud: Cloud) -> None:
     """A price of a GB of 10^9 bytes is less than that of a GiB; an unknown unit is no price."""
     ram = sold_as("G2 Instance Ram")
     expression = ram["pricingInfo"][0]["pricingExpression"]
-    skus = [
-        sku for sku in SKUS["sold"] if sku["description"] != ram["description"]
-    ]
-    cloud.answer = seller([*skus, ram])
+    skus = [sku for sku in SOLD if sku["description"] != ram["description"]]
+    sell(cloud, [*skus, ram])
     expression["usageUnit"] = "GBy.h"
     prices = market.on_demand_prices(REGION, ["g2-standard-4"])
     # 4 x 0.025 + 16 x 2^30 / 10^9 x 0.003 + 0.56
@@ -265,16 +277,17 @@ def test_units_of_the_catalog(cloud: Cloud) -> None:
 
 def test_the_catalog_is_read_over_pages(cloud: Cloud) -> None:
     """A token that comes again ends it; what tokens are made of is kept."""
-    half = len(SKUS["sold"]) // 2
-    whole = seller(SKUS["sold"])
+    half = len(SOLD) // 2
+    sell(cloud, SOLD)
+    whole = cloud.answer
 
     def answer(request: Request) -> Answer:
-        if not request.path.startswith("/billing/"):
+        if call_of(request) != CATALOG:
             return whole(request)
         token = parse_qs(urlsplit(request.path).query).get("pageToken")
         assert token in (None, ["a+b/c="])
-        skus = SKUS["sold"][:half] if token is None else SKUS["sold"][half:]
-        return 200, {"skus": skus, "nextPageToken": "a+b/c="}
+        page = sold(SOLD[:half] if token is None else SOLD[half:])
+        return said(CATALOG, {**page, "nextPageToken": "a+b/c="})
 
     cloud.answer = answer
     assert market.on_demand_prices(REGION, TYPES) == numbers(ON_DEMAND)
@@ -282,19 +295,6 @@ def test_the_catalog_is_read_over_pages(cloud: Cloud) -> None:
     assert len(catalog) == 2
 
 
-RESERVATION: dict[str, Any] = {
-    "kind": "compute#reservation",
-    "name": "h100-block",
-    "status": "READY",
-    "specificReservation": {
-        "instanceProperties": {"machineType": "a3-megagpu-8g"},
-        "count": "4",
-        "inUseCount": "1",
-        "assuredCount": "4",
-    },
-    "specificReservationRequired": True,
-    "deleteAtTime": "2026-12-31T16:00:00.000-08:00",
-}
 FACT = ReservationFact(
     id="projects/proj/reservations/h100-block",
     machine_type="a3-megagpu-8g",
@@ -306,18 +306,18 @@ FACT = ReservationFact(
 )
 
 
-def reserved(cloud: Cloud, *listed: dict) -> list[ReservationFact]:
-    places = {
-        "zones/us-central1-a": {"reservations": list(listed)},
-        "zones/us-central1-b": {"warning": {"code": "NO_RESULTS_ON_PAGE"}},
-        "zones/us-central2-a": {"reservations": list(listed)},
-    }
-    cloud.answer = lambda _: (200, {"items": places})
+def reserve(cloud: Cloud, case: str, **changes: Any) -> list[ReservationFact]:
+    """Let a project have a reservation, in two regions, and ask about one of them."""
+    document = answer_of(RESERVED, case)
+    [row] = document["items"][ZONE]["reservations"]
+    listed = {"reservations": [row | changes]}
+    document["items"] |= {ZONE: listed, "zones/us-central2-a": listed}
+    serve(cloud, {RESERVED: document})
     return market.reservations(REGION)
 
 
 def test_reservations_of_a_region(cloud: Cloud) -> None:
-    assert reserved(cloud, RESERVATION) == [FACT]
+    assert reserve(cloud, "ordinary") == [FACT]
     assert "returnPartialSuccess=false" in cloud.asked[0].path
 
 
@@ -332,17 +332,7 @@ def test_a_reservation_that_anybody_takes_and_that_does_not_end(
     cloud: Cloud,
 ) -> None:
     """Machines come as a URL, new states and fields are passed over, and zeros are not sent."""
-    url = "https://www.googleapis.com/compute/v1/projects/proj/zones/z/machineTypes/g2-standard-4"
-    listed = {
-        "name": "open",
-        "status": "A_STATE_OF_2028",
-        "novelty": {"a": 1},
-        "specificReservation": {
-            "instanceProperties": {"machineType": url},
-            "count": "2",
-        },
-    }
-    [fact] = reserved(cloud, listed)
+    [fact] = reserve(cloud, "open", status="A_STATE_OF_2028", novelty={"a": 1})
     assert (fact.machine_type, fact.machines, fact.free) == (
         "g2-standard-4",
         2,
@@ -352,18 +342,18 @@ def test_a_reservation_that_anybody_takes_and_that_does_not_end(
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("case", "changes"),
     [
-        {"status": "DELETING"},
-        {"status": "CREATING"},
-        {"specificReservation": {}},
+        ("ordinary", {"status": "DELETING"}),
+        ("ordinary", {"status": "CREATING"}),
+        ("tpus", {}),
     ],
 )
 def test_a_reservation_without_machines_is_left_out(
-    cloud: Cloud, changes: dict
+    cloud: Cloud, case: str, changes: dict
 ) -> None:
     """One of TPUs has an aggregate in place of machines."""
-    assert reserved(cloud, RESERVATION | changes) == []
+    assert reserve(cloud, case, **changes) == []
 
 
 def test_scores_of_spot_are_asked_of_each_type(cloud: Cloud) -> None:
@@ -384,11 +374,15 @@ def test_scores_of_spot_are_asked_of_each_type(cloud: Cloud) -> None:
             "instanceSelections"
         ].values()
         [name] = selection["machineTypes"]
+        call = call_of(request)
         if name not in chances:
-            return 200, {"recommendations": [{"scores": {}}]}
-        scores = {"obtainability": chances[name], "estimatedUptime": "3600s"}
-        shards = [{"zone": zone, "instanceCount": 8} for zone in zones[name]]
-        return 200, {"recommendations": [{"scores": scores, "shards": shards}]}
+            return said(call, "empty")
+        document = answer_of(call)
+        [option] = document["recommendations"]
+        [shard] = option["shards"]
+        option["scores"]["obtainability"] = chances[name]
+        option["shards"] = [{**shard, "zone": zone} for zone in zones[name]]
+        return said(call, document)
 
     cloud.answer = answer
     types = [*chances, "a4-highgpu-8g"]
@@ -412,27 +406,28 @@ QUESTIONS: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize(
-    ("status", "error"),
+    ("case", "error"),
     [
-        (403, PermissionError),
-        (404, FileNotFoundError),
-        (429, OSError),
-        (500, OSError),
+        ("permission", PermissionError),
+        ("unknown", FileNotFoundError),
+        ("throttled", OSError),
+        ("broken", OSError),
     ],
 )
 def test_a_refusal_is_never_an_empty_answer(
-    cloud: Cloud, question: str, status: int, error: type[Exception]
+    cloud: Cloud, question: str, case: str, error: type[Exception]
 ) -> None:
-    cloud.answer = lambda _: (status, {"error": {"message": "no"}})
+    refuse(cloud, case)
     with pytest.raises(error) as raised:
         QUESTIONS[question]()
     assert raised.type is error
 
 
 def test_a_refused_catalog_is_asked_again(cloud: Cloud) -> None:
-    whole = seller(SKUS["sold"])
+    sell(cloud, SOLD)
+    whole = cloud.answer
     cloud.answer = lambda request: (
-        (403, {}) if request.path.startswith("/billing/") else whole(request)
+        (403, {}) if call_of(request) == CATALOG else whole(request)
     )
     with pytest.raises(PermissionError):
         market.on_demand_prices(REGION, TYPES)
@@ -440,9 +435,17 @@ def test_a_refused_catalog_is_asked_again(cloud: Cloud) -> None:
     assert market.on_demand_prices(REGION, TYPES) == numbers(ON_DEMAND)
 
 
+@pytest.mark.parametrize("call", [LISTED, CATALOG])
+def test_where_nothing_is_sold_there_are_no_prices(
+    cloud: Cloud, call: str
+) -> None:
+    serve(cloud, {call: "empty"})
+    assert market.spot_prices(REGION, TYPES) == {}
+
+
 def test_an_answer_of_another_form_is_not_understood(cloud: Cloud) -> None:
     with pytest.raises(OSError, match="not understood"):
-        reserved(cloud, RESERVATION | {"specificReservation": "four"})
+        reserve(cloud, "ordinary", specificReservation="four")
 
 
 def test_the_catalog_is_read_once_by_all_who_ask(

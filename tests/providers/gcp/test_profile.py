@@ -4,55 +4,55 @@ from __future__ import annotations
 
 import json
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from planner.errors import UsageError
+from planner.estimate.quickstart import read_measured
 from providers.gcp import profile
-from tests.loopback import Answer, Cloud
+from tests.loopback import Answer, Cloud, Request
+from tests.providers.shapes import Document, answer_of, shape
+from tests.providers.shapes.service import refuse, said, serve
+from tests.providers.shapes.structure import field_paths, without
 
 pytestmark = pytest.mark.enable_socket
-DATA = Path(__file__).parent / "data"
-ANSWER: dict[str, Any] = json.loads((DATA / "profiles.json").read_text())
+MODELS = "gcp/models.fetch"
+PROFILES = "gcp/benchmarkingData.fetch"
 MODEL = "meta-llama/Meta-Llama-3-8B"
 
 
 def test_models_come_page_by_page(cloud: Cloud) -> None:
-    answers: dict[str, dict[str, Any]] = {
-        "": {"models": ["a/b"], "nextPageToken": "x/y"},
-        "&pageToken=x%2Fy": {"models": ["c/d"]},
+    """A token that comes again ends the list."""
+    first, second = answer_of(MODELS)["models"]
+    pages = {
+        "": {"models": [first], "nextPageToken": "x/y"},
+        "&pageToken=x%2Fy": {"models": [second], "nextPageToken": "x/y"},
     }
-    cloud.answer = lambda request: (
-        200,
-        answers[request.path.partition("pageSize=100")[2]],
-    )
-    assert profile.profiled_models() == ["a/b", "c/d"]
+
+    def answer(request: Request) -> Answer:
+        return said(MODELS, pages[request.path.partition("pageSize=100")[2]])
+
+    cloud.answer = answer
+    assert profile.profiled_models() == [first, second]
     assert cloud.asked[0].path == "/gke/v1/models:fetch?pageSize=100"
-
-
-def test_a_token_that_comes_again_ends_the_list(cloud: Cloud) -> None:
-    cloud.answer = lambda _: (200, {"models": ["a/b"], "nextPageToken": "x"})
-    assert profile.profiled_models() == ["a/b", "a/b"]
 
 
 def test_profiles_are_those_of_vllm_at_the_cost_of_the_project(
     cloud: Cloud,
 ) -> None:
-    cloud.answer = lambda _: (200, ANSWER)
-    assert profile.measured_profiles(MODEL) == ANSWER["profile"]
+    serve(cloud)
+    assert profile.measured_profiles(MODEL) == answer_of(PROFILES)["profile"]
     [request] = cloud.asked
     assert request.method == "POST"
     assert request.path == "/gke/v1/benchmarkingData:fetch"
-    assert request.document() == {
-        "modelServerInfo": {"model": MODEL, "modelServer": "vllm"}
-    }
+    assert request.document() == shape(PROFILES).request
     assert request.headers["X-Goog-User-Project"] == "proj"
 
 
-@pytest.mark.parametrize("answer", [(404, {}), (200, {}), (200, {"new": 1})])
-def test_no_profile_is_an_empty_list(cloud: Cloud, answer: Answer) -> None:
-    cloud.answer = lambda _: answer
+@pytest.mark.parametrize("words", ["none", "empty", {"new": 1}])
+def test_no_profile_is_an_empty_list(cloud: Cloud, words: Any) -> None:
+    serve(cloud, {PROFILES: words})
     assert profile.measured_profiles(MODEL) == []
 
 
@@ -86,23 +86,47 @@ def test_a_cut_or_misshapen_answer_is_no_answer(
         profile.measured_profiles(MODEL)
 
 
-@pytest.mark.parametrize(
-    "answer", [(200, {}), (200, {"models": []}), (200, {"models": "a/b"})]
-)
-def test_a_list_without_models_is_no_answer(
-    cloud: Cloud, answer: Answer
-) -> None:
-    cloud.answer = lambda _: answer
+@pytest.mark.parametrize("words", ["empty", {"models": []}, {"models": "a/b"}])
+def test_a_list_without_models_is_no_answer(cloud: Cloud, words: Any) -> None:
+    serve(cloud, {MODELS: words})
     with pytest.raises(OSError, match=r"models|not understood"):
         profile.profiled_models()
 
 
 def test_a_refusal_is_one(cloud: Cloud) -> None:
-    refusal = {"error": {"message": "SERVICE_DISABLED"}}
-    cloud.answer = lambda _: (403, refusal)
+    refuse(cloud, "permission")
     for ask in (
         profile.profiled_models,
         lambda: profile.measured_profiles(MODEL),
     ):
-        with pytest.raises(PermissionError, match="SERVICE_DISABLED"):
+        with pytest.raises(PermissionError, match="403"):
             ask()
+
+
+def points_of(document: Document) -> object:
+    """What a calibration makes of profiles, or why it takes none."""
+    text = json.dumps(document.get("profile", []))
+    try:
+        return read_measured(text, "gke.json", {})
+    except UsageError as error:
+        return str(error)
+
+
+def test_the_file_says_what_is_read_of_profiles() -> None:
+    document = answer_of(PROFILES)
+    # One deployment alone is a calibration.
+    document["profile"] = document["profile"][:1]
+    whole = points_of(document)
+    read = {
+        path
+        for path in field_paths(answer_of(PROFILES))
+        if points_of(without(document, path)) != whole
+    }
+    assert read == set(shape(PROFILES).reads["measured_profiles"])
+
+
+def test_the_file_says_what_is_read_of_models(cloud: Cloud) -> None:
+    [path] = shape(MODELS).reads["profiled_models"]
+    serve(cloud, {MODELS: without(answer_of(MODELS), path)})
+    with pytest.raises(OSError, match="no models"):
+        profile.profiled_models()

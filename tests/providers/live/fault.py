@@ -9,17 +9,14 @@ from threading import Event
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from tests.loopback import Request
-from tests.providers.live.recorded import (
-    JSON_CALLS,
-    QUERY_CALLS,
-    Document,
+from tests.providers.shapes import Document, answer_of, shape
+from tests.providers.shapes.structure import (
     changed,
-    document_of,
     emptied,
     merged,
-    record_of,
-    text_of,
+    without,
 )
+from tests.providers.shapes.wire import refusal_text, sent_case, sent_text
 
 # well: as if nothing had been. denied: a right or a login is missing. unknown: nobody knows.
 # refused: denied or unknown. any: well or unknown.
@@ -79,11 +76,11 @@ class Asked(NamedTuple):
         """Send a page that another one follows."""
         here = self.request.path.partition("&page_two")[0]
         link = f"{self.url}{here}{'&' if '?' in here else '?'}page_two=1"
-        form = json.dumps(record_of(self.call)["next"])
+        form = json.dumps(shape(self.call).next)
         following = json.loads(
             form.replace("{token}", TOKEN).replace("{link}", link)
         )
-        return Reply(text_of(self.call, merged(document, following)))
+        return Reply(sent_text(self.call, merged(document, following)))
 
 
 Answering: TypeAlias = Callable[[Asked], Reply]
@@ -97,118 +94,26 @@ class Fault(NamedTuple):
     times: int = 1_000_000
 
 
-# The code of an error, and its status, in services of AWS that speak: ec2, query, json.
-AWS_ERRORS: Final = {
-    "permission": (
-        (403, "UnauthorizedOperation"),
-        (403, "AccessDenied"),
-        (400, "AccessDeniedException"),
-    ),
-    "quota": (
-        (400, "MaxConfigLimitExceeded"),
-        (403, "LimitExceeded"),
-        (400, "QuotaExceededException"),
-    ),
-    "rate": (
-        (503, "RequestLimitExceeded"),
-        (400, "Throttling"),
-        (400, "ThrottlingException"),
-    ),
-    "stranger": (
-        (401, "AuthFailure"),
-        (403, "InvalidClientTokenId"),
-        (400, "UnrecognizedClientException"),
-    ),
-    "wrong key": (
-        (403, "SignatureDoesNotMatch"),
-        (403, "SignatureDoesNotMatch"),
-        (400, "InvalidSignatureException"),
-    ),
-    "expired": (
-        (400, "ExpiredToken"),
-        (403, "ExpiredToken"),
-        (400, "ExpiredTokenException"),
-    ),
-    "throttled": (
-        (429, "RequestLimitExceeded"),
-        (429, "Throttling"),
-        (429, "TooManyRequestsException"),
-    ),
-    "busy": (
-        (503, "Unavailable"),
-        (503, "ServiceUnavailable"),
-        (503, "ServiceUnavailableException"),
-    ),
-    "broken": (
-        (500, "InternalError"),
-        (500, "InternalFailure"),
-        (500, "InternalServerError"),
-    ),
-    "skew": (
-        (400, "RequestExpired"),
-        (403, "RequestTimeTooSkewed"),
-        (400, "RequestTimeTooSkewed"),
-    ),
-}
-# Status, status in words, and reason.
-GCP_ERRORS: Final = {
-    "permission": (403, "PERMISSION_DENIED", "forbidden"),
-    "quota": (403, "PERMISSION_DENIED", "quotaExceeded"),
-    "rate": (403, "PERMISSION_DENIED", "rateLimitExceeded"),
-    "user rate": (403, "PERMISSION_DENIED", "userRateLimitExceeded"),
-    "stranger": (403, "PERMISSION_DENIED", "authError"),
-    "expired": (401, "UNAUTHENTICATED", "authError"),
-    "throttled": (429, "RESOURCE_EXHAUSTED", "rateLimitExceeded"),
-    "busy": (503, "UNAVAILABLE", "backendError"),
-    "broken": (500, "INTERNAL", "internalError"),
-}
-AZURE_ERRORS: Final = {
-    "permission": (403, "AuthorizationFailed"),
-    "quota": (409, "OperationNotAllowed"),
-    "stranger": (401, "AuthenticationFailed"),
-    "expired": (401, "ExpiredAuthenticationToken"),
-    "throttled": (429, "TooManyRequests"),
-    "busy": (503, "ServerTimeout"),
-    "broken": (500, "InternalServerError"),
-}
-
-
-def error_of(situation: str, asked: Asked) -> tuple[int, str]:
-    """Return the status and the text with which a cloud says what is wrong."""
-    said = f"no. You have sent: {asked.sent}"
-    cloud = asked.call.partition("_")[0]
-    if cloud == "azure":
-        status, code = AZURE_ERRORS[situation]
-        return status, json.dumps({"error": {"code": code, "message": said}})
-    if cloud == "gcp":
-        status, words, reason = GCP_ERRORS[situation]
-        error = {
-            "code": status,
-            "message": said,
-            "errors": [{"message": said, "reason": reason}],
-            "status": words,
-        }
-        return status, json.dumps({"error": error})
-    ec2, query, json_error = AWS_ERRORS[situation]
-    if asked.call in JSON_CALLS:
-        status, code = json_error
-        return status, json.dumps({"__type": code, "message": said})
-    status, code = query if asked.call in QUERY_CALLS else ec2
-    error_xml = f"<Error><Code>{code}</Code><Message>{said}</Message></Error>"
-    if asked.call in QUERY_CALLS:
-        return status, f"<ErrorResponse>{error_xml}</ErrorResponse>"
-    return status, f"<Response><Errors>{error_xml}</Errors></Response>"
-
-
 def refused(situation: str, **headers: str) -> Answering:
     """Let a service say what is wrong, as its cloud does."""
 
     def answer(asked: Asked) -> Reply:
-        status, text = error_of(situation, asked)
+        words = f"no. You have sent: {asked.sent}"
+        status, text = refusal_text(asked.call, situation, words)
         named = tuple(
             (name.replace("_", "-"), value) for name, value in headers.items()
         )
         return Reply(text, status, named)
+
+    return answer
+
+
+def told(case: str) -> Answering:
+    """Let a service answer with another case of a call."""
+
+    def answer(asked: Asked) -> Reply:
+        status, text = sent_case(asked.call, case)
+        return Reply(text, status)
 
     return answer
 
@@ -221,30 +126,22 @@ def sent(text: str, status: int = 200) -> Answering:
 def edited(change: Callable[[Asked, Document], Document]) -> Answering:
     """Let a service send another document than the good one."""
     return lambda asked: Reply(
-        text_of(asked.call, change(asked, document_of(asked.call)))
+        sent_text(asked.call, change(asked, answer_of(asked.call)))
     )
 
 
-def without(field: str) -> Answering:
-    """Let a service leave out a field, wherever it is."""
-
-    def change(asked: Asked, document: Document) -> Document:
-        return changed(
-            asked.call,
-            document,
-            lambda fields: {
-                name: value for name, value in fields.items() if name != field
-            },
-        )
-
-    return edited(change)
+def lacking(path: str) -> Answering:
+    """Let a service leave out a field, in all rows."""
+    return edited(
+        lambda asked, document: without(document, path, shape(asked.call).maps)
+    )
 
 
 def _with_new_fields(asked: Asked, document: Document) -> Document:
     return changed(
-        asked.call,
         document,
-        lambda fields: {**fields, "fieldOfTomorrow": {"a": "b"}},
+        lambda _, fields: {**fields, "fieldOfTomorrow": {"a": "b"}},
+        shape(asked.call).maps,
     )
 
 
@@ -256,30 +153,32 @@ def _with_texts(asked: Asked, document: Document) -> Document:
         return str(value) if is_number else value
 
     return changed(
-        asked.call,
         document,
-        lambda fields: {name: as_text(value) for name, value in fields.items()},
+        lambda _, fields: {
+            name: as_text(value) for name, value in fields.items()
+        },
+        shape(asked.call).maps,
     )
 
 
 def _of_tomorrow(asked: Asked, document: Document) -> Document:
-    return merged(document, record_of(asked.call).get("tomorrow", {}))
+    return merged(document, shape(asked.call).tomorrow)
 
 
 def _empty_page_first(asked: Asked) -> Reply:
-    document = document_of(asked.call)
+    document = answer_of(asked.call)
     if asked.is_second_page:
-        return Reply(text_of(asked.call, document))
+        return Reply(sent_text(asked.call, document))
     return asked.page(emptied(document))
 
 
 def _same_page_again(asked: Asked) -> Reply:
-    document = document_of(asked.call)
+    document = answer_of(asked.call)
     return asked.page(emptied(document) if asked.is_second_page else document)
 
 
 def _cut(asked: Asked) -> Reply:
-    return Reply(text_of(asked.call, document_of(asked.call)), is_cut=True)
+    return Reply(sent_text(asked.call, answer_of(asked.call)), is_cut=True)
 
 
 def _held(asked: Asked) -> Reply:
@@ -290,9 +189,9 @@ FAULTS: Final[dict[str, Fault]] = {
     "permission": Fault("denied", refused("permission")),
     "quota": Fault("unknown", refused("quota")),
     "rate": Fault("unknown", refused("rate")),
-    "user rate": Fault("unknown", refused("user rate")),
+    "user_rate": Fault("unknown", refused("user_rate")),
     "stranger": Fault("denied", refused("stranger")),
-    "wrong key": Fault("denied", refused("wrong key")),
+    "wrong_key": Fault("denied", refused("wrong_key")),
     "expired": Fault("denied", refused("expired")),
     "skew": Fault("unknown", refused("skew")),
     "throttled, then well": Fault("well", refused("throttled"), 1),

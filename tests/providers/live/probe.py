@@ -10,8 +10,10 @@ from planner.market.live import LiveFacts
 from planner.plan.actual.charge import StackTags
 from providers.gcp import market as gcp_market
 from providers.live.place import MISSHAPEN, LivePlace, ask_places
-from tests.providers.live.recorded import GCP_TYPES
+from providers.live.probe import CHANGING_FUNCTION
 
+# A service lists the machine types that its filter names.
+GCP_TYPES: Final = ("g2-standard-4", "a3-highgpu-8g")
 PLACES: Final = {
     "aws": LivePlace("aws", "us-east-1", ("p5.48xlarge",)),
     "gcp": LivePlace("gcp", "us-central1", GCP_TYPES),
@@ -45,6 +47,8 @@ ROOMS: Final = {
     "commitment_regions": "commitment",
     "running_machines": "running",
     "month_cost": "running",
+    "profiled_models": "profile",
+    "measured_profiles": "profile",
 }
 
 
@@ -61,6 +65,16 @@ class Probe(NamedTuple):
         return f"{self.cloud} {self.function}"
 
     @property
+    def all_calls(self) -> tuple[str, ...]:
+        """Its calls, and those that it makes after an answer that is not the ordinary one."""
+        later = [
+            call
+            for call, (first, _) in CALLS_AFTER.items()
+            if first in self.calls
+        ]
+        return (*self.calls, *later)
+
+    @property
     def leaves_out(self) -> bool:
         """Whether what the cloud does not say is left out of the answer."""
         return self.function in LEAVES_OUT
@@ -73,6 +87,8 @@ class Probe(NamedTuple):
         ask = getattr(module, self.function)
         if self.function == "commitment_regions":
             return ask([REGIONS[self.cloud]])
+        if room == "profile":
+            return ask(*self.rest)
         return ask(REGIONS[self.cloud], *self.rest)
 
     def result(self) -> Any:
@@ -91,7 +107,7 @@ def _probes(
             cloud,
             function,
             rest,
-            tuple(f"{cloud}_{call}" for call in calls),
+            tuple(f"{cloud}/{call}" for call in calls),
         )
         for function, rest, calls in rows
     ]
@@ -162,64 +178,137 @@ PROBES: Final = [
     ),
     *_probes(
         "gcp",
-        ("signed_in", (), ("region",)),
+        ("signed_in", (), ("regions.get",)),
         (
             "closed_services",
             (("compute.googleapis.com", "logging.googleapis.com"),),
-            ("services",),
+            ("services.batchGet",),
         ),
-        ("quotas", (GCP_TYPES, "on_demand"), ("region", "quota_infos")),
-        ("offered_zones", (GCP_TYPES,), ("machine_types",)),
+        (
+            "quotas",
+            (GCP_TYPES, "on_demand"),
+            ("regions.get", "quotaInfos.list"),
+        ),
+        ("offered_zones", (GCP_TYPES,), ("machineTypes.aggregatedList",)),
         ("named_endpoints", ("net",), ()),
         (
             "missing_rights",
             (("compute.instances.create", "compute.networks.create"),),
-            ("rights",),
+            ("projects.testIamPermissions",),
         ),
-        ("on_demand_prices", (GCP_TYPES,), ("machine_types", "skus")),
-        ("spot_prices", (GCP_TYPES,), ("machine_types", "skus")),
-        ("reservations", (), ("reservations",)),
-        ("spot_scores", (("g2-standard-4",), 2), ("advice",)),
-        ("running_machines", (TAGS,), ("instances",)),
-        ("commitment_regions", (), ("commitments_everywhere",)),
-        ("commitments", (GCP_TYPES,), ("commitments", "machine_types")),
-        ("commitment_use", (GCP_TYPES,), ("commitments", "instances")),
+        (
+            "on_demand_prices",
+            (GCP_TYPES,),
+            ("machineTypes.aggregatedList", "skus.list"),
+        ),
+        (
+            "spot_prices",
+            (GCP_TYPES,),
+            ("machineTypes.aggregatedList", "skus.list"),
+        ),
+        ("reservations", (), ("reservations.aggregatedList",)),
+        ("spot_scores", (("g2-standard-4",), 2), ("advice.capacity",)),
+        ("running_machines", (TAGS,), ("instances.aggregatedList",)),
+        ("commitment_regions", (), ("regionCommitments.aggregatedList",)),
+        (
+            "commitments",
+            (GCP_TYPES,),
+            ("regionCommitments.list", "machineTypes.aggregatedList"),
+        ),
+        (
+            "commitment_use",
+            (GCP_TYPES,),
+            ("regionCommitments.list", "instances.aggregatedList"),
+        ),
     ),
     *_probes(
         "azure",
-        ("signed_in", (), ("subscription",)),
+        ("signed_in", (), ("Subscriptions_Get",)),
         (
             "closed_services",
             (("Microsoft.Compute", "Microsoft.Insights"),),
-            ("providers",),
+            ("Providers_List",),
         ),
-        ("quotas", (AZURE_TYPES, "on_demand"), ("usages", "skus")),
-        ("offered_zones", (AZURE_TYPES,), ("skus",)),
+        (
+            "quotas",
+            (AZURE_TYPES, "on_demand"),
+            ("Usage_List", "ResourceSkus_List"),
+        ),
+        ("offered_zones", (AZURE_TYPES,), ("ResourceSkus_List",)),
         ("named_endpoints", ("net",), ()),
-        ("missing_rights", (AZURE_RIGHTS,), ("permissions",)),
-        ("on_demand_prices", (AZURE_TYPES,), ("retail",)),
-        ("spot_prices", (AZURE_TYPES,), ("retail",)),
+        ("missing_rights", (AZURE_RIGHTS,), ("Permissions_List",)),
+        ("on_demand_prices", (AZURE_TYPES,), ("RetailPrices_List",)),
+        ("spot_prices", (AZURE_TYPES,), ("RetailPrices_List",)),
         (
             "reservations",
             (),
-            ("groups", "reservations", "reservation"),
+            (
+                "CapacityReservationGroups_ListBySubscription",
+                "CapacityReservations_ListByCapacityReservationGroup",
+                "CapacityReservations_Get",
+            ),
         ),
-        ("spot_scores", (AZURE_TYPES, 2), ("spot_scores",)),
-        ("running_machines", (TAGS,), ("scale_sets", "set_machines")),
-        ("month_cost", (TAGS, TODAY), ("cost",)),
-        ("commitment_regions", (), ("price_reservations",)),
+        ("spot_scores", (AZURE_TYPES, 2), ("SpotPlacementScores_Post",)),
+        (
+            "running_machines",
+            (TAGS,),
+            (
+                "VirtualMachineScaleSets_ListAll",
+                "VirtualMachineScaleSetVMs_List",
+            ),
+        ),
+        ("month_cost", (TAGS, TODAY), ("Query_Usage",)),
+        ("commitment_regions", (), ("Reservation_ListAll",)),
         (
             "commitments",
             (AZURE_TYPES,),
-            ("price_reservations", "savings_plans", "retail"),
+            ("Reservation_ListAll", "SavingsPlan_ListAll", "RetailPrices_List"),
         ),
         (
             "commitment_use",
             (AZURE_TYPES,),
-            ("price_reservations", "savings_plans"),
+            ("Reservation_ListAll", "SavingsPlan_ListAll"),
         ),
     ),
 ]
+
+
+# What calibrate asks; no plan does.
+PROFILE_PROBES: Final = [
+    Probe("gcp", "profiled_models", (), ("gcp/models.fetch",)),
+    Probe(
+        "gcp",
+        "measured_profiles",
+        ("meta-llama/Meta-Llama-3-8B",),
+        ("gcp/benchmarkingData.fetch",),
+    ),
+]
+# Calls that are made where another one has a case that is not its ordinary one.
+CALLS_AFTER: Final = {
+    "aws/GetAWSDefaultServiceQuota": ("aws/GetServiceQuota", "none"),
+    "azure/VirtualMachines_List": (
+        "azure/VirtualMachineScaleSets_ListAll",
+        "flexible",
+    ),
+}
+# What changes an account is asked by nobody here.
+CHANGING_CALLS: Final = {
+    "aws": ("aws/RequestServiceQuotaIncrease",),
+    "gcp": ("gcp/quotaInfos.list", "gcp/quotaPreferences.patch"),
+    "azure": ("azure/Quota_CreateOrUpdate",),
+}
+
+
+def calls_of(cloud: str, function: str) -> tuple[str, ...]:
+    """Return all calls of a function."""
+    if function == CHANGING_FUNCTION:
+        return CHANGING_CALLS[cloud]
+    [calls] = [
+        probe.all_calls
+        for probe in (*PROBES, *PROFILE_PROBES)
+        if (probe.cloud, probe.function) == (cloud, function)
+    ] or [()]
+    return calls
 
 
 def ask_cloud(cloud: str, deadline_s: float = 60) -> LiveFacts:

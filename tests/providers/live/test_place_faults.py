@@ -6,16 +6,14 @@ of the fault, for every probe and every request of it.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, partial
-from threading import Event, Lock
+from threading import Event
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
-import boto3.session
 import google.auth
 import pytest
 from botocore.config import Config
@@ -30,26 +28,29 @@ from providers.live import rest
 from providers.live.place import MISSHAPEN
 from tests.loopback import Answer, Cloud, Request, ask_only, standing_cloud
 from tests.providers.live.fault import (
-    AWS_ERRORS,
-    AZURE_ERRORS,
     FAULTS,
-    GCP_ERRORS,
     Asked,
     Fault,
-    without,
+    lacking,
+    told,
 )
 from tests.providers.live.probe import (
+    CALLS_AFTER,
     PROBES,
     Probe,
     ask_cloud,
 )
-from tests.providers.live.recorded import (
+from tests.providers.live.session import SharedSession
+from tests.providers.shapes import (
+    ORDINARY,
     call_of,
-    document_of,
-    field_names,
-    record_of,
-    text_of,
+    cases,
+    cloud_of,
+    refusals,
+    shape,
 )
+from tests.providers.shapes.structure import field_paths
+from tests.providers.shapes.wire import DIALECTS, dialect, sent_case
 
 pytestmark = pytest.mark.enable_socket
 SECRETS = {
@@ -58,7 +59,7 @@ SECRETS = {
     "gcp": "ya29.token-of-google",
     "gcp refresh": "refresh-token-of-google",
     "gcp client": "client-secret-of-google",
-    "gcp second": "ya29.second-token-of-google",
+    "gcp second": "second-token-of-google",
     "azure": "bearer-token-of-azure",
 }
 # The real settings, but fewer times, and without a pause.
@@ -71,32 +72,6 @@ LONGEST_PAUSE_S = 30
 HELD_S = 0.1
 # A client tries again so often in its life; those here live as long as all tests.
 RETRIES_OF_A_CLIENT = 1_000_000
-
-
-class SharedSession:
-    """Opens each client of AWS once: to open one takes longer than a test."""
-
-    _lock = Lock()
-    _core = boto3.session.Session()
-    _clients: ClassVar[dict[tuple[object, ...], Any]] = {}
-
-    def __init__(self, region_name: str) -> None:
-        self._region = region_name
-
-    def get_credentials(self) -> Any:
-        return self._core.get_credentials()
-
-    def client(self, name: str, config: Config) -> Any:
-        """Return the client of a service, one for each time that it may wait."""
-        wait_s = config.read_timeout
-        key = (os.environ["AWS_ENDPOINT_URL"], name, self._region, wait_s)
-        # The threads of a question for a region open clients at once.
-        with self._lock:
-            if key not in self._clients:
-                self._clients[key] = self._core.client(
-                    name, region_name=self._region, config=config
-                )
-            return self._clients[key]
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +102,8 @@ class Service:
         self.fault, self.faulty_call = Fault("well", FAULTS["null"].answer), ""
         self.asked: Counter[str] = Counter()
         self.pauses_s: list[float] = []
+        # The cases of calls that have not their ordinary one.
+        self.given: dict[str, str] = {}
         cloud.answer = self.answer
 
     def answer(self, request: Request) -> Answer:
@@ -135,7 +112,7 @@ class Service:
         if call == self.faulty_call and self.asked[call] <= self.fault.times:
             asked = Asked(call, request, self.url, self.held)
             return self.fault.answer(asked).write
-        return 200, text_of(call, document_of(call))
+        return sent_case(call, self.given.get(call, ORDINARY))
 
     def break_call(self, call: str, fault: Fault) -> None:
         """Let a call meet a fault from now on."""
@@ -187,27 +164,18 @@ def wait_at_most(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(rest, "TIMEOUT_S", seconds)
 
 
-CLOUD_ERRORS = {
-    "aws": set(AWS_ERRORS),
-    "gcp": set(GCP_ERRORS),
-    "azure": set(AZURE_ERRORS),
-}
-
-
 def applies(fault: str, call: str) -> bool:
     """Whether a call may meet a fault."""
-    cloud = call.partition("_")[0]
-    errors = CLOUD_ERRORS[cloud]
-    record = record_of(call)
+    ordinary = shape(call)
     if fault in ("empty page first", "same page again"):
-        return "next" in record
+        return bool(ordinary.next)
     if fault == "no field at all":
         # Where all may be missing, nothing is an answer too.
-        return not set(record["answer"]) <= set(record.get("may_lack", {}))
+        return not ordinary.answer.keys() <= ordinary.may_lack.keys()
     if fault in ("cut, then well", "cut once at AWS"):
-        return (cloud == "aws") == (fault == "cut once at AWS")
-    if fault in AWS_ERRORS or fault in GCP_ERRORS:
-        return fault in errors
+        return (cloud_of(call) == "aws") == (fault == "cut once at AWS")
+    if any(fault in refusals(spoken) for spoken in DIALECTS):
+        return fault in refusals(dialect(call))
     return True
 
 
@@ -300,25 +268,68 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("probe", "call"), CALLS)
+CALLS_AFTER_OTHERS = [
+    pytest.param(probe, call, id=f"{probe.name}-{call}")
+    for call, (first, _) in CALLS_AFTER.items()
+    for probe in PROBES
+    if first in probe.calls
+]
+
+
+@pytest.mark.parametrize(("probe", "call"), [*CALLS, *CALLS_AFTER_OTHERS])
 def test_a_field_that_is_missing_is_no_zero(
     service: Service, probe: Probe, call: str
 ) -> None:
-    """The answer is as it was, or unknown; prices and the like may be left out."""
+    """The answer is as it was, or unknown; prices and the like may be left out.
+
+    It is another one for just those fields that the file of the call says are read.
+    """
     well = well_answer(probe)
-    may_lack = record_of(call).get("may_lack", {})
-    wrong = {}
-    for field in set(field_names(call)) - set(may_lack):
-        service.break_call(call, Fault("any", without(field)))
+    if call in CALLS_AFTER:
+        service.given = dict([CALLS_AFTER[call]])
+        well = probe.ask()
+    ordinary = shape(call)
+    wrong, read = {}, set()
+    for path in field_paths(ordinary.answer, ordinary.maps):
+        if path in ordinary.may_lack:
+            continue
+        service.break_call(call, Fault("any", lacking(path)))
         found = probe.result()
+        if isinstance(found, Exception) or found != well:
+            read.add(path)
         if not is_part(probe, found, well) and not is_of_outcome(
             service.fault, found, well
         ):
-            wrong[field] = found
+            wrong[path] = found
     assert wrong == {}
+    assert read == set(ordinary.reads[probe.function])
 
 
-GOOGLE = [case for case in CALLS if "gcp_" in str(case.id)]
+NOTHING = [
+    pytest.param(probe, call, case, id=f"{probe.name}-{call}-{case}")
+    for probe in PROBES
+    for call in probe.calls
+    for case in ("empty", "none")
+    if case in cases()[call]
+]
+
+
+@pytest.mark.parametrize(("probe", "call", "case"), NOTHING)
+def test_an_answer_of_nothing_is_understood(
+    service: Service, probe: Probe, call: str, case: str
+) -> None:
+    """It is said why nothing is known, or what is left out is all that is missing."""
+    well = well_answer(probe)
+    service.break_call(call, Fault("any", told(case)))
+    found = probe.result()
+    assert not isinstance(found, MISSHAPEN)
+    # Of what is committed to nothing runs: that is known.
+    may_be_zero = probe.function == "commitment_use"
+    if probe.leaves_out and not may_be_zero and type(found) is type(well):
+        assert is_part(probe, found, well)
+
+
+GOOGLE = [case for case in CALLS if "gcp/" in str(case.id)]
 
 
 @pytest.mark.parametrize(("probe", "call"), GOOGLE)
@@ -327,7 +338,7 @@ def test_an_expired_token_of_google_is_renewed(
 ) -> None:
     service.break_call(call, Fault("well", FAULTS["expired"].answer, 1))
     assert probe.result() == well_answer(probe)
-    assert service.asked["gcp_token"] == 1
+    assert service.asked["gcp/oauth2.token"] == 1
 
 
 # Faults after which a region has a state, whichever of its calls they are in.
@@ -344,21 +355,21 @@ STATES = {
 }
 # The calls of one question, so that all others are well.
 PLACE_CALLS = [
-    "aws_GetMetricStatistics",
-    "aws_DescribeInstanceTypeOfferings",
-    "aws_GetProducts",
-    "aws_DescribeSpotPriceHistory",
-    "aws_DescribeCapacityReservations",
-    "gcp_quota_infos",
-    "gcp_reservations",
-    "gcp_machine_types",
-    "azure_usages",
-    "azure_retail",
-    "azure_reservation",
-    "aws_DescribeSavingsPlanRates",
-    "aws_GetSavingsPlansUtilizationDetails",
-    "gcp_instances",
-    "azure_savings_plans",
+    "aws/GetMetricStatistics",
+    "aws/DescribeInstanceTypeOfferings",
+    "aws/GetProducts",
+    "aws/DescribeSpotPriceHistory",
+    "aws/DescribeCapacityReservations",
+    "gcp/quotaInfos.list",
+    "gcp/reservations.aggregatedList",
+    "gcp/machineTypes.aggregatedList",
+    "azure/Usage_List",
+    "azure/RetailPrices_List",
+    "azure/CapacityReservations_Get",
+    "aws/DescribeSavingsPlanRates",
+    "aws/GetSavingsPlansUtilizationDetails",
+    "gcp/instances.aggregatedList",
+    "azure/SavingsPlan_ListAll",
 ]
 
 
@@ -375,7 +386,7 @@ def test_a_fault_in_a_call_is_the_state_of_its_answers(
     service: Service, call: str, fault: str
 ) -> None:
     """All other answers are as they were, and where the state is no value there is none."""
-    cloud = call.partition("_")[0]
+    cloud = call.partition("/")[0]
     well = well_place(cloud)
     service.break_call(call, FAULTS[fault])
     facts = ask_cloud(cloud)

@@ -17,10 +17,12 @@ from providers.live.question import (
     rules_by_quota,
 )
 from tests.loopback import Answer, Cloud, Request
+from tests.providers.shapes import Document, answer_of, call_of
+from tests.providers.shapes.service import refuse, said, serve
 
 pytestmark = pytest.mark.enable_socket
 GCP_ASK = MachineAsk(
-    region="us-east4",
+    region="us-central1",
     instance_type="g2-standard-4",
     purchase="on_demand",
     nodes=2,
@@ -73,54 +75,34 @@ def test_every_purchase_of_a_known_machine_has_its_quota(
 
 
 def test_a_quota_of_google_has_its_use_beside_its_limit(cloud: Cloud) -> None:
-    quotas = [
-        {"metric": "CPUS", "limit": 1e4, "usage": 0},
-        {"metric": "NVIDIA_L4_GPUS", "limit": 8.0, "usage": 7.0},
-    ]
-    cloud.answer = lambda _: (200, {"quotas": quotas})
+    region = answer_of("gcp/regions.get")
+    region["quotas"][1]["usage"] = 7.0
+    serve(cloud, {"gcp/regions.get": region})
     [room] = rooms_of("gcp", GCP_ASK)
     assert (room.quota.limit, room.quota.used, room.is_enough) == (8, 7, False)
     one = replace(GCP_ASK, nodes=1, accelerators=1)
     assert rooms_of("gcp", one)[0].is_enough
-    cloud.answer = lambda _: (200, {"quotas": quotas[:1]})
+    serve(cloud, {"gcp/regions.get": "none"})
     with pytest.raises(LookupError, match="g2-standard-4"):
         rooms_of("gcp", GCP_ASK)
 
 
-def family_infos(value: str, regions: list[str]) -> dict:
-    return {
-        "quotaInfos": [
-            {
-                "quotaId": f"{prefix}GPUS-PER-GPU-FAMILY-per-project-region",
-                "dimensionsInfos": [
-                    {
-                        "dimensions": {"gpu_family": "NVIDIA_H100"},
-                        "details": {"value": amount},
-                        "applicableLocations": regions,
-                    }
-                ],
-            }
-            for prefix, amount in (("PREEMPTIBLE-", "999"), ("", value))
-        ]
-    }
-
-
 @pytest.mark.parametrize(
-    ("value", "is_enough"), [("0", False), ("8", True), ("-1", True)]
+    ("limit", "is_enough"), [("0", False), ("8", True), ("-1", True)]
 )
 def test_a_family_of_google_is_found_over_pages(
-    cloud: Cloud, value: str, is_enough: bool
+    cloud: Cloud, limit: str, is_enough: bool
 ) -> None:
     """A token that comes again ends the list; the quota of spot is another one."""
+    page = answer_of("gcp/quotaInfos.list") | {"nextPageToken": "two"}
+    _, family, _ = page["quotaInfos"]
+    family["dimensionsInfos"][0]["details"]["value"] = limit
 
     def answer(request: Request) -> Answer:
         token = parse_qs(urlsplit(request.path).query).get("pageToken")
-        if token is None:
-            return 200, {"quotaInfos": [], "nextPageToken": "two"}
-        return 200, {
-            **family_infos(value, ["us-east4"]),
-            "nextPageToken": "two",
-        }
+        first = answer_of("gcp/quotaInfos.list", "empty")
+        first["nextPageToken"] = "two"
+        return said(call_of(request), first if token is None else page)
 
     cloud.answer = answer
     ask = replace(
@@ -134,17 +116,15 @@ def test_a_family_of_google_is_found_over_pages(
 
 
 def test_services_of_google_that_are_off(cloud: Cloud) -> None:
+    enabled, disabled = answer_of("gcp/services.batchGet")["services"]
+
     def answer(request: Request) -> Answer:
         names = parse_qs(urlsplit(request.path).query)["names"]
-        return 200, {
-            "services": [
-                {
-                    "name": name,
-                    "state": "DISABLED" if "17" in name else "ENABLED",
-                }
-                for name in names
-            ]
-        }
+        found = [
+            {**(disabled if "17" in name else enabled), "name": name}
+            for name in names
+        ]
+        return said(call_of(request), {"services": found})
 
     cloud.answer = answer
     names = [f"s{number}.googleapis.com" for number in range(21)]
@@ -153,73 +133,49 @@ def test_services_of_google_that_are_off(cloud: Cloud) -> None:
         "s17.googleapis.com": "gcloud services enable s17.googleapis.com --project proj"
     }
     assert len(cloud.asked) == 2
+    serve(cloud, {"gcp/services.batchGet": "none"})
+    assert account("gcp").closed_services("us-east4", names) == {}
 
 
 def test_zones_of_google(cloud: Cloud) -> None:
-    cloud.answer = lambda _: (
-        200,
-        {
-            "items": {
-                "zones/us-east4-a": {
-                    "machineTypes": [{"name": "g2-standard-4"}]
-                },
-                "zones/us-east4-b": {"warning": {}},
-                "zones/us-west1-a": {
-                    "machineTypes": [{"name": "g2-standard-4"}]
-                },
-            }
-        },
-    )
-    types = ["g2-standard-4", "a9-highgpu-8g"]
-    assert account("gcp").offered_zones("us-east4", types) == {
-        "g2-standard-4": {"us-east4-a"},
+    """Of the region alone, and where a zone has the type."""
+    listed = answer_of("gcp/machineTypes.aggregatedList")
+    zones = listed["items"]
+    zones["zones/us-west1-a"] = zones["zones/us-central1-a"]
+    serve(cloud, {"gcp/machineTypes.aggregatedList": listed})
+    types = ["g2-standard-4", "a3-highgpu-8g", "a9-highgpu-8g"]
+    assert account("gcp").offered_zones("us-central1", types) == {
+        "g2-standard-4": {"us-central1-a"},
+        "a3-highgpu-8g": {"us-central1-a"},
         "a9-highgpu-8g": set(),
     }
 
 
 def test_rights_of_google_are_those_that_are_granted(cloud: Cloud) -> None:
-    def answer(request: Request) -> Answer:
-        asked = request.document()["permissions"]
-        return 200, {"permissions": [right for right in asked if right != "b"]}
+    granted = "compute.instances.create"
+    ask = account("gcp").missing_rights
+    serve(cloud)
+    assert ask("r", [granted, "b"]) == {"b": True}
+    assert cloud.asked[0].document() == {"permissions": [granted, "b"]}
+    serve(cloud, {"gcp/projects.testIamPermissions": "empty"})
+    assert ask("r", [granted, "b"]) == {granted: True, "b": True}
 
-    cloud.answer = answer
-    assert account("gcp").missing_rights("r", ["a", "b", "c"]) == {"b": True}
-    assert cloud.asked[0].path.endswith("/projects/proj:testIamPermissions")
 
+def azure_quotas(cores: int, family: int) -> dict[str, Document]:
+    """Quotas of Azure with other limits, none of which is used.
 
-def azure(cores: int, family: int, restrictions: list) -> Cloud:
-    usages = [
-        {
-            "name": {"value": name, "localizedValue": name},
-            "currentValue": 0,
-            "limit": limit,
-        }
-        for name, limit in (
-            ("cores", cores),
-            ("standardNDSH100v5Family", family),
-            ("lowPriorityCores", 96),
-        )
-    ]
-    skus = [
-        {"resourceType": "disks", "name": AZURE_TYPE},
-        {
-            "resourceType": "virtualMachines",
-            "name": AZURE_TYPE,
-            # Case and blanks differ between the two services.
-            "family": "Standard NDSH100v5 Family",
-            "locationInfo": [{"location": "eastus", "zones": ["1", "2", "3"]}],
-            "restrictions": restrictions,
-        },
-    ]
-    service = Cloud()
-
-    def answer(request: Request) -> Answer:
-        assert "api-version=" in request.path
-        found = usages if "/usages" in request.path else skus
-        return 200, {"value": found}
-
-    service.answer = answer
-    return service
+    The service of machine types writes the name of a family in another way.
+    """
+    usages = answer_of("azure/Usage_List")
+    limits = {"cores": cores, "standardNDSH100v5Family": family}
+    for row in usages["value"]:
+        row["currentValue"] = 0
+        row["limit"] = limits.get(row["name"]["value"], row["limit"])
+    listed = answer_of("azure/ResourceSkus_List")
+    for row in listed["value"]:
+        if "family" in row:
+            row["family"] = "Standard NDSH100v5 Family"
+    return {"azure/Usage_List": usages, "azure/ResourceSkus_List": listed}
 
 
 @pytest.mark.parametrize(
@@ -229,33 +185,26 @@ def azure(cores: int, family: int, restrictions: list) -> Cloud:
 def test_azure_counts_cores_and_those_of_a_family(
     cloud: Cloud, cores: int, family: int, enough: list[bool]
 ) -> None:
-    cloud.answer = azure(cores, family, []).answer
+    serve(cloud, azure_quotas(cores, family))
     rooms = rooms_of("azure", AZURE_ASK)
     assert [room.is_enough for room in rooms] == enough
     assert all(room.remedy.endswith(" 96") for room in rooms)
     spot = replace(AZURE_ASK, purchase="spot")
     [room] = rooms_of("azure", spot)
     assert (room.quota.name, room.is_enough) == (
-        "lowPriorityCores in eastus",
+        "Total Regional Low-priority vCPUs in eastus",
         True,
     )
 
 
 @pytest.mark.parametrize(
-    ("restrictions", "zones"),
-    [
-        ([], {"", "1", "2", "3"}),
-        (
-            [{"type": "Zone", "restrictionInfo": {"zones": ["1", "3"]}}],
-            {"", "2"},
-        ),
-        ([{"type": "Location", "restrictionInfo": {}}], set()),
-    ],
+    ("case", "zones"),
+    [("ordinary", {"", "1", "2"}), ("whole_region", set()), ("empty", set())],
 )
 def test_zones_of_azure_are_those_of_the_subscription(
-    cloud: Cloud, restrictions: list, zones: set[str]
+    cloud: Cloud, case: str, zones: set[str]
 ) -> None:
-    cloud.answer = azure(0, 0, restrictions).answer
+    serve(cloud, {"azure/ResourceSkus_List": case})
     types = [AZURE_TYPE, "Standard_X"]
     assert account("azure").offered_zones("eastus", types) == {
         AZURE_TYPE: zones,
@@ -263,63 +212,61 @@ def test_zones_of_azure_are_those_of_the_subscription(
     }
 
 
+def test_a_type_without_restrictions_is_in_all_zones(cloud: Cloud) -> None:
+    listed = answer_of("azure/ResourceSkus_List")
+    for row in listed["value"]:
+        row["restrictions"] = []
+    serve(cloud, {"azure/ResourceSkus_List": listed})
+    assert account("azure").offered_zones("eastus", [AZURE_TYPE]) == {
+        AZURE_TYPE: {"", "1", "2", "3"}
+    }
+
+
 def test_providers_of_azure_that_are_not_registered(cloud: Cloud) -> None:
-    found = [
-        {"namespace": "microsoft.compute", "registrationState": "Registered"},
-        {
-            "namespace": "Microsoft.Network",
-            "registrationState": "NotRegistered",
-        },
-    ]
-    cloud.answer = lambda _: (200, {"value": found})
+    """Their names are in any case, and one that is not listed is none that is registered."""
+    listed = answer_of("azure/Providers_List")
+    listed["value"][0]["namespace"] = "microsoft.compute"
+    serve(cloud, {"azure/Providers_List": listed})
     names = ["Microsoft.Compute", "Microsoft.Network", "Microsoft.Insights"]
     closed = account("azure").closed_services("eastus", names)
     assert closed.keys() == {"Microsoft.Network", "Microsoft.Insights"}
 
 
 def test_rights_of_azure_are_patterns_with_exceptions(cloud: Cloud) -> None:
-    roles = [
-        {
-            "actions": ["*"],
-            "notActions": ["Microsoft.Authorization/*/Write"],
-        },
-        {"actions": ["microsoft.authorization/roleassignments/write"]},
-    ]
     rights = [
         "Microsoft.Compute/virtualMachineScaleSets/write",
         "Microsoft.Authorization/roleAssignments/write",
         "Microsoft.Authorization/roleDefinitions/write",
     ]
-    cloud.answer = lambda _: (200, {"value": roles})
+    serve(cloud)
     assert account("azure").missing_rights("eastus", rights) == {
         rights[2]: True
     }
 
 
 def test_a_subscription_that_is_not_active_is_no_login(cloud: Cloud) -> None:
-    cloud.answer = lambda _: (
-        200,
-        {"displayName": "research", "state": "Warned"},
-    )
+    serve(cloud, {"azure/Subscriptions_Get": "none"})
     with pytest.raises(PermissionError, match="research is Warned"):
         account("azure").signed_in("eastus")
 
 
+@pytest.mark.parametrize("cloud_name", ["gcp", "azure"])
 @pytest.mark.parametrize(
-    ("cloud_name", "status", "error"),
+    ("case", "error"),
     [
-        ("gcp", 403, PermissionError),
-        ("azure", 401, PermissionError),
-        ("gcp", 404, FileNotFoundError),
-        ("azure", 500, OSError),
+        ("permission", PermissionError),
+        ("stranger", PermissionError),
+        ("unknown", FileNotFoundError),
+        ("broken", OSError),
     ],
 )
 def test_refusals_are_the_errors_of_the_room(
-    cloud: Cloud, cloud_name: str, status: int, error: type[Exception]
+    cloud: Cloud, cloud_name: str, case: str, error: type[Exception]
 ) -> None:
-    cloud.answer = lambda _: (status, {"error": {"message": "no"}})
-    with pytest.raises(error):
+    refuse(cloud, case)
+    with pytest.raises(error) as raised:
         account(cloud_name).signed_in("r")
+    assert raised.type is error
 
 
 def test_an_unknown_use_counts_as_none() -> None:
@@ -339,48 +286,46 @@ def test_an_unknown_use_counts_as_none() -> None:
 
 def test_google_is_asked_for_more_by_a_preference(cloud: Cloud) -> None:
     """Its name is that of the quota and the region: who asks again changes it."""
-
-    def answer(request: Request) -> Answer:
-        if request.method == "PATCH":
-            return 200, {"reconciling": True}
-        found = family_infos("0", ["us-east4"])
-        metric = {
-            "quotaId": "NVIDIA-L4-GPUS-per-project-region",
-            "metric": "compute.googleapis.com/nvidia_l4_gpus",
-        }
-        return 200, {"quotaInfos": [*found["quotaInfos"], metric]}
-
-    cloud.answer = answer
+    serve(cloud)
     for quota_id, asked_id, dimensions in (
         (
             "NVIDIA_L4_GPUS",
             "NVIDIA-L4-GPUS-per-project-region",
-            {"region": "us-east4"},
+            {"region": "us-central1"},
         ),
         (
             "NVIDIA_H100",
             "GPUS-PER-GPU-FAMILY-per-project-region",
-            {"region": "us-east4", "gpu_family": "NVIDIA_H100"},
+            {"region": "us-central1", "gpu_family": "NVIDIA_H100"},
         ),
     ):
-        state = account("gcp").request_quota("us-east4", quota_id, 16.0)
+        state = account("gcp").request_quota("us-central1", quota_id, 16.0)
         assert state == "it is being looked at"
         asked = cloud.asked[-1]
         name = quota_id.lower().replace("_", "-")
-        assert f"/quotaPreferences/tonnage-{name}-us-east4?" in asked.path
+        assert f"/quotaPreferences/tonnage-{name}-us-central1?" in asked.path
         document = asked.document()
         assert document["quotaId"] == asked_id
         assert document["dimensions"] == dimensions
         assert document["quotaConfig"] == {"preferredValue": "16"}
     with pytest.raises(LookupError, match="NVIDIA_X"):
-        account("gcp").request_quota("us-east4", "NVIDIA_X", 1.0)
+        account("gcp").request_quota("us-central1", "NVIDIA_X", 1.0)
+
+
+def test_a_preference_that_is_decided_says_so(cloud: Cloud) -> None:
+    serve(cloud, {"gcp/quotaPreferences.patch": "none"})
+    ask = account("gcp").request_quota
+    assert ask("us-central1", "NVIDIA_L4_GPUS", 16.0) == "it is decided"
+
+
+def test_a_request_that_azure_does_not_take_is_an_error(cloud: Cloud) -> None:
+    serve(cloud, {"azure/Quota_CreateOrUpdate": "none"})
+    with pytest.raises(OSError, match="400"):
+        account("azure").request_quota("eastus", "cores", 96.0)
 
 
 def test_azure_is_asked_for_more_of_a_family(cloud: Cloud) -> None:
-    cloud.answer = lambda _: (
-        202,
-        {"properties": {"provisioningState": "Accepted"}},
-    )
+    serve(cloud)
     family = "standardNDSH100v5Family"
     state = account("azure").request_quota("eastus", family, 96.0)
     assert state == "Accepted"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.planner.solve.serving.test_mixed_answer import (
+    TYPES,
+    repriced,
+    two_types,
+)
 from tests.providers.simulated.test_clock import CLOUDS
 from tests.providers.simulated.test_clock_mix import MIXES, spec
 from tests.stacks.engine.test_pulumi import (
@@ -15,13 +20,31 @@ from tests.stacks.engine.test_pulumi import (
 )
 from tests.stacks.engine.test_simulated import EVERYTHING, plan_of, quiet
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner.market.offer import Catalog
+    from planner.plan.types import Plan
+
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 @pytest.mark.parametrize("mix", MIXES)
 def test_the_real_engine_previews_builds_and_destroys_a_mix(
-    here: Path, catalog, cloud: str, mix: str
+    here: Path, catalog: Catalog, cloud: str, mix: str
 ) -> None:
-    plan = plan_of(catalog, spec(cloud, mix))
+    previewed_built_and_destroyed(here, plan_of(catalog, spec(cloud, mix)))
+
+
+@pytest.mark.parametrize("cloud", TYPES)
+def test_the_real_engine_previews_builds_and_destroys_two_machine_types(
+    here: Path, catalog: Catalog, cloud: str
+) -> None:
+    plan = plan_of(repriced(catalog, cloud), two_types(cloud))
+    assert len(plan.solution.pools) == 2
+    previewed_built_and_destroyed(here, plan)
+
+
+def previewed_built_and_destroyed(here: Path, plan: Plan) -> None:
     engine = engine_in(here)
     names = {resource.name for resource in plan.graph.resources}
     previewed = engine.preview(plan)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
 from planner.facts.accelerator import accelerators
-from planner.facts.llm import Llm
+from planner.facts.llm import Llm, find_model
 from planner.perf.training import memory
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.model_states import (
@@ -411,3 +413,53 @@ def test_states_of_a_rank_are_those_of_a_pocket_calculator(
         pytest.approx((weights, gradients, states))
     )
     assert found.total == pytest.approx(weights + gradients + states)
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "precision", "layout"),
+    [
+        # Recipes of Megatron-Bridge 0.4 that recompute and offload nothing.
+        ("llama-3.1-405b", "gb200", "mxfp8", "tp4 pp16 vpp8 dp4"),
+        ("llama-3.1-405b", "gb200", "fp8", "tp4 pp16 vpp4 dp4"),
+        ("llama-3.1-405b", "gb300", "mxfp8", "tp2 pp8 vpp4 cp2 dp8"),
+        ("llama-3.1-405b", "h100-sxm", "fp8", "tp8 pp8 vpp8 cp2 dp8"),
+        ("llama-3-70b", "h100-sxm", "fp8", "tp4 pp8 vpp5 dp2"),
+        ("llama-3-70b", "gb200", "mxfp8", "tp2 pp4 vpp5 dp8"),
+        ("qwen3-235b-a22b", "h100-sxm", "fp8", "tp2 pp8 vpp4 ep32 dp16"),
+        ("qwen3-235b-a22b", "gb300", "mxfp8", "pp4 vpp12 ep32 dp64"),
+    ],
+)
+def test_published_layouts_that_recompute_nothing_fit(
+    model: str, chip: str, precision: str, layout: str
+) -> None:
+    """Within a twentieth: they ran, most of them with little memory left."""
+    stated = dict(re.findall(r"([a-z]+)(\d+)", layout))
+    tp, pp, vpp, cp, ep, dp = (
+        int(stated.get(name, 1))
+        for name in ("tp", "pp", "vpp", "cp", "ep", "dp")
+    )
+    job = Job(
+        llm=find_model(model),
+        chip=accelerators()[chip],
+        layout=ParallelLayout(tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp),
+        software=Software(precision=precision),
+        sequence_tokens=4096 if "qwen" in model else 8192,
+        global_batch=1536.0,
+        network_bytes_s=50e9,
+        optimizer="adamw-16bit",
+    )
+    assert memory.peak_gib(job) < 1.05 * job.chip.memory_gib
+
+
+def test_groups_of_an_interleaved_pipeline_are_those_that_megatron_takes() -> (
+    None
+):
+    """A last group that is neither whole nor as large as the stages is refused (schedules.py)."""
+    for stages in (2, 3, 8):
+        for count in range(stages, 40):
+            job = tiny(pp=stages, vpp=2, more={"global_batch": float(count)})
+            size = memory.microbatch_group(job)
+            assert stages <= size <= count
+            assert count % size == 0 or count % size >= stages
+            smaller = range(stages, size)
+            assert all(0 < count % x < stages for x in smaller)

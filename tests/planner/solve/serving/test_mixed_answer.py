@@ -18,6 +18,7 @@ from planner.perf.serving.monte_carlo import (
     request_times,
 )
 from planner.perf.serving.simulation import NEVER, Request, tabulate_replica
+from planner.sentence import describe
 from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
@@ -28,7 +29,7 @@ from providers.simulated import world
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
 from stacks.spec.table import unsupported_reason
-from tests.conftest import chat, find, only, present, spec_of
+from tests.conftest import chat, find, only, present, solve, spec_of
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
     objects,
@@ -202,3 +203,91 @@ def test_each_pool_is_up_often_enough_for_both(catalog: Catalog) -> None:
     assert present(part.availability) ** 2 == pytest.approx(Decimal("0.999"))
     assert part.load.rate_per_s == 2
     assert part.traffic_share == 0.25
+
+
+def test_what_a_wish_saves_is_what_the_spec_without_it_saves(
+    catalog: Catalog,
+) -> None:
+    """Wishes are left out with two types allowed, as a plan without them has it."""
+    few = repriced(catalog, "aws")
+    text = two_types("aws")
+    solution = solve(few, text)
+    total = present(solution.bill).total
+    told = {binding.constraint: binding for binding in solution.bindings}
+    without = {
+        "tpot_p95": text.replace(
+            "tpot_p95: 80ms",
+            f"tpot_p95: {describe(told['tpot_p95'].relax_to)}".replace(
+                " ms", "ms"
+            ),
+        ),
+    }
+    # Two types take random shares, so another router is no wish of theirs.
+    assert set(told) == set(without)
+    for constraint, changed in without.items():
+        assert changed != text
+        again = find(few, changed)
+        usd = present(again.bill).total
+        assert told[constraint].usd == usd
+        assert told[constraint].saves_usd == total - usd > 0
+        assert told[constraint].fleet == again.summary
+
+
+def test_what_one_type_would_save_is_not_told_where_two_cost_less(
+    catalog: Catalog,
+) -> None:
+    """A slower limit saves no less with two types, and nothing is saved by less than nothing."""
+    few = repriced(catalog, "gcp")
+    solution = solve(few, two_types("gcp"))
+    alone = solve(few, two_types("gcp", 1))
+    total, alone_total = (
+        present(each.bill).total for each in (solution, alone)
+    )
+    assert total < alone_total
+    apart = {binding.constraint: binding for binding in alone.bindings}
+    for binding in solution.bindings:
+        assert present(binding.saves_usd) > 0
+        assert present(binding.usd) <= present(apart[binding.constraint].usd)
+
+
+def test_a_budget_that_two_types_exceed_names_what_they_cost(
+    catalog: Catalog,
+) -> None:
+    few = repriced(catalog, "aws")
+    total = present(find(few, two_types("aws")).bill).total
+    below = solve(few, two_types("aws", more=", budget: 100/month"))
+    assert below.status == "infeasible"
+    [budget] = [
+        binding
+        for binding in below.bindings
+        if binding.constraint == "buy.budget"
+    ]
+    assert budget.usd == total
+
+
+def test_a_region_that_both_types_are_cheaper_in_is_a_wish(
+    catalog: Catalog,
+) -> None:
+    """What another region saves is what two types cost there, and not one."""
+    few = repriced(catalog, "aws")
+    half = replace(
+        few,
+        offers=tuple(
+            replace(offer, usd_hour=offer.usd_hour / 2)
+            if offer.region == "us-east-1"
+            else offer
+            for offer in few.offers
+        ),
+    )
+    free = two_types("aws")
+    bound = free.replace("clouds: [aws]", "clouds: [aws], regions: [us-west-2]")
+    solution = solve(half, bound)
+    [wish] = [
+        binding
+        for binding in solution.bindings
+        if binding.constraint == "where.regions"
+    ]
+    again = find(half, free)
+    assert len(solution.pools) == len(again.pools) == 2
+    assert wish.usd == present(again.bill).total
+    assert wish.fleet == again.summary

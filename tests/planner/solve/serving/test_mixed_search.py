@@ -214,3 +214,21 @@ def test_the_order_of_offers_decides_nothing(
         fleet = MixedSearch(required(9), search).cheapest(offers, math.inf)
         found.append(fleet and (fleet.summary, fleet.weights))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_ceiling_above_the_cheapest_changes_nothing(
+    catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What costs less than it is found all the same, and at it nothing is."""
+    offers = priced(catalog, random.Random(seed))
+    requirement = required(9)
+    search = ServingSearch(PriceBook({}))
+    monkeypatch.setattr(search, "judge", StatedJudge(seed))
+    best = MixedSearch(requirement, search).cheapest(offers, math.inf)
+    if best is None:
+        return
+    usd = float(best.bill.total)
+    for ceiling_usd, expected in ((usd + 0.01, best.summary), (usd, None)):
+        found = MixedSearch(requirement, search).cheapest(offers, ceiling_usd)
+        assert (found and found.summary) == expected

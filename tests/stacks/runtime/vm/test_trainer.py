@@ -1,0 +1,143 @@
+"""Arguments of a job, parsed by parsers with the published arguments of each framework."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from functools import cache
+from typing import Any
+
+import pytest
+
+from planner.solve.solution import TrainingRun
+from providers.catalog.load import load_catalog
+from stacks.runtime.vm.trainer import TRAINERS, job_variables, trainer_options
+from tests.conftest import ROOT, present, solve
+
+ARGUMENTS = ROOT / "tests" / "data" / "trainer_arguments.csv"
+TEXT = """apiVersion: tonnage/v1
+kind: Training
+name: job
+model: {name: MODEL}
+data: {tokens: 1B, location: "s3://bucket/tokens"}
+train: {method: METHOD, framework: FRAMEWORK, sequence: 4k, deadline: 60d}
+"""
+
+
+class StrictParser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise ValueError(message)
+
+
+def truth(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+@cache
+def parser(framework: str) -> StrictParser:
+    """The parser of a framework, as its published classes make it, without defaults.
+
+    A truth of Transformers takes a word or none; those of the others are flags.
+    """
+    made = StrictParser(allow_abbrev=False)
+    types = {"int": int, "float": float, "": str}
+    with ARGUMENTS.open(encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            if row["framework"] != framework:
+                continue
+            name = row["argument"]
+            if row["kind"] == "bool" and framework == "hf":
+                made.add_argument(name, type=truth, nargs="?", const=True)
+            elif row["kind"] == "bool":
+                made.add_argument(name, action="store_true")
+            else:
+                choices = row["choices"].split("|") if row["choices"] else None
+                made.add_argument(
+                    name,
+                    type=types[row["type"]],
+                    nargs="*" if row["kind"] == "values" else None,
+                    # Axolotl's truths that may also be words are read as such.
+                    choices=None if framework == "axolotl" else choices,
+                )
+    return made
+
+
+@cache
+def run_of(model: str, method: str, framework: str) -> TrainingRun:
+    text = TEXT.replace("MODEL", model).replace("METHOD", method)
+    solution = solve(
+        load_catalog(), text.replace("FRAMEWORK", framework), keep=0
+    )
+    return present(solution.training_run)
+
+
+def parsed(run: TrainingRun) -> dict[str, Any]:
+    options = trainer_options(run, "/data", "/checkpoints")
+    words = [word for option in options for word in option.split(" ")]
+    framework = run.layouts[0].job.software.framework
+    return vars(parser(framework).parse_args(words))
+
+
+def test_torchtitan_is_told_what_was_planned() -> None:
+    run = run_of("llama-3.1-70b", "pretrain", "torchtitan")
+    job = run.layouts[0].job
+    known = parsed(run)
+    degrees = {
+        name: known[f"parallelism.{name}_degree"] or 1
+        for name in (
+            "data_parallel_shard",
+            "data_parallel_replicate",
+            "tensor_parallel",
+            "context_parallel",
+            "pipeline_parallel",
+        )
+    }
+    product = 1
+    for degree in degrees.values():
+        product *= degree
+    assert product == job.layout.accelerators
+    assert degrees["tensor_parallel"] == job.layout.tp
+    assert known["training.seq_len"] == 4096
+    assert known["training.global_batch_size"] == run.global_batch
+    assert known["training.steps"] == run.optimizer_steps
+    assert known["checkpoint.enable"]
+    assert known["compile.enable"]
+
+
+@pytest.mark.parametrize("method", ["finetune", "lora", "qlora", "dpo-lora"])
+@pytest.mark.parametrize("framework", ["hf", "axolotl"])
+def test_trainers_of_hugging_face_are_told_the_same_batch(
+    method: str, framework: str
+) -> None:
+    run = run_of("llama-3.1-8b", method, framework)
+    job = run.layouts[0].job
+    known = parsed(run)
+    micro = (
+        known.get("per_device_train_batch_size") or known["micro_batch_size"]
+    )
+    sequences = 2 if method.startswith("dpo") else 1
+    step = micro * known["gradient_accumulation_steps"] * job.layout.dp
+    assert step * sequences == run.global_batch
+    assert known["max_steps"] == run.optimizer_steps
+    assert bool(known["load_in_4bit"]) == (method == "qlora")
+    assert (known["lora_r"] == 16) == (method != "finetune")
+    assert known["output_dir"] == "/checkpoints"
+
+
+def test_a_job_is_told_its_framework() -> None:
+    for framework in TRAINERS:
+        method = (
+            "pretrain" if framework in ("megatron", "torchtitan") else "lora"
+        )
+        run = run_of("llama-3.1-8b", method, framework)
+        assert job_variables(run)["TONNAGE_FRAMEWORK"] == framework
+
+
+def test_words_of_one_framework_are_refused_by_another() -> None:
+    words = trainer_options(
+        run_of("llama-3.1-8b", "lora", "hf"), "/data", "/checkpoints"
+    )
+    split = [word for option in words for word in option.split(" ")]
+    for other in ("torchtitan", "axolotl"):
+        with pytest.raises(ValueError, match=r"unrecognized|expected"):
+            parser(other).parse_args(split)
