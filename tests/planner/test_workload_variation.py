@@ -53,19 +53,7 @@ def cost(one: Variation) -> Decimal:
     return Decimal("Infinity") if one.answer.usd is None else one.answer.usd
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        TEXT,
-        pytest.param(
-            blueprint("summarize-batch"),
-            # 9 hours of three machines cost less than 10 of two, which are the fewest.
-            marks=pytest.mark.xfail(
-                reason="a batch run takes the fewest machines in time, not the cheapest number"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("text", [TEXT, blueprint("summarize-batch")])
 def test_a_looser_limit_never_costs_more(catalog, text: str) -> None:
     for subject, ones in by_subject(catalog, text, "frontier").items():
         costs = [cost(one) for one in ones]

@@ -144,6 +144,8 @@ def coefficient_keys(
         accelerator.vendor,
         compute_format,
         serving_engine.kind,
+        # Kernels of an engine for one architecture.
+        f"{serving_engine.kind} {accelerator.architecture}",
     }
     # Quantized weights that are converted to 16 bit before the product.
     if compute_format == "bf16" and layout.precision not in (

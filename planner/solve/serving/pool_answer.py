@@ -8,6 +8,7 @@ from planner.solve.cause import because
 from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.sizing import (
     FleetSizing,
+    run_window_s,
     size_fleet,
     startup_time_s,
 )
@@ -81,9 +82,7 @@ def serving_pool(
         token_budget=sizing.replica.startup_memory.max_step_tokens,
         startup_s=startup_time_s(sizing.replica),
         elastic=elastic_range(requirement, sizing, search.judge),
-        run_window_s=int(requirement.deadline_s)
-        if requirement.runs_daily
-        else 0,
+        run_window_s=run_window_s(requirement, sizing),
         weight=weight,
     )
 
