@@ -64,6 +64,8 @@ SLOWEST: Final = 4.0
 HALVINGS: Final = 40
 # Cells from which an architecture has rows of its own.
 FEWEST: Final = 8
+# Rows of a cell: two loads of one deployment do not say how the error of a loop spreads.
+FEWEST_ROWS: Final = 5
 ANY: Final = "*"
 FIGURES: Final = ("mean", "sigma", "correlation")
 
@@ -215,6 +217,8 @@ def _rows(
         }
     for architecture, places in chosen.items():
         cells = by_cell(batch, errors, places & np.isfinite(errors[:, 0]))
+        if load == SERVED:
+            cells = [cell for cell in cells if len(cell) >= FEWEST_ROWS]
         if len(cells) < FEWEST:
             continue
         found = moments(cells)
