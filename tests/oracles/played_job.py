@@ -188,7 +188,7 @@ def played_batches(
     )
     end_h, away_h = outcomes.T
     if "requests_per_day" in traffic:
-        held_h = np.full(runs, float(plan.spec.normalized["deadline"]) / HOUR_S)
+        held_h = np.full(runs, pool.run_window_s / HOUR_S)
         period_h = np.full(runs, float(plan.shutdown.ttl or 0) / HOUR_S)
     else:
         held_h = period_h = end_h + release_s("release_s") / HOUR_S

@@ -407,7 +407,7 @@ def _relaxed(draw: Draw, constraint: str, value: str) -> Draw:
         "buy.budget": {"budget": value},
         "buy": {"spot": "only"}
         if value == "spot"
-        else {"commit": (*draw.commit, value.removeprefix("reserved_"))},
+        else {"commit": (*draw.commit, spec_term(value))},
     }
     return replace(draw, **changes[constraint])
 
