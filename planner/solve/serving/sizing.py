@@ -529,9 +529,7 @@ def run_time_s(
     return work_s + startup_time_s(replica)
 
 
-def run_window_s(
-    requirement: ServingRequirement, sizing: FleetSizing
-) -> int:
+def run_window_s(requirement: ServingRequirement, sizing: FleetSizing) -> int:
     """Return the seconds from midnight in which a daily batch has its machines, 0 of all else.
 
     window = min(deadline, run time with the margin of the confidence, to whole minutes)
