@@ -91,7 +91,8 @@ def plan(
     stack = PlannedStack(name=parsed_spec.name)
     own_range = chosen_range(parsed_spec.network, ())
     placed_spec = with_range(parsed_spec, own_range)
-    if solution.pools:
+    # Of some machines nothing is built, and a plan only compares them.
+    if solution.is_built:
         stack = planned_stack(placed_spec, solution, stack)
     assembled_plan = assemble(
         parsed_spec,

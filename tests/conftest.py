@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 from msgspec.structs import replace
 
 from planner.solve.settings import SolveSettings
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog, Offer
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
+
+# How long a drawn example takes says what else the machine does, and fails no test.
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("any machine")
 
 Value = TypeVar("Value")
 # Compares the text of a stored file, or writes it anew.

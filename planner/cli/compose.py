@@ -18,7 +18,7 @@ from planner.errors import (
     Problem,
     UsageError,
 )
-from planner.suggest import did_you_mean
+from planner.suggest import closest, did_you_mean
 from providers.files import MAX_DOCUMENT_BYTES, MAX_FILE_BYTES, read_regular
 
 if TYPE_CHECKING:
@@ -111,16 +111,15 @@ def read_file(
     try:
         return read_regular(path, most_bytes)
     except (FileNotFoundError, NotADirectoryError) as error:
+        similar = _similar_file(Path(path))
         raise MissingError(
             Problem(
                 code="file",
                 message="no such file",
                 place=Place(path),
-                next_step=did_you_mean(
-                    Path(path).name,
-                    _neighbors(path),
-                    otherwise=f"check the path, or {begin}",
-                ),
+                next_step=f"did you mean '{similar}'?"
+                if similar
+                else f"check the path, or {begin}",
             )
         ) from error
     except IsADirectoryError as error:
@@ -166,12 +165,17 @@ def read_spec(path: str, overrides: tuple[KeyOverride, ...] = ()) -> SpecFile:
     )
 
 
-def _neighbors(path: str) -> list[str]:
-    """Return the names of what stands beside a file."""
+def _similar_file(path: Path) -> str | None:
+    """Return the name of a file beside a path that is close to it, if one is.
+
+    Names are compared without their ending, which makes all of them alike.
+    """
     try:
-        return [entry.name for entry in Path(path).parent.iterdir()]
+        names = {entry.stem: entry.name for entry in path.parent.iterdir()}
     except OSError:
-        return []
+        return None
+    stem = closest(path.stem, names)
+    return None if stem is None else names[stem]
 
 
 def spec_folder_reader(

@@ -21,6 +21,18 @@ def test_a_plan_is_that_of_the_command(tonnage, here) -> None:
     assert dump_plan(made) == dump_plan(saved)
 
 
+def test_a_plan_that_only_compares_is_that_of_the_command(
+    tonnage, here
+) -> None:
+    text = chat(extra="where: {accelerators: {allow: [mi300x]}}")
+    (here / "chat.yaml").write_text(text)
+    assert tonnage("plan", "chat.yaml", "-o", "chat.plan.json")[0] == 0
+    saved = parse_plan((here / "chat.plan.json").read_bytes(), "p")
+    made = api.plan(text.encode(), path="chat.yaml")
+    assert dump_plan(made) == dump_plan(saved)
+    assert made.is_compared_only
+
+
 def test_a_difference_is_that_of_the_totals(catalog) -> None:
     before = api.plan(chat().encode(), catalog=catalog)
     busier = chat(traffic="peak_rps: 40").encode()

@@ -202,3 +202,20 @@ def test_a_result_is_not_mixed_with_an_error(
     document = error_of(last_line)
     assert document["exit_code"] == DENIED
     assert any("error[threshold]" in sentence for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("chta.yaml", "did you mean 'chat.yaml'?"),
+        # The same ending alone makes no names alike.
+        ("none.yaml", "check the path, or write a spec with: tonnage init"),
+    ],
+)
+def test_a_file_that_is_not_there_is_told_with_one_that_is_close(
+    tonnage: Command, here: Path, asked: str, told: str
+) -> None:
+    (here / "chat.yaml").write_text(chat())
+    code, _, err = tonnage("plan", asked)
+    assert code == 6
+    assert f"next: {told}" in err
