@@ -20,9 +20,10 @@ rates. Other loads only judge the margins:
     servers of MLPerf              tuned to a limit on the first token, which they hold back as
                                    long as that allows: a setting, not a rate
 
-The rows of vLLM are all of one source, on Hopper. Predicted without it, 97 % of them are within
-a plan at 90 % confidence (two rows in a hundred err widely, and widen sigma for all), 74 % of the
-closed loops of TensorRT-LLM, all open loops, and 69 % of the servers of MLPerf.
+All but two rows of vLLM are of one source, on Hopper, which has a row of its own in the table.
+The cell of those two, on A100, is all that says how far another architecture may be off, so it
+counts as much as one of fifteen rows. docs/accuracy.md shows which share of the rows of each
+engine and accelerator is within a plan.
 
 Rows of a cell (a deployment on one cluster) are not independent. With n cells of k rows each, the
 mean is that of the means of cells, and the variance of a single row of a new cell is
@@ -64,8 +65,6 @@ SLOWEST: Final = 4.0
 HALVINGS: Final = 40
 # Cells from which an architecture has rows of its own.
 FEWEST: Final = 8
-# Rows of a cell: two loads of one deployment do not say how the error of a loop spreads.
-FEWEST_ROWS: Final = 5
 ANY: Final = "*"
 FIGURES: Final = ("mean", "sigma", "correlation")
 
@@ -217,8 +216,6 @@ def _rows(
         }
     for architecture, places in chosen.items():
         cells = by_cell(batch, errors, places & np.isfinite(errors[:, 0]))
-        if load == SERVED:
-            cells = [cell for cell in cells if len(cell) >= FEWEST_ROWS]
         if len(cells) < FEWEST:
             continue
         found = moments(cells)
@@ -267,10 +264,20 @@ def met(batch: Batch, scheme: Scheme, level: float, here: Array) -> float:
 
     Each row is predicted without its group, with the margins that a plan takes at `level`.
     """
-    here = here & _sure(batch) & (batch.tpot > 0) & (batch.ttft > 0)
+    here = judged(batch, here)
+    return float(np.mean(kept(batch, scheme, level, here)[here]))
+
+
+def judged(batch: Batch, here: Array) -> Array:
+    """Which rows say whether a plan holds: sure ones with both mean times."""
+    return here & _sure(batch) & (batch.tpot > 0) & (batch.ttft > 0)
+
+
+def kept(batch: Batch, scheme: Scheme, level: float, here: Array) -> Array:
+    """Return which of the rows that are `here` have both mean times within what is planned."""
     margins = [
-        _margins(sample, level) if judged else RateMargins(1.0, 1.0)
-        for sample, judged in zip(batch.samples, here, strict=True)
+        _margins(sample, level) if is_here else RateMargins(1.0, 1.0)
+        for sample, is_here in zip(batch.samples, here, strict=True)
     ]
     tpot, ttft = _predicted(
         batch,
@@ -278,8 +285,8 @@ def met(batch: Batch, scheme: Scheme, level: float, here: Array) -> float:
         np.array([x.decode for x in margins]),
         np.array([x.prefill for x in margins]),
     )
-    within = (batch.tpot <= tpot) & (batch.ttft <= ttft)
-    return float(np.mean(within[here]))
+    within: Array = here & (batch.tpot <= tpot) & (batch.ttft <= ttft)
+    return within
 
 
 def _margins(sample: Sample, level: float) -> RateMargins:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from tests.accuracy import expected, fit, loaded
+import numpy as np
+
+from tests.accuracy import expected, fit, loaded, margins
 from tests.accuracy.bars import ERRORS, SERVED, Bar, label
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
@@ -114,6 +116,20 @@ def page(
         ),
     ]
     parts += [
+        "## Plans\n",
+        PLANS,
+        _table(
+            (
+                "load",
+                "engine",
+                "GPU",
+                *(f">at {x:.0%}" for x in LEVELS),
+                ">rows",
+            ),
+            _plans(batch, schemes[0], source),
+        ),
+    ]
+    parts += [
         "## Servers under a given rate\n",
         LOADED,
         _table(
@@ -145,6 +161,12 @@ brackets the median bias, with a plus where more is predicted than was measured.
 """
 BANDS: Final = """A band is made from the errors of the *other* left-out groups, so a row never
 widens its own band. Inside: share of rows within it, which should be 90 %.
+"""
+LEVELS: Final = (0.5, 0.9)
+PLANS: Final = """Share of the rows whose mean times, per token and to the first one, are both
+within a plan of so much confidence, predicted without their source. Loops have no more users than
+slots. What a plan starts is vLLM. First tokens of other engines come from a server that was still
+compiling (SGLang), or wait for each other (TensorRT-LLM): no rate of a replica says so.
 """
 LOADED: Final = """Poisson arrivals at a given rate, MLPerf Server among them, which runs at nine
 tenths of capacity: there a time per token is `t / (1 - load)`, and a capacity that is off by a
@@ -235,6 +257,21 @@ def _bands(
                 f"{found.width:.2f}",
                 str(found.rows),
             )
+
+
+def _plans(
+    batch: Batch, fitted: Scheme, source: Scheme
+) -> Iterator[tuple[str, ...]]:
+    here = margins.judged(batch, margins.loops(batch, fitted.fits["all"]))
+    within = [margins.kept(batch, source, level, here) for level in LEVELS]
+    names = [
+        (group, sample.setup.engine.kind, sample.row["gpu"])
+        for group, sample in zip(batch.group, batch.samples, strict=True)
+    ]
+    for name in sorted({names[place] for place in np.flatnonzero(here)}):
+        of_name = here & np.array([other == name for other in names])
+        shares = (f"{100 * np.mean(x[of_name]):.0f} %" for x in within)
+        yield (*name, *shares, str(int(of_name.sum())))
 
 
 def _loaded(batch: Batch) -> Iterator[tuple[str, ...]]:

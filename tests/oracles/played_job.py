@@ -182,7 +182,7 @@ def played_batches(
     work_h = float(requests) / rps / HOUR_S
     outcomes = np.array(
         [
-            _played_batch(draw, pool.nodes, boot_h, work_h, rate)
+            played_batch(draw, pool.nodes, boot_h, work_h, rate)
             for _ in range(runs)
         ]
     )
@@ -195,7 +195,7 @@ def played_batches(
     return Outcomes(end_h, _usd(plan, held_h - away_h, period_h))
 
 
-def _played_batch(
+def played_batch(
     draw: Generator,
     nodes: int,
     boot_h: float,

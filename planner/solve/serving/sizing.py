@@ -532,11 +532,16 @@ def run_time_s(
 def run_window_s(requirement: ServingRequirement, sizing: FleetSizing) -> int:
     """Return the seconds from midnight in which a daily batch has its machines, 0 of all else.
 
-    window = min(deadline, run time with the margin of the confidence, to whole minutes)
-    Machines that stood until a later deadline would be paid for nothing.
+    window = min(deadline, run time with the margin of the confidence, up to whole minutes)
+    With an idle limit it is the deadline.
+
+    Without one nothing else gives the machines back: those that stood until a later deadline
+    would be paid for nothing. With one they leave when they are done, and may as well be late.
     """
     if not requirement.runs_daily:
         return 0
+    if requirement.shutdown.idle is not None:
+        return int(requirement.deadline_s)
     slowest_s = run_time_s(
         requirement, sizing.replica, sizing.group, sizing.peak_groups
     )
