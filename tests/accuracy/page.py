@@ -166,7 +166,8 @@ LEVELS: Final = (0.5, 0.9)
 PLANS: Final = """Share of the rows whose mean times, per token and to the first one, are both
 within a plan of so much confidence, predicted without their source. Loops have no more users than
 slots. What a plan starts is vLLM. First tokens of other engines come from a server that was still
-compiling (SGLang), or wait for each other (TensorRT-LLM): no rate of a replica says so.
+compiling (SGLang), or wait for each other (TensorRT-LLM): no rate of a replica says so. MI300X and
+MI325X are predicted without any step of AMD.
 """
 LOADED: Final = """Poisson arrivals at a given rate, MLPerf Server among them, which runs at nine
 tenths of capacity: there a time per token is `t / (1 - load)`, and a capacity that is off by a
