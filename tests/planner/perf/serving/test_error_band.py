@@ -100,10 +100,10 @@ def test_what_cannot_be_left_out_widens_a_band_as_the_worse_of_what_can(
 
 
 def test_margins_grow_with_what_cannot_be_left_out() -> None:
-    """Decoding on Hopper: 0.146 by source; 0.091 fitted, 0.107 and 0.098 left out."""
+    """Decoding on Hopper: 0.146 by source; 0.104 fitted, 0.112 and 0.111 left out."""
     error = rate_error("decode", "Hopper", frozenset({"pipeline"}), "physics")
     assert error.sigma == pytest.approx(
-        math.sqrt(0.146**2 + 0.107**2 - 0.091**2)
+        math.sqrt(0.146**2 + 0.112**2 - 0.104**2)
     )
     lengths = LengthDistribution(mean_tokens=900, p95_tokens=3000)
     load = ServingLoad(prompt_lengths=lengths, answer_lengths=lengths)
