@@ -77,6 +77,8 @@ SENTENCES: Final = {
     "reserved: write update: recreate, or the roll waits for ever",
     "asleep": "while nobody asks, no machine runs, and then nothing answers: the hours of the "
     "schedule bring machines back, or tonnage start, in {startup_s:time}",
+    "window": "machines leave {window_s:time} after midnight, by when a run is done with the "
+    "confidence of the plan; with shutdown.idle a slower one has until {deadline_s:time}",
     "spot-base": "spot machines can be taken back at short notice, all of them at once: "
     "{base_nodes:,} of {nodes:,} machines stay, and meet the limits of as much of the peak",
     "spot-promise": "enough machines are up {high_rate_share:.3%} of the time at the highest "

@@ -10,6 +10,7 @@ from planner.estimate.cell import (
     Row,
     read_choice,
     read_count,
+    read_number,
     read_version,
     read_year,
 )
@@ -64,6 +65,7 @@ def row_engine(table_row: Row, engine_name: str) -> ServingEngine:
             table_row, "max_sequences", engine_facts["sequences"]
         ),
         latency_tuned=benchmark in ("mlperf_server", "mlperf_interactive"),
+        token_budget=int(read_number(table_row, "token_budget")),
     )
 
 

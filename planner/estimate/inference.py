@@ -17,6 +17,7 @@ from planner.perf.serving.error_band import (
     error_band,
     extrapolation,
 )
+from planner.perf.serving.served_rate import served_rate
 from planner.units import BYTES_PER_GIB, MS_PER_S
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ COLUMNS: Final = (
     "tpot_ms_p99",
     "e2e_ms_mean",
     "max_batch",
+    "served_rps",
 )
 
 
@@ -71,6 +73,8 @@ def predict_inference(deployment: Deployment) -> Estimate:
         req_throughput_rps  requests per second of the whole deployment
         *_ms_*              milliseconds
         max_batch           requests that fit in the memory of one replica
+        served_rps          most requests per second of the whole deployment, in Poisson arrivals,
+                            within the limits on both 99th percentiles, where they are given
     """
     replica_rates = deployment.replica_rates()
     if replica_rates.max_batch < 1:
@@ -108,6 +112,7 @@ def predict_inference(deployment: Deployment) -> Estimate:
     column_predictor = {
         "offline": _offline_columns,
         "static": _static_columns,
+        "burst": _burst_columns,
         "closed": _closed_columns,
         "open": _open_columns,
     }[load_kind]
@@ -118,6 +123,14 @@ def predict_inference(deployment: Deployment) -> Estimate:
     columns["max_batch"] = BandedValue(
         max_batch, max_batch * (1 - error_share), max_batch * (1 + error_share)
     )
+    limits = deployment.demand.limits
+    if limits is not None:
+        columns["served_rps"] = _apply_band(
+            served_rate(replica_rates, limits) * deployment.replica_count,
+            error_band(
+                "served", "open", unmeasured_traits, band_basis, doublings
+            ),
+        )
     return Estimate(band_basis, columns)
 
 
@@ -188,6 +201,22 @@ def _static_columns(
     return columns | _mean_latency(
         deployment, mean_ttft_s, mean_tpot_s, metric_bands
     )
+
+
+def _burst_columns(
+    deployment: Deployment, replica_rates: ReplicaRates, metric_bands: _Bands
+) -> dict[str, BandedValue]:
+    replica_requests = max(
+        1.0, deployment.demand.user_count / deployment.replica_count
+    )
+    run = load_shape.burst_latency(replica_rates, replica_requests)
+    return _throughput_columns(
+        deployment,
+        deployment.demand.user_count
+        * deployment.demand.answer_tokens
+        / run.run_s,
+        metric_bands.throughput,
+    ) | _mean_latency(deployment, run.ttft_s, run.tpot_s, metric_bands)
 
 
 def _closed_columns(

@@ -29,9 +29,12 @@ from planner.facts.accelerator import SIXTEEN_BIT
 from planner.facts.model_name import named_precision
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
+from planner.perf.common.memory import weight_bytes
 from planner.perf.serving.deployment import Demand, Deployment, LoadKind
 from planner.perf.serving.engine import VARIED_LENGTHS, kv_precision
+from planner.perf.serving.served_rate import LatencyLimits
 from planner.perf.serving.step import NO_DRAFT
+from planner.units import BYTES_PER_GIB, MS_PER_S
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 # Contexts are stretched by up to this in published runs.
 CONTEXT_STRETCH: Final = 2
+LAYOUT_COLUMNS: Final = ("tp", "pp", "ep", "attn_dp", "replicas")
 SERVING_MODES: Final = ("agg", "disagg")
 INTERCONNECTS: Final = ("link", "pcie")
 HOST_GPUS: Final = 8  # accelerators of a machine without a larger link
@@ -47,7 +51,7 @@ DEMAND_KINDS: Final[dict[str, LoadKind]] = {
     "static_batch": "static",
     "concurrency": "closed",
     "rate": "open",
-    "all_at_once": "static",
+    "all_at_once": "burst",
 }
 LENGTH_SPREADS: Final[dict[str, tuple[str, ...]]] = {
     "fixed": (),
@@ -69,7 +73,7 @@ def row_deployment(table_row: Row) -> Deployment:
     weight_precision = _row_precision(table_row, language_model, accelerator)
     engine_name = names.resolve_engine(read_cell(table_row, "framework"))
     decode_layout, replica_count, prefill_pool = _row_layout(
-        table_row, weight_precision, language_model
+        table_row, weight_precision, language_model, accelerator
     )
     kv_format = read_kv_precision(table_row) or kv_precision(
         engine_name, language_model, weight_precision
@@ -83,8 +87,10 @@ def row_deployment(table_row: Row) -> Deployment:
         replace(pool_layout, kv_precision=kv_format)
         for pool_layout in pool_layouts
     ]
-    for kv_layout in kv_layouts:
-        _check_layout(language_model, kv_layout)
+    # Engines of chips with several cores pad the heads to whatever they are cut over.
+    if chip_cores(accelerator) == 1:
+        for kv_layout in kv_layouts:
+            _check_layout(language_model, kv_layout)
     row_demand = _row_demand(table_row)
     draft_model = read_draft(table_row)
     if (
@@ -159,7 +165,10 @@ def _check_layout(language_model: Llm, replica_layout: ReplicaLayout) -> None:
 
 
 def _row_layout(
-    table_row: Row, weight_precision: str, language_model: Llm
+    table_row: Row,
+    weight_precision: str,
+    language_model: Llm,
+    accelerator: Accelerator,
 ) -> tuple[ReplicaLayout, int, tuple[int, ReplicaLayout] | None]:
     """Return the layout of a replica, how many there are, and the prefill workers."""
     disagg_text = read_cell(table_row, "disagg_layout")
@@ -172,6 +181,10 @@ def _row_layout(
         raise RefusedError(
             "the layout of the prefill and decode workers is not given"
         )
+    table_row = _tp_in_chips(table_row, accelerator)
+    table_row = _smallest_tp(
+        table_row, weight_precision, language_model, accelerator
+    )
     gpu_count, pp_degree, replica_count = _replica_sizes(table_row)
     tp_degree = read_count(
         table_row, "tp", gpu_count // (pp_degree * replica_count)
@@ -202,6 +215,68 @@ def _row_layout(
         replica_count,
         None,
     )
+
+
+@cache
+def _core_table() -> dict[str, int]:
+    column_types = {
+        "accelerator": table.nonempty_text,
+        "cores": table.integer_between(2, 64),
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        core_row["accelerator"]: core_row["cores"]
+        for core_row in table.load_rows(
+            "planner.estimate", "cores.csv", column_types
+        )
+    }
+
+
+def chip_cores(accelerator: Accelerator) -> int:
+    """Return the cores of a chip over which its engines cut a model; 1 of most accelerators."""
+    return _core_table().get(accelerator.accelerator, 1)
+
+
+def _tp_in_chips(table_row: Row, accelerator: Accelerator) -> Row:
+    """Return a row whose tp counts chips; some engines count their cores.
+
+    A tp that makes up n_gpus with pp and replicas counts chips already.
+    """
+    cores = chip_cores(accelerator)
+    tp_degree = read_count(table_row, "tp", 0)
+    others = read_count(table_row, "pp", 1) * read_count(
+        table_row, "replicas", 1
+    )
+    counts_chips = tp_degree * others == read_count(table_row, "n_gpus", 0)
+    if cores == 1 or not tp_degree or counts_chips:
+        return table_row
+    return {**table_row, "tp": str(math.ceil(tp_degree / cores))}
+
+
+def _smallest_tp(
+    table_row: Row,
+    weight_precision: str,
+    language_model: Llm,
+    accelerator: Accelerator,
+) -> Row:
+    """Return a row that states only n_gpus with the smallest tp that fits, and replicas of it.
+
+    What fits leaves a share of the memory to the KV cache. Rows that state any part of a layout
+    are left as they are, and so are models that nothing fits.
+    """
+    gpu_count = read_count(table_row, "n_gpus", 0)
+    if not gpu_count or any(read_cell(table_row, x) for x in LAYOUT_COLUMNS):
+        return table_row
+    room = constant("weights_share") * accelerator.memory_gib * BYTES_PER_GIB
+    for tp_degree in range(1, gpu_count + 1):
+        layout = _pool_layout(weight_precision, tp_degree, 1, 1, 1)
+        if (
+            gpu_count % tp_degree == 0
+            and can_shard(language_model, tp_degree)
+            and weight_bytes(language_model, layout) <= room
+        ):
+            return {**table_row, "tp": str(tp_degree)}
+    return table_row
 
 
 def _split_pools(
@@ -303,7 +378,7 @@ def _row_demand(table_row: Row) -> Demand:
     )
     answer_tokens = read_number(table_row, "output_len") or 1.0
     user_count = read_number(table_row, "concurrency")
-    if demand_kind in ("static", "closed") and not user_count:
+    if demand_kind in ("static", "burst", "closed") and not user_count:
         raise RefusedError("concurrency is missing")
     rate_per_s = (
         read_number(table_row, "request_rate_rps")
@@ -313,7 +388,11 @@ def _row_demand(table_row: Row) -> Demand:
     if demand_kind == "open" and not rate_per_s:
         raise RefusedError("request_rate_rps is missing")
     return Demand(
-        request_count=read_number(table_row, "request_count") or math.inf,
+        request_count=read_number(table_row, "request_count")
+        or read_number(table_row, "n_requests")
+        or math.inf,
+        message_tokens=float(read_count(table_row, "stream_interval", 1)),
+        limits=_row_limits(table_row),
         load_kind=demand_kind,
         prompt_tokens=prompt_tokens * mean_share,
         answer_tokens=max(1.0, answer_tokens * mean_share),
@@ -321,6 +400,15 @@ def _row_demand(table_row: Row) -> Demand:
         rate_per_s=rate_per_s,
         length_keys=LENGTH_SPREADS[length_spread],
     )
+
+
+def _row_limits(table_row: Row) -> LatencyLimits | None:
+    """Return the limits of a row on both 99th percentiles; None unless it states both."""
+    ttft_p99_ms = read_number(table_row, "sla_ttft_p99_ms")
+    tpot_p99_ms = read_number(table_row, "sla_tpot_p99_ms")
+    if not ttft_p99_ms or not tpot_p99_ms:
+        return None
+    return LatencyLimits(ttft_p99_ms / MS_PER_S, tpot_p99_ms / MS_PER_S)
 
 
 @cache

@@ -139,6 +139,13 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
             description="seconds until a new node serves; 0 where nothing does"
         ),
     ] = 0
+    run_window_s: Annotated[
+        int,
+        Meta(
+            description="seconds from midnight in which a daily batch has its machines; 0 of all "
+            "else"
+        ),
+    ] = 0
     layout: Annotated[
         Layout | None,
         Meta(description="how one replica is spread; none for workspaces"),

@@ -38,6 +38,7 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
         role=pool.role,
         replicas=pool.replicas,
         startup_s=rounded(pool.startup_s),
+        run_window_s=pool.run_window_s,
         layout=None
         if layout is None
         else types.Layout(

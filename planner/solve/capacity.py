@@ -55,9 +55,9 @@ def minute_nodes(
 ) -> tuple[int, ...]:
     """Return how many nodes a pool wants at each minute of a week, from Monday 00:00.
 
-    A daily batch runs from midnight to its deadline. A training job runs with all of its nodes.
-    Everything else follows a share of the load of the hour, all of it by default, and without a
-    share nothing runs. Outside the schedule nothing does either.
+    A daily batch runs from midnight to the end of its window. A training job runs with all of its
+    nodes. Everything else follows a share of the load of the hour, all of it by default, and
+    without a share nothing runs. Outside the schedule nothing does either.
     """
     if not load_share:
         return (0,) * MINUTES_PER_WEEK

@@ -45,6 +45,11 @@ SERVING_COLUMNS: Final = (  # of the truth, that say what ran
     "output_len",
     "len_kind",
     "spec_decode",
+    "token_budget",
+    "stream_interval",
+    "n_requests",
+    "sla_ttft_p99_ms",
+    "sla_tpot_p99_ms",
 )
 TRAINING_COLUMNS: Final = (
     "row_id",

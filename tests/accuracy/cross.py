@@ -12,23 +12,30 @@ from typing import Final
 
 import numpy as np
 
-from planner.perf.serving import load_shape
+from planner.perf.serving import load_shape, served_rate
 from tests.accuracy.fit import Outcome, outcome, problem, server
 from tests.accuracy.least import Array, solve
 from tests.accuracy.sample import Batch, Sample, read
 
 TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "inference.csv"
 HALVINGS: Final = 40
+# Schemes of bars, margins and families; the others only judge and widen bands.
+USUAL: Final = ("family", "GPU", "source")
 LEAVES: Final[Mapping[str, Callable[[Sample], str]]] = {
     "family": lambda s: s.setup.llm.family,
     "GPU": lambda s: s.row["gpu"],
     "source": lambda s: s.row["source_group"],
+    "engine": lambda s: s.setup.engine.kind,
+    "maker": lambda s: s.setup.node.accelerator.architecture,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Log ratios of all rows when their own group was left out; `served` is that of rates.
+    """Log ratios of all rows when their own group was left out.
+
+    `served` is that of the rate at the measured time per token, `within` that of the highest rate
+    within both limits of a row.
 
     `fits` has the parameters that were fitted without each group.
     """
@@ -37,7 +44,14 @@ class Scheme:
     groups: Array
     found: Outcome
     served: Array
+    within: Array
     fits: Mapping[str, Array]
+
+    def ratio(self, target: str) -> Array:
+        """Log of predicted over measured for each row, by the name of a field."""
+        holder = self if target in ("served", "within") else self.found
+        found: Array = getattr(holder, target)
+        return found
 
     def by_fit(self, value: Callable[[Array], Array]) -> Array:
         """What `value` gives for the rows of each group with the parameters of its fit.
@@ -75,6 +89,22 @@ def served(batch: Batch, parameters: Array) -> Array:
     return np.where(batch.group == "server", np.log(rate / batch.rate), np.nan)
 
 
+def within_limits(batch: Batch, parameters: Array) -> Array:
+    """Log ratio of the highest rate within both limits over the rate that was measured so."""
+    c = batch.coefficients(parameters)
+    s = server(batch, c)
+    low: Array = np.full(len(batch.samples), served_rate.LEAST_BATCH)
+    high: Array = s.max_batch
+    for _ in range(HALVINGS):
+        middle: Array = (low + high) / 2
+        kept = served_rate.limit_slack(s, middle, batch.limits) >= 0
+        low = np.where(kept, middle, low)
+        high = np.where(kept, high, middle)
+    rate = served_rate.rate_at_batch(s, low)
+    here = (batch.group == "server") & np.isfinite(batch.limits.ttft_p99_s)
+    return np.where(here, np.log(rate / batch.rate), np.nan)
+
+
 def whole(batch: Batch, parameters: Array) -> Scheme:
     """Score all rows with parameters that were fitted to all of them."""
     groups = np.array(["all"] * len(batch.samples))
@@ -84,6 +114,7 @@ def whole(batch: Batch, parameters: Array) -> Scheme:
             groups,
             outcome(batch, parameters),
             served(batch, parameters),
+            within_limits(batch, parameters),
             {"all": parameters},
         )
 
@@ -104,7 +135,9 @@ def leave(batch: Batch, name: str, start: Array) -> Scheme:
         )
     empty = np.full(len(groups), np.nan)
     by_group = dict(zip(scored, fits, strict=True))
-    result = Scheme(name, groups, Outcome(empty, empty, empty), empty, by_group)
+    result = Scheme(
+        name, groups, Outcome(empty, empty, empty), empty, empty, by_group
+    )
     for group, fitted in by_group.items():
         result = _merge(result, whole(batch, fitted), groups == group)
     return result
@@ -129,4 +162,5 @@ def _merge(into: Scheme, found: Scheme, rows: Array) -> Scheme:
         for name in ("throughput", "tpot", "ttft")
     }
     rates = np.where(rows, found.served, into.served)
-    return replace(into, found=Outcome(**parts), served=rates)
+    within = np.where(rows, found.within, into.within)
+    return replace(into, found=Outcome(**parts), served=rates, within=within)

@@ -20,9 +20,10 @@ rates. Other loads only judge the margins:
     servers of MLPerf              tuned to a limit on the first token, which they hold back as
                                    long as that allows: a setting, not a rate
 
-The rows of vLLM are all of one source, on Hopper. Predicted without it, 97 % of them are within
-a plan at 90 % confidence (two rows in a hundred err widely, and widen sigma for all), 74 % of the
-closed loops of TensorRT-LLM, all open loops, and 69 % of the servers of MLPerf.
+All but two rows of vLLM are of one source, on Hopper, which has a row of its own in the table.
+The cell of those two, on A100, is all that says how far another architecture may be off, so it
+counts as much as one of fifteen rows. docs/accuracy.md shows which share of the rows of each
+engine and accelerator is within a plan.
 
 Rows of a cell (a deployment on one cluster) are not independent. With n cells of k rows each, the
 mean is that of the means of cells, and the variance of a single row of a new cell is
@@ -51,7 +52,7 @@ from planner.perf.serving.coefficients import SERVING
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.margin import RateMargins, rate_margins
 from tests.accuracy.bands import AS_OF, SOURCE, loose, of_load
-from tests.accuracy.cross import LEAVES, Scheme, leave, load, whole
+from tests.accuracy.cross import USUAL, Scheme, leave, load, whole
 from tests.accuracy.fit import server
 from tests.accuracy.least import DATA, Array, current, write
 from tests.accuracy.sample import Batch, Sample
@@ -166,8 +167,13 @@ def _sure(batch: Batch) -> Array:
 
 
 def _within_slots(batch: Batch, fitted: Array) -> Array:
-    """Whether no closed loop has more users than the replica of this fit has slots."""
-    slots = server(batch, batch.coefficients(fitted)).max_batch
+    """Whether no closed loop has more users than the replica of this fit has slots.
+
+    The fp8 cache of vLLM counts as one of 16 bit, which overflows twice as early: on H100 it did,
+    and what then waits for a slot is no rate.
+    """
+    slots: Array = server(batch, batch.coefficients(fitted)).max_batch
+    slots = slots * np.where(batch.of_fp8_cache, 0.5, 1.0)
     return (batch.group != "closed") | (batch.users <= slots)
 
 
@@ -178,6 +184,7 @@ def rows(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[dict[str, Any]]:
         of_load(batch, SERVED) & _sure(batch) & _within_slots(batch, fitted)
     )
     offline = of_load(batch, OFFLINE) & _sure(batch)
+    schemes = schemes[: len(USUAL) + 1]
     for scheme in schemes:
         errors = latency_errors(batch, scheme)
         yield from _rows(
@@ -257,10 +264,20 @@ def met(batch: Batch, scheme: Scheme, level: float, here: Array) -> float:
 
     Each row is predicted without its group, with the margins that a plan takes at `level`.
     """
-    here = here & _sure(batch) & (batch.tpot > 0) & (batch.ttft > 0)
+    here = judged(batch, here)
+    return float(np.mean(kept(batch, scheme, level, here)[here]))
+
+
+def judged(batch: Batch, here: Array) -> Array:
+    """Which rows say whether a plan holds: sure ones with both mean times."""
+    return here & _sure(batch) & (batch.tpot > 0) & (batch.ttft > 0)
+
+
+def kept(batch: Batch, scheme: Scheme, level: float, here: Array) -> Array:
+    """Return which of the rows that are `here` have both mean times within what is planned."""
     margins = [
-        _margins(sample, level) if judged else RateMargins(1.0, 1.0)
-        for sample, judged in zip(batch.samples, here, strict=True)
+        _margins(sample, level) if is_here else RateMargins(1.0, 1.0)
+        for sample, is_here in zip(batch.samples, here, strict=True)
     ]
     tpot, ttft = _predicted(
         batch,
@@ -268,8 +285,8 @@ def met(batch: Batch, scheme: Scheme, level: float, here: Array) -> float:
         np.array([x.decode for x in margins]),
         np.array([x.prefill for x in margins]),
     )
-    within = (batch.tpot <= tpot) & (batch.ttft <= ttft)
-    return float(np.mean(within[here]))
+    within: Array = here & (batch.tpot <= tpot) & (batch.ttft <= ttft)
+    return within
 
 
 def _margins(sample: Sample, level: float) -> RateMargins:
@@ -309,7 +326,7 @@ def main() -> None:
     with np.errstate(all="ignore"):
         batch, _ = load()
         now = current(SERVING)
-        left_out = [leave(batch, name, now) for name in LEAVES]
+        left_out = [leave(batch, name, now) for name in USUAL]
         save(batch, [whole(batch, now), *left_out])
 
 

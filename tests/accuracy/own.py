@@ -48,7 +48,7 @@ class Gain:
 
 def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     """Teach ten rows of each deployment, whose source the coefficients have not seen."""
-    ratio = -getattr(scheme.found, target)
+    ratio = -scheme.ratio(target)
     with np.errstate(all="ignore"):
         flight = load_shape.closed_latency(
             server(batch, batch.coefficients(current(SERVING))), batch.users

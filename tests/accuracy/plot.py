@@ -36,7 +36,7 @@ COLORS: Final = ("#2f6f9f", "#c2603d", "#5b8c3a", "#7a5c99", "#a08a2c")
 
 def scatter(batch: Batch, scheme: Scheme, target: str, path: Path) -> None:
     """Draw predicted against measured, one color for each kind of load; the lines are 20 % off."""
-    ratio = getattr(scheme.found, target)
+    ratio = scheme.ratio(target)
     measured = getattr(batch, target) * (1 if target == "throughput" else 1000)
     here = np.isfinite(ratio) & (batch.quality == "A")
     with mpl.rc_context(SETTINGS):
@@ -70,7 +70,7 @@ def strips(
     """Draw ln(predicted / measured) of throughput and TPOT, one strip for each model or GPU."""
     found: dict[str, list[float]] = defaultdict(list)
     for target in ("throughput", "tpot"):
-        ratio: Array = getattr(scheme.found, target)
+        ratio: Array = scheme.ratio(target)
         for place in np.flatnonzero(
             np.isfinite(ratio) & (batch.quality == "A")
         ):

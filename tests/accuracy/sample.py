@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,8 @@ from planner.estimate.inference import predict_inference
 from planner.estimate.inference_row import row_deployment
 from planner.estimate.names import RefusedError
 from planner.perf.serving.coefficients import SERVING, Coefficients
+from planner.perf.serving.engine import PoolRule
+from planner.perf.serving.served_rate import LatencyLimits
 from planner.perf.serving.step import Draft
 from planner.perf.serving.work import ReplicaProfile
 from tests.accuracy.adapter import serving_row
@@ -35,6 +38,12 @@ CELL: Final = (
     "n_gpus",
 )
 MEASURED: Final = ("output_tok_s", "ttft_ms_mean", "tpot_ms_mean")
+NEWER_SOURCES: Final = (
+    "gpustack_lab",
+    "inferencex_app",
+    "mlperf_inference_v6.0",
+)
+NEWER_NOTE: Final = "was B until the recipe was read"
 SCORED: Final = ("A", "B")
 MS: Final = 1000.0
 
@@ -95,6 +104,7 @@ class Batch:
         self.terms = _stack([x.profile for x in setups])
         self.ahead = _stack([x.prefill_profile for x in setups])
         self.group = np.array([sample.group for sample in samples])
+        self.earlier = np.array([is_earlier(sample) for sample in samples])
         self.quality = np.array([sample.row["quality"] for sample in samples])
         self.split = self._of(lambda x: float(x.prefill_workers is not None))
         self.workers = self._of(
@@ -104,6 +114,28 @@ class Batch:
         self.kept = self._of(
             lambda x: math.nan if x.overhead_gib is None else x.overhead_gib
         )
+        self.pool_rule = PoolRule(
+            *(
+                self._of(attrgetter("engine.pool_rule." + name))
+                for name in PoolRule.__struct_fields__
+            )
+        )
+        self.limits = LatencyLimits(
+            *(
+                self._of(partial(_limit, name=name))
+                for name in LatencyLimits.__struct_fields__
+            )
+        )
+        self.of_trtllm = np.array([x.engine.kind == "trtllm" for x in setups])
+        self.of_fp8_cache = np.array(
+            [
+                x.engine.kind == "vllm" and x.layout.kv_precision == "fp8"
+                for x in setups
+            ]
+        )
+        self.message = self._of(lambda x: x.demand.message_tokens)
+        self.budget = self._of(lambda x: float(x.engine.token_budget))
+        self.requests = self._of(lambda x: x.demand.request_count)
         self.replicas = self._of(lambda x: float(x.replica_count))
         self.prompt = self._of(lambda x: x.demand.prompt_tokens)
         self.answer = self._of(lambda x: x.demand.answer_tokens)
@@ -134,6 +166,23 @@ class Batch:
         """Return the coefficients of every row, for one vector of parameters or a stack."""
         found: Coefficients = coefficients(SERVING, self._design, parameters)
         return found
+
+
+def is_earlier(sample: Sample) -> bool:
+    """Whether a row was of quality A before 2026-11-22, when the table grew.
+
+    Since then sources were added, and rows of unstated drafting whose recipe was read.
+    """
+    return (
+        sample.row["source_group"] not in NEWER_SOURCES
+        and NEWER_NOTE not in sample.row["notes"]
+    )
+
+
+def _limit(setup: Deployment, name: str) -> float:
+    """A limit of a deployment, NaN without limits."""
+    limits = setup.demand.limits
+    return math.nan if limits is None else float(getattr(limits, name))
 
 
 def _stack(found: Sequence[ReplicaProfile]) -> ReplicaProfile:

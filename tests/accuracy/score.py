@@ -21,13 +21,22 @@ FEWEST: Final = 8
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "throughput, offline maximum": ("throughput", ("offline",)),
     "throughput, static batch": ("throughput", ("static",)),
+    "throughput, all at once": ("throughput", ("burst",)),
     "TPOT, closed loop": ("tpot", ("closed",)),
     "TPOT, low Poisson rates": ("tpot", ("open",)),
     "TTFT, idle": ("ttft", ("static",)),
+    "TTFT, all at once": ("ttft", ("burst",)),
     "TTFT, closed loop": ("ttft", ("closed",)),
     "rate served at the measured TPOT": ("served", ("server",)),
+    "rate within both limits": ("within", ("server",)),
 }
-LOADS: Final = (("offline",), ("static",), ("closed",), ("open", "server"))
+LOADS: Final = (
+    ("offline",),
+    ("static",),
+    ("burst",),
+    ("closed",),
+    ("open", "server"),
+)
 SETTING: Final = (
     "source_group",
     "model",
@@ -54,13 +63,18 @@ class Score:
     row_count: int
 
 
-def ratios(batch: Batch, scheme: Scheme, measure: str) -> Array:
-    """Log of predicted over measured for the rows of a measure, NaN elsewhere."""
+def ratios(
+    batch: Batch, scheme: Scheme, measure: str, *, earlier: bool = False
+) -> Array:
+    """Log of predicted over measured for the rows of a measure, NaN elsewhere.
+
+    With `earlier` only for those that the table had before it grew.
+    """
     target, groups = MEASURES[measure]
-    found = (
-        scheme.served if target == "served" else getattr(scheme.found, target)
-    )
+    found = scheme.ratio(target)
     here = np.isin(batch.group, groups) & (batch.quality == "A")
+    if earlier:
+        here &= batch.earlier
     return np.where(here, found, np.nan)
 
 
@@ -77,15 +91,22 @@ def score(batch: Batch, ratio: Array) -> Score:
 
 
 def optimistic(
-    batch: Batch, scheme: Scheme, target: str, groups: Sequence[str]
+    batch: Batch,
+    scheme: Scheme,
+    target: str,
+    groups: Sequence[str],
+    *,
+    earlier: bool = False,
 ) -> float:
     """Share of rows predicted better than measured by more than a fifth."""
-    found = getattr(scheme.found, target)
+    found = scheme.ratio(target)
     here = (
         np.isin(batch.group, groups)
         & (batch.quality == "A")
         & np.isfinite(found)
     )
+    if earlier:
+        here &= batch.earlier
     better = found if target == "throughput" else -found
     return float(np.mean(better[here] > np.log(1 + OPTIMISTIC)))
 
@@ -100,10 +121,15 @@ class Coverage:
 
 
 def coverage(
-    batch: Batch, scheme: Scheme, target: str, loads: Sequence[Sequence[str]]
+    batch: Batch,
+    scheme: Scheme,
+    target: str,
+    loads: Sequence[Sequence[str]],
+    *,
+    earlier: bool = False,
 ) -> Coverage:
     """Band each left-out group by the errors of the other left-out groups."""
-    ratio = getattr(scheme.found, target)
+    ratio = scheme.ratio(target)
     inside: list[bool] = []
     widths: list[float] = []
     for load in loads:
@@ -112,11 +138,16 @@ def coverage(
             & (batch.quality == "A")
             & np.isfinite(ratio)
         )
+        if earlier:
+            here &= batch.earlier
         for group in sorted(set(scheme.groups[here])):
             own = here & (scheme.groups == group)
             others = here & (scheme.groups != group)
             low, high, _ = spread(
-                batch, ratio, others if others.sum() >= FEWEST else here
+                batch,
+                ratio,
+                others if others.sum() >= FEWEST else here,
+                scheme.groups,
             )
             inside += [bool(low <= -x <= high) for x in ratio[own]]
             widths += [float(np.exp(high - low))] * int(own.sum())
@@ -136,7 +167,7 @@ def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:
         ("throughput", batch.throughput),
         ("tpot", batch.tpot),
     ):
-        ratio = getattr(scheme.found, target)
+        ratio = scheme.ratio(target)
         for one, other in _pairs(
             batch.samples, np.isfinite(ratio) & (batch.quality == "A")
         ):

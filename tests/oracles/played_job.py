@@ -182,20 +182,20 @@ def played_batches(
     work_h = float(requests) / rps / HOUR_S
     outcomes = np.array(
         [
-            _played_batch(draw, pool.nodes, boot_h, work_h, rate)
+            played_batch(draw, pool.nodes, boot_h, work_h, rate)
             for _ in range(runs)
         ]
     )
     end_h, away_h = outcomes.T
     if "requests_per_day" in traffic:
-        held_h = np.full(runs, float(plan.spec.normalized["deadline"]) / HOUR_S)
+        held_h = np.full(runs, pool.run_window_s / HOUR_S)
         period_h = np.full(runs, float(plan.shutdown.ttl or 0) / HOUR_S)
     else:
         held_h = period_h = end_h + release_s("release_s") / HOUR_S
     return Outcomes(end_h, _usd(plan, held_h - away_h, period_h))
 
 
-def _played_batch(
+def played_batch(
     draw: Generator,
     nodes: int,
     boot_h: float,

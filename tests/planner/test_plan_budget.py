@@ -134,7 +134,7 @@ def test_of_several_specs_the_wish_that_helps_is_named_too(
     for name in ("chat-8b", "code-assistant"):
         text = (ROOT / f"blueprints/{name}.yaml").read_text()
         (here / f"{name}.yaml").write_text(text)
-    (here / "b.yaml").write_text("budgets: [{limit: 1800}]\n")
+    (here / "b.yaml").write_text("budgets: [{limit: 2200}]\n")
     specs = ("chat-8b.yaml", "code-assistant.yaml")
     code, _, told = tonnage("plan", *specs, "--budgets", "b.yaml")
     assert code == 5

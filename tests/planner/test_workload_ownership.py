@@ -200,10 +200,8 @@ def test_what_is_not_paid_in_its_years_is_not_said_to_be(
     tonnage: Command, here: Path
 ) -> None:
     """The longer machines are used, the later they may be paid."""
-    spec = (ROOT / "blueprints/chat-70b.yaml").read_text()
-    (here / "s.yaml").write_text(
-        spec.replace("\nwhere:", "\nwhere:\n  on_premises: dc.yaml")
-    )
+    spec = (ROOT / "blueprints/agent-gpt-oss.yaml").read_text()
+    (here / "s.yaml").write_text(f"{spec}where: {{on_premises: dc.yaml}}\n")
     center = (ROOT / "blueprints/on-premises/h100.yaml").read_text()
     kept = "\n".join(
         line for line in center.splitlines() if not line.startswith("years:")

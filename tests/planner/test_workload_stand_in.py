@@ -26,7 +26,7 @@ def service(
     machine: str = "l4",
 ) -> str:
     return chat(
-        traffic="peak_rps: 20",
+        traffic="peak_rps: 14",
         extra=f"buy: {{fallback: {fallback}, spot: {spot}}}\n"
         f"where: {{clouds: [{cloud}], regions: ['us-*', 'eastus*'], "
         f"accelerators: {{allow: [{machine}]}}}}",

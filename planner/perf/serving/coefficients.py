@@ -16,6 +16,7 @@ class Coefficients(Struct, frozen=True, kw_only=True):
     """
 
     # Values are products of keyed factors and depend on the year.
+    answer_longest: float
     answer_share: float
     answer_variance: float
     expert_bytes: float
@@ -47,6 +48,7 @@ class Coefficients(Struct, frozen=True, kw_only=True):
     prompt_full: float
     prompt_queue: float
     prompt_share: float
+    prompt_step: float
     reserve_gib: float
     run_time: float
     sampling: float
@@ -55,6 +57,7 @@ class Coefficients(Struct, frozen=True, kw_only=True):
     step_overhead: float
     step_wait: float
     stream: float
+    stream_wait: float
     unpack_experts: float
     unpack_flops: float
     wave: float

@@ -12,10 +12,11 @@ from planner.perf.serving.coefficients import SERVING, Coefficients
 from planner.perf.serving.engine import VARIED_LENGTHS, coefficient_keys
 from planner.perf.serving.load_shape import (
     ReplicaRates,
+    TokenCounts,
     kv_transfer_time,
     memory_capacity,
 )
-from planner.perf.serving.memory import replica_memory
+from planner.perf.serving.memory import StartupMemory, replica_memory
 from planner.perf.serving.prompt import prompt_busy_time, prompt_latency
 from planner.perf.serving.step import (
     NO_DRAFT,
@@ -29,18 +30,22 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.engine import ServingEngine
+    from planner.perf.serving.served_rate import LatencyLimits
 
-LoadKind: TypeAlias = Literal["offline", "static", "closed", "open"]
+LoadKind: TypeAlias = Literal["offline", "static", "burst", "closed", "open"]
 
 
 class Demand(Struct, frozen=True, kw_only=True):
     """Load of a whole deployment; lengths are means in tokens.
 
-    load_kind      offline, static, closed or open
-    user_count     requests always in flight (closed) or started together (static)
+    load_kind      offline, static, burst, closed or open
+    user_count     requests always in flight (closed), started together as one batch (static), or
+                   sent at once and batched as slots are free (burst)
     rate_per_s     requests per second (open)
     length_keys    keys of the variation of lengths: see `engine.coefficient_keys`
     request_count  requests of one run
+    message_tokens  tokens between two messages to the client
+    limits          limits on 99th percentiles that a rate is asked for, or None
     """
 
     load_kind: LoadKind
@@ -50,6 +55,8 @@ class Demand(Struct, frozen=True, kw_only=True):
     rate_per_s: float = 0.0
     length_keys: tuple[str, ...] = VARIED_LENGTHS
     request_count: float = math.inf
+    message_tokens: float = 1.0
+    limits: LatencyLimits | None = None
 
 
 class Deployment(Struct, frozen=True, kw_only=True):
@@ -81,7 +88,15 @@ class Deployment(Struct, frozen=True, kw_only=True):
     def max_sequences(self) -> float:
         """Largest number of requests that the engine runs at once on a replica."""
         # The limit is for one attention group; ADP runs adp of them.
-        return float(self.engine.max_sequences * self.layout.adp)
+        return float(
+            min(
+                self.engine.max_sequences,
+                _default_sequences(
+                    self.llm, self.layout, self.node, self.engine
+                ),
+            )
+            * self.layout.adp
+        )
 
     @property
     def profile(self) -> ReplicaProfile:
@@ -147,9 +162,9 @@ class Deployment(Struct, frozen=True, kw_only=True):
             memory_capacity(
                 profile,
                 coefficients,
+                self.engine.pool_rule,
                 overhead_gib,
-                demand.prompt_tokens,
-                demand.answer_tokens,
+                TokenCounts(demand.prompt_tokens, demand.answer_tokens),
             ),
         )
         return ReplicaRates(
@@ -162,6 +177,8 @@ class Deployment(Struct, frozen=True, kw_only=True):
             idle_prompt_s=idle_prompt_s,
             interference_share=interference_share,
             serial_share=serial_share,
+            message_tokens=demand.message_tokens,
+            budget_tokens=float(self.engine.token_budget),
         )
 
 
@@ -183,14 +200,34 @@ def _shared_inputs(
     return coefficients, profile, step_times(profile, coefficients, speculation)
 
 
-@lru_cache(maxsize=4096)
 def _overhead_gib(
     llm: Llm, layout: ReplicaLayout, node: Node, serving_engine: ServingEngine
 ) -> float | None:
-    return (
-        replica_memory(
-            llm, layout, node, serving_engine.software_year
-        ).overhead_gib
-        if serving_engine.kind == "vllm"
-        else None
+    memory = _startup_memory(llm, layout, node, serving_engine)
+    return None if memory is None else memory.overhead_gib
+
+
+def _default_sequences(
+    llm: Llm, layout: ReplicaLayout, node: Node, serving_engine: ServingEngine
+) -> float:
+    """Return the sequences that an engine runs at once by itself; infinity where unknown."""
+    memory = _startup_memory(llm, layout, node, serving_engine)
+    if memory is None or not memory.max_sequences:
+        return math.inf
+    return memory.max_sequences
+
+
+@lru_cache(maxsize=4096)
+def _startup_memory(
+    llm: Llm, layout: ReplicaLayout, node: Node, serving_engine: ServingEngine
+) -> StartupMemory | None:
+    """Return the memory of vLLM after start-up; None of other engines."""
+    if serving_engine.kind != "vllm":
+        return None
+    return replica_memory(
+        llm,
+        layout,
+        node,
+        serving_engine.software_year,
+        token_budget=serving_engine.token_budget,
     )

@@ -20,6 +20,18 @@ VARIED_LENGTHS: Final = ("spread", "varied")
 QUANTIZED_FORMATS: Final = ("fp8", "fp4", "mxfp4")
 
 
+class PoolRule(Struct, frozen=True):
+    """How an engine sizes its KV pool, as numbers, so that arrays of both kinds can be mixed.
+
+    of_free        1: the pool is a share of what is free after loading; 0: the engine fills a
+                   share of the memory, weights included
+    whole_windows  1: sliding layers keep all tokens; 0: their window
+    """
+
+    of_free: float
+    whole_windows: float
+
+
 class ServingEngine(Struct, frozen=True, kw_only=True):
     """A serving engine in one version.
 
@@ -28,12 +40,19 @@ class ServingEngine(Struct, frozen=True, kw_only=True):
     max_sequences  most sequences that one attention group runs at once
     latency_tuned  whether the server is tuned for one latency limit and measured by a load
                    generator (MLPerf Server)
+    token_budget   most tokens of one step; 0 where it is the engine's default
     """
 
     kind: str
     software_year: float
     max_sequences: int = 1024
     latency_tuned: bool = False
+    token_budget: int = 0
+
+    @property
+    def pool_rule(self) -> PoolRule:
+        """How the engine sizes its KV pool."""
+        return _pool_rules()[self.kind]
 
 
 @cache
@@ -44,6 +63,8 @@ def engine_rows() -> dict[str, dict[str, Any]]:
         "kind": table.nonempty_text,
         "sequences": table.integer_between(1, 100_000),
         "kv_quantized": table.yes_or_no,
+        "pool": table.one_of("total", "free"),
+        "windows": table.one_of("window", "whole"),
         "year": table.real_between(2022, 2100),
         **table.SOURCE_COLUMNS,
     }
@@ -52,6 +73,18 @@ def engine_rows() -> dict[str, dict[str, Any]]:
         for engine_row in table.load_rows(
             "planner.perf", "engines.csv", columns
         )
+    }
+
+
+@cache
+def _pool_rules() -> dict[str, PoolRule]:
+    """Return the rule of the KV pool of each kind of engine."""
+    return {
+        cells["kind"]: PoolRule(
+            of_free=float(cells["pool"] == "free"),
+            whole_windows=float(cells["windows"] == "whole"),
+        )
+        for cells in engine_rows().values()
     }
 
 
@@ -106,10 +139,13 @@ def coefficient_keys(
     compute_format = accelerator.compute_precision(layout.precision)
     key_names = {
         accelerator.architecture,
+        f"capability {accelerator.compute_capability.split('.')[0]}",
         accelerator.memory_type,
         accelerator.vendor,
         compute_format,
         serving_engine.kind,
+        # Kernels of an engine for one architecture.
+        f"{serving_engine.kind} {accelerator.architecture}",
     }
     # Quantized weights that are converted to 16 bit before the product.
     if compute_format == "bf16" and layout.precision not in (
@@ -117,6 +153,9 @@ def coefficient_keys(
         "auto",
     ):
         key_names.add("unpacked")
+    # Kernels that convert a quantized cache reach less of the bandwidth.
+    if layout.kv_precision == "fp8":
+        key_names.add(f"{serving_engine.kind} fp8 cache")
     # Attention kernels of early versions reach another KV bandwidth.
     if serving_engine.software_year < EARLY_YEAR:
         key_names.add("early")
@@ -128,4 +167,7 @@ def coefficient_keys(
     # PCIe has a higher latency and a lower share of its bandwidth.
     if not node.has_link(layout.tp):
         key_names.add("pcie")
+    # A group wider than a machine reduces over the network.
+    if layout.tp > node.accelerator_count:
+        key_names.add("network")
     return frozenset(key_names.union(length_keys))

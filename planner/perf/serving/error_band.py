@@ -4,7 +4,7 @@ A band is a pair of factors on the predicted number. The base width is that of l
 sources, or of rows whose settings are unstated. Widths are half widths in ln:
 
     width^2 = base^2
-            + sum over new (family, GPU) of (left-out width^2 - fitted width^2)
+            + sum over new (family, GPU, engine, maker) of (left-out width^2 - fitted width^2)
             + number of new (pipeline, precision) * the larger of these two differences
             + (doublings beyond the measured ranges * width of one doubling)^2
 
@@ -40,12 +40,23 @@ FALLBACK_LOADS: Final = {
     "throughput": "offline",
     "tpot": "closed",
     "ttft": "closed",
+    "served": "open",
 }
-NOVELTY_KINDS: Final = ("none", "source", "family", "GPU", "loose")
+NOVELTY_KINDS: Final = (
+    "none",
+    "source",
+    "family",
+    "GPU",
+    "engine",
+    "maker",
+    "loose",
+)
 LEFT_OUT_KINDS: Final = (
     "family",
     "GPU",
 )  # what the cross-validations leave out
+# Left out too, where a number has enough of them: engines, and makers' architectures.
+STRANGE_KINDS: Final = ("engine", "maker")
 UNTESTED_KINDS: Final = ("pipeline", "precision")  # what they cannot leave out
 
 
@@ -98,7 +109,7 @@ def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
 def measured_scope() -> frozenset[tuple[str, str]]:
     """Return what the measurements cover, as (kind, name).
 
-    Kinds are family, GPU, architecture, precision (of the weights, 16 bit being bf16) and
+    Kinds are family, GPU, architecture, engine, precision (of the weights, 16 bit being bf16) and
     pipeline: the kinds of engines that were measured with several stages.
     """
     columns = {
@@ -160,7 +171,7 @@ def error_band(
     basis: Basis,
     doublings: int = 0,
 ) -> Band:
-    """Return the band of throughput, tpot or ttft under one kind of load."""
+    """Return the band of throughput, tpot, ttft or served rate under one kind of load."""
     band_rows = _band_rows()
     # A load without rows of its own takes the nearest kind of load.
     load_kind = (
@@ -182,6 +193,14 @@ def error_band(
             kind: _half_width(target, load_kind, kind) ** 2 - fitted_width**2
             for kind in LEFT_OUT_KINDS
         },
+    )
+    squared_width += sum(
+        max(
+            0.0,
+            _half_width(target, load_kind, kind) ** 2 - fitted_width**2,
+        )
+        for kind in STRANGE_KINDS
+        if kind in novelties and (target, load_kind, kind) in band_rows
     )
     # Extrapolation: the width grows with each doubling.
     squared_width += (doublings * constant("beyond", target)) ** 2
@@ -229,8 +248,8 @@ def assess_novelty(
     """Return what is new about a configuration, and the basis of its prediction.
 
     spec        no measurement of this architecture
-    physics     something else is new: family, GPU, format of the weights, several stages on an
-                engine that was measured with one only, or unstated settings
+    physics     something else is new: family, GPU, engine, format of the weights, several stages
+                on an engine that was measured with one only, or unstated settings
     calibrated  all of these are among the measurements
     """
     measured_names = measured_scope()
@@ -247,8 +266,11 @@ def assess_novelty(
         novelties.add("family")
     if ("GPU", accelerator.accelerator) not in measured_names:
         novelties.add("GPU")
+    if ("engine", engine_kind) not in measured_names:
+        novelties.add("engine")
     if unstated_settings:
         novelties.add("loose")
     if ("architecture", accelerator.architecture) not in measured_names:
+        novelties.add("maker")
         return frozenset(novelties), "spec"
     return frozenset(novelties), "physics" if novelties else "calibrated"

@@ -8,6 +8,7 @@ times in seconds, rates per second of one replica.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.perf.serving.coefficients import Coefficients
+    from planner.perf.serving.engine import PoolRule
     from planner.perf.serving.step import StepTimes
     from planner.perf.serving.work import ReplicaProfile
 
@@ -32,6 +34,13 @@ FIXED_POINT_STEPS: Final = 4
 BISECTION_STEPS: Final = 14
 # Limit of rho in queue formulas, which diverge at 1.
 MAX_UTILIZATION: Final = 0.95
+
+
+class TokenCounts(Struct, frozen=True):
+    """Mean tokens of a prompt and of an answer."""
+
+    prompt_tokens: float
+    answer_tokens: float
 
 
 class ReplicaRates(Struct, frozen=True, kw_only=True):
@@ -45,6 +54,8 @@ class ReplicaRates(Struct, frozen=True, kw_only=True):
     idle_prompt_s       time of one prompt on an idle replica, s
     interference_share  share of `prompt_busy_s` that decoding requests wait for
     serial_share        1, or 0 when separate workers process the prompts
+    message_tokens      tokens of one message to the client, 1 when each is sent by itself
+    budget_tokens       most tokens of a step; 0 where it is the engine's default
     """
 
     step_times: StepTimes
@@ -56,6 +67,34 @@ class ReplicaRates(Struct, frozen=True, kw_only=True):
     idle_prompt_s: float
     interference_share: float
     serial_share: float = 1.0
+    message_tokens: float = 1.0
+    budget_tokens: float = 0.0
+
+    @property
+    def prompt_steps(self) -> float:
+        """Steps that a prompt takes of those in which others decode, at most 1."""
+        # A budget of 0 is that of the coefficient: the larger of both where one is 0.
+        is_stated = smaller(self.budget_tokens, 1.0)
+        budget_tokens = (
+            is_stated * self.budget_tokens
+            + (1.0 - is_stated) * self.coefficients.prompt_full
+        )
+        return smaller(self.prompt_tokens / budget_tokens, 1.0)
+
+    def start_wait(self, tpot_s: float, others: float) -> float:
+        """Return the seconds before the first token that steps of others and messages take.
+
+            step_wait * tpot * (1 - exp(-others)) + stream_wait * (message - 1) * tpot
+
+        A prompt waits for the running step only if there is one: `others` is the mean number of
+        other requests that decode. The first message is sent with all of its tokens.
+        """
+        busy_share = 1.0 - math.e ** (-others)
+        wait_s: float = tpot_s * (
+            self.coefficients.step_wait * busy_share
+            + self.coefficients.stream_wait * (self.message_tokens - 1.0)
+        )
+        return wait_s
 
     @property
     def attention_s(self) -> float:
@@ -70,6 +109,19 @@ class ReplicaRates(Struct, frozen=True, kw_only=True):
             self.step_times,
             self.prompt_tokens + self.answer_tokens / 2 * length_factor,
         )
+
+
+class BurstRun(Struct, frozen=True, kw_only=True):
+    """A run of requests that are all sent at once.
+
+    run_s   time until the last answer ends, s
+    ttft_s  mean time to first token, s
+    tpot_s  mean time per output token, s
+    """
+
+    run_s: float
+    ttft_s: float
+    tpot_s: float
 
 
 class MeanLatency(Struct, frozen=True, kw_only=True):
@@ -90,28 +142,38 @@ class MeanLatency(Struct, frozen=True, kw_only=True):
 def memory_capacity(
     profile: ReplicaProfile,
     coefficients: Coefficients,
+    pool_rule: PoolRule,
     overhead_gib: float,
-    prompt_tokens: float,
-    answer_tokens: float,
+    demand: TokenCounts,
 ) -> float:
     """Return how many requests fit in the memory of one replica; may be a fraction.
 
-        (memory_share * memory - weights - overhead) / KV bytes of one request * adp
+        pool / KV bytes of one request * adp
+        pool = memory_share * memory - weights - overhead      of the whole memory
+               memory_share * (memory - weights - overhead)    of what is free after loading
 
     The engine reserves KV cache for the prompt and `answer_share` of the answer.
     """
+    loaded_bytes = profile.weight_bytes + overhead_gib * BYTES_PER_GIB
+    # What is loaded counts in full, or only by the share of it that is not left free.
+    loaded_share = (
+        1.0 - pool_rule.of_free + pool_rule.of_free * coefficients.memory_share
+    )
     pool_bytes = (
         coefficients.memory_share * profile.memory_bytes
-        - profile.weight_bytes
-        - overhead_gib * BYTES_PER_GIB
+        - loaded_share * loaded_bytes
     )
     # Tokens for which the scheduler reserves KV cache at admission.
-    reserved_tokens = prompt_tokens + coefficients.answer_share * answer_tokens
+    reserved_tokens = (
+        demand.prompt_tokens + coefficients.answer_share * demand.answer_tokens
+    )
+    # Sliding-window layers store at most the window, or all tokens.
+    kept_tokens = larger(
+        profile.window_tokens, pool_rule.whole_windows * reserved_tokens
+    )
     request_bytes = (
         reserved_tokens * profile.kv_full_bytes
-        # Sliding-window layers store at most the window.
-        + smaller(reserved_tokens, profile.window_tokens)
-        * profile.kv_window_bytes
+        + smaller(reserved_tokens, kept_tokens) * profile.kv_window_bytes
     ) / profile.pp + profile.kv_state_bytes
     # Each of the adp attention groups has its own requests.
     return larger(pool_bytes, 0.0) / larger(request_bytes, 1.0) * profile.adp
@@ -208,6 +270,65 @@ def static_ttft(rates: ReplicaRates, batch_size: float) -> float:
     )
 
 
+def burst_latency(rates: ReplicaRates, request_count: float) -> BurstRun:
+    """Return the run of `request_count` requests that are all sent at once.
+
+    Slots are filled in order of arrival, and again as answers end:
+
+        fill   = B * (prompt + decode(B / 2) * steps of a prompt)
+        stream = (N - B) / rate of a full batch
+        drain  = answer * (decode(B) - decode(1) + longest / mean answer * decode(1))
+
+    B is the largest batch, at most N. Decode steps of those that have started run beside the
+    prompts of the others. As answers end the batch shrinks, so that the longest one ends nearly
+    alone.
+    """
+    coefficients = rates.coefficients
+    batch_size = smaller(request_count, rates.max_batch)
+    attention_s = rates.attention_s
+    full_step_s = decode_time(rates.step_times, batch_size, attention_s)
+    lone_step_s = decode_time(rates.step_times, 1.0, attention_s)
+    fill_s = batch_size * (
+        rates.prompt_busy_s
+        + coefficients.prompt_step
+        * rates.prompt_steps
+        * decode_time(rates.step_times, batch_size / 2, attention_s)
+    )
+    later_count = larger(request_count - batch_size, 0.0)
+    stream_s = later_count * (
+        rates.answer_tokens * full_step_s / batch_size
+        + rates.serial_share * rates.prompt_busy_s
+    )
+    drain_s = rates.answer_tokens * (
+        full_step_s - lone_step_s + coefficients.answer_longest * lone_step_s
+    )
+    first_share = batch_size / request_count
+    ttft_s = (
+        coefficients.first_token
+        + rates.idle_prompt_s
+        - rates.prompt_busy_s
+        # The mean place among those of the first slots, and among those that wait for a slot.
+        + first_share * fill_s / 2
+        + (1.0 - first_share) * (fill_s + stream_s / 2)
+    )
+    return BurstRun(
+        run_s=fill_s + stream_s + drain_s,
+        ttft_s=ttft_s,
+        tpot_s=full_step_s
+        + rates.interference_share
+        * smaller(
+            # Half of the fill, or the prompts that replace the whole batch during one answer.
+            (
+                first_share * fill_s / 2
+                + (1.0 - first_share) * batch_size * rates.prompt_busy_s
+            )
+            / rates.answer_tokens,
+            # No step takes more prompt tokens than it may.
+            rates.prompt_busy_s / rates.prompt_steps,
+        ),
+    )
+
+
 def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
     """Return the mean latency with `user_count` requests always in flight.
 
@@ -267,17 +388,13 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
     slot_wait_s = larger(user_count / rates.max_batch - 1, 0.0) * (
         rates.answer_tokens * tpot_s + prompt_stay_s
     )
-    prompt_delay_s = (
-        coefficients.prompt_share
-        * (rates.idle_prompt_s + prompt_stay_s - rates.prompt_busy_s)
-        # Requests sent at once: half of such a wave is ahead on average.
-        + coefficients.wave * batch_size * rates.prompt_busy_s / 2
-    )
     ttft_s = (
         coefficients.first_token
-        + prompt_delay_s
-        # The running decode step ends before a prompt starts.
-        + coefficients.step_wait * tpot_s
+        + _prompt_delay(rates, batch_size, prompt_stay_s)
+        # Each of the other users may be decoding.
+        + rates.start_wait(
+            tpot_s, batch_size * larger(1.0 - 1.0 / user_count, 0.0)
+        )
         + slot_wait_s
     )
     return MeanLatency(
@@ -285,6 +402,35 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
         tpot_s=tpot_s,
         batch_size=batch_size,
         queue_s=prompt_stay_s - rates.prompt_busy_s,
+    )
+
+
+def _prompt_delay(
+    rates: ReplicaRates, batch_size: float, prompt_stay_s: float
+) -> float:
+    """Return the seconds of a prompt in a closed loop, with the wait for earlier ones.
+
+        prompt_share * (idle prompt + steps * (stay - prompt)) + steps * wave * batch * prompt / 2
+        steps = 1 + prompt_step * steps of a prompt * decode / prompt
+
+    Each prompt ahead takes its share of a step, in which the others decode.
+    """
+    coefficients = rates.coefficients
+    step_share = 1.0 + (
+        rates.serial_share
+        * coefficients.prompt_step
+        * rates.prompt_steps
+        * decode_time(rates.step_times, batch_size, rates.attention_s)
+        / rates.prompt_busy_s
+    )
+    return (
+        coefficients.prompt_share
+        * (
+            rates.idle_prompt_s
+            + step_share * (prompt_stay_s - rates.prompt_busy_s)
+        )
+        # Requests sent at once: half of such a wave is ahead on average.
+        + step_share * coefficients.wave * batch_size * rates.prompt_busy_s / 2
     )
 
 
@@ -303,7 +449,7 @@ def open_latency(
     ttft_s = (
         coefficients.first_token
         + coefficients.prompt_share * rates.idle_prompt_s
-        + coefficients.step_wait * tpot_s
+        + rates.start_wait(tpot_s, rate_per_s * rates.answer_tokens * tpot_s)
         + queue_s
     )
     return MeanLatency(

@@ -106,6 +106,7 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     read_*_s            time to read the weights of a part once, s
     flop_*_s            time of the products of a part for one token, s
     expert_share        share of the routed experts that one token uses
+    rank_spread         deviation of the fullest rank's experts in use
     padding_rows        rows that tiles of expert products add, with all experts in use
     kv_full_s           time per token of context of one sequence, all full layers, s
     kv_window_s         the same for all sliding-window layers, s
@@ -134,6 +135,7 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     read_experts_s: float
     flop_experts_s: float
     expert_share: float
+    rank_spread: float
     padding_rows: float
     kv_full_s: float
     kv_window_s: float
@@ -236,6 +238,7 @@ def _expert_times(
         * coefficients.expert_imbalance
         / expert_flop_per_s,
         "expert_share": profile.expert_share,
+        "rank_spread": profile.rank_spread,
         # Rows per expert in use times E / k: counted in rows of tokens.
         "padding_rows": coefficients.expert_padding
         / larger(profile.expert_share, 1e-6),
@@ -424,11 +427,18 @@ def decode_timer(times: StepTimes) -> DecodeTimer:
         local_tokens = sequence_count * checked_tokens
         # Expected share of experts in use: 1 - (1 - k / E)^tokens.
         touched_share = 1.0 - idle_share**stage_tokens
+        # The rank with the most experts in use reads the longest.
+        read_share = smaller(
+            touched_share
+            + times.rank_spread
+            * (touched_share * (1.0 - touched_share)) ** 0.5,
+            1.0,
+        )
         # Tiles pad the rows of each expert in use.
         expert_rows = stage_tokens + times.padding_rows * touched_share
         body_s = attention_norm(local_tokens) + dense_norm(local_tokens)
         body_s += p_norm(
-            times.read_experts_s * touched_share,
+            times.read_experts_s * read_share,
             times.flop_experts_s * expert_rows,
             exponent,
         )

@@ -13,10 +13,12 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from bisect import bisect_left
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.numeric import nearest_rank, student_quantile
 from planner.perf.serving.monte_carlo import OpenRun
@@ -254,10 +256,9 @@ class Trial:
 
     def _is_exact(self, limit: TrialLimit, batch_count: int) -> bool:
         """Whether the interval of a percentile ends below 1.02 times its limit."""
-        late = self._late_share(
-            batch_count, limit.metric, limit.limit_s * (1 + TOLERANCE)
+        return self._is_kept(
+            replace(limit, limit_s=limit.limit_s * (1 + TOLERANCE)), batch_count
         )
-        return late.mean + late.half_width <= limit.late_share
 
     def _decision(
         self, verdict: Verdict, limit: TrialLimit, batch_count: int
@@ -289,6 +290,8 @@ class Trial:
         """Measure a percentile over the first `batch_count` batches.
 
         Its interval is between the percentiles that are one half width of the late share away.
+        Where values are so alike that no request is that far above, it ends where the limit of a
+        trial would hold: where few enough are later, with the interval of their share.
         """
         share = percentile / 100
         values_s = self._ranked(batch_count, metric)
@@ -296,11 +299,37 @@ class Trial:
         half_width = self._late_share(
             batch_count, metric, estimate_s
         ).half_width
+        high_share = share + half_width
         return SimulatedPercentile(
             estimate_s,
             nearest_rank(values_s, max(0.0, share - half_width)),
-            nearest_rank(values_s, min(1.0, share + half_width)),
+            nearest_rank(values_s, high_share)
+            if high_share < 1
+            else self._kept_limit(metric, percentile, batch_count),
         )
+
+    def _kept_limit(
+        self, metric: str, percentile: int, batch_count: int
+    ) -> float:
+        """Return the first simulated time that would hold as a limit, in seconds.
+
+        share later + half width of that share <= 1 - percentile
+        """
+        values_s = self._ranked(batch_count, metric)
+        first = bisect_left(
+            range(len(values_s) - 1),
+            1,
+            key=lambda rank: int(
+                self._is_kept(
+                    TrialLimit(metric, percentile, values_s[rank]), batch_count
+                )
+            ),
+        )
+        return values_s[first]
+
+    def _is_kept(self, limit: TrialLimit, batch_count: int) -> bool:
+        late = self._late_share(batch_count, limit.metric, limit.limit_s)
+        return late.mean + late.half_width <= limit.late_share
 
     def _ranked(self, batch_count: int, metric: str) -> list[float]:
         """Return the times of the first batches in rising order; the last ones asked are kept."""

@@ -6,6 +6,7 @@ field is a number, or an array with one number for each replica.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -31,6 +32,8 @@ class ReplicaProfile(Struct, frozen=True, kw_only=True):
     *_flop                 FLOP of a part for one token
     expert_share           share of the routed experts that one token uses
     expert_columns         width of an expert on one accelerator
+    rank_spread            sqrt(2 ln r * r / E) for E experts over r ranks: how many deviations
+                           the rank with the most experts in use lies above the mean one
     kv_full_bytes          KV bytes of one token in all full layers, index included
     kv_window_bytes        KV bytes of one token in all sliding-window layers
     kv_state_bytes         bytes of one sequence that do not grow (state-space, linear layers)
@@ -65,6 +68,7 @@ class ReplicaProfile(Struct, frozen=True, kw_only=True):
     experts_flop: float
     expert_share: float
     expert_columns: float
+    rank_spread: float
     kv_full_bytes: float
     kv_window_bytes: float
     kv_state_bytes: float
@@ -160,6 +164,12 @@ def _expert_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
         # One multiplication and one addition for each parameter.
         "experts_flop": 2.0 * llm.active_expert_params / layout.tp,
         "expert_share": llm.experts_per_token / llm.experts
+        if llm.experts
+        else 0.0,
+        # Extreme of r ranks: sqrt(2 ln r) deviations, of a mean over E / r experts.
+        "rank_spread": math.sqrt(
+            2 * math.log(layout.ep) * layout.ep / llm.experts
+        )
         if llm.experts
         else 0.0,
         "expert_columns": float(

@@ -34,7 +34,11 @@ from planner.market.purchase import (
 )
 from planner.perf.common import memory
 from planner.perf.reliability.spot_pool import billed_share
-from planner.solve.serving.sizing import expected_service, startup_time_s
+from planner.solve.serving.sizing import (
+    expected_service,
+    run_window_s,
+    startup_time_s,
+)
 from planner.solve.serving.spot_promise import SpotPromise, has_promise
 from planner.units import (
     BYTES_PER_BILLED_GB,
@@ -318,7 +322,7 @@ def _daily_lifetime(
         sizing,
         # The time to live counts from apply, not from each day.
         replace(requirement.shutdown, ttl=None),
-        daily_window_s(requirement.deadline_s),
+        daily_window_s(run_window_s(requirement, sizing)),
     )
 
 

@@ -16,7 +16,11 @@ from planner.solve.serving.rejection import (
     capacity_constraint,
     within_capacity,
 )
-from planner.solve.serving.sizing import FleetSizing, LayoutRejection
+from planner.solve.serving.sizing import (
+    FleetSizing,
+    LayoutRejection,
+    run_window_s,
+)
 from planner.solve.serving.spot_promise import kept_fleet
 
 if TYPE_CHECKING:
@@ -54,9 +58,7 @@ def _refused_by_cloud(
         nodes=sizing.nodes,
         nodes_per_group=sizing.nodes_per_group,
         spares=sizing.spares,
-        run_window_s=int(requirement.deadline_s)
-        if requirement.runs_daily
-        else 0,
+        run_window_s=run_window_s(requirement, sizing),
         is_elastic=requirement.elastic is not None,
     )
     exceeded = exceeded_limit(

@@ -8,6 +8,7 @@ from planner.solve.cause import because
 from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.sizing import (
     FleetSizing,
+    run_window_s,
     size_fleet,
     startup_time_s,
 )
@@ -81,9 +82,7 @@ def serving_pool(
         token_budget=sizing.replica.startup_memory.max_step_tokens,
         startup_s=startup_time_s(sizing.replica),
         elastic=elastic_range(requirement, sizing, search.judge),
-        run_window_s=int(requirement.deadline_s)
-        if requirement.runs_daily
-        else 0,
+        run_window_s=run_window_s(requirement, sizing),
         weight=weight,
     )
 
@@ -121,6 +120,7 @@ def serving_warnings(
     return (
         *plan_warnings,
         *_sleep_warnings(spec, selection),
+        *_window_warnings(spec, requirement, selection),
         *_purchase_warnings(spec, selection),
         *_spot_warnings(spec, requirement, search, selection),
         *idle_network_warnings(selection.bill, requirement.week),
@@ -137,6 +137,22 @@ def _sleep_warnings(
         startup_s = startup_time_s(selection.sizing.replica)
         reason = because("asleep", startup_s=startup_s)
         yield PlanWarning(code="asleep", reason=reason, place=elastic.place)
+
+
+def _window_warnings(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    selection: ServingCandidate,
+) -> Iterator[PlanWarning]:
+    """Yield when the machines of a daily batch leave, where that is before the deadline."""
+    window_s = run_window_s(requirement, selection.sizing)
+    if 0 < window_s < int(requirement.deadline_s):
+        reason = because(
+            "window", window_s=window_s, deadline_s=requirement.deadline_s
+        )
+        yield PlanWarning(
+            code="window", reason=reason, place=spec.shutdown.place
+        )
 
 
 def _purchase_warnings(

@@ -15,7 +15,12 @@ from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
 from planner.solve.serving.spare_groups import spare_groups, spare_rule
-from planner.units import BYTES_PER_GB, BYTES_PER_GIB, SECONDS_PER_HOUR
+from planner.units import (
+    BYTES_PER_GB,
+    BYTES_PER_GIB,
+    SECONDS_PER_HOUR,
+    SECONDS_PER_MINUTE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -523,6 +528,26 @@ def run_time_s(
     group_rps = saturation_rps(replica) * group.replicas
     work_s = float(requirement.request_count) / (group_rps * group_count)
     return work_s + startup_time_s(replica)
+
+
+def run_window_s(requirement: ServingRequirement, sizing: FleetSizing) -> int:
+    """Return the seconds from midnight in which a daily batch has its machines, 0 of all else.
+
+    window = min(deadline, run time with the margin of the confidence, up to whole minutes)
+    With an idle limit it is the deadline.
+
+    Without one nothing else gives the machines back: those that stood until a later deadline
+    would be paid for nothing. With one they leave when they are done, and may as well be late.
+    """
+    if not requirement.runs_daily:
+        return 0
+    if requirement.shutdown.idle is not None:
+        return int(requirement.deadline_s)
+    slowest_s = run_time_s(
+        requirement, sizing.replica, sizing.group, sizing.peak_groups
+    )
+    whole_minutes = math.ceil(slowest_s / SECONDS_PER_MINUTE)
+    return int(min(requirement.deadline_s, whole_minutes * SECONDS_PER_MINUTE))
 
 
 def startup_time_s(replica: Replica) -> float:

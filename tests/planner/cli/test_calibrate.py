@@ -61,12 +61,12 @@ def test_what_is_left_out_is_named_with_its_reason(
 def test_what_is_kept_slows_predictions_as_measured(
     tonnage: Command, quickstart: Cloud
 ) -> None:
-    """The profiles of the fixture are 15 % slower than predictions."""
+    """The profiles of the fixture are 15 to 20 % slower than predictions."""
     assert tonnage(*ASK, "-o", "mine.json")[0] == 0
     assert quickstart.asked
     correction = parse_correction(Path("mine.json").read_bytes(), "mine.json")
     for metric in METRICS:
-        assert 1.08 < correction.factor(metric, 16, 256) < 1.18
+        assert 1.08 < correction.factor(metric, 16, 256) < 1.22
 
 
 def test_without_a_login_nothing_is_asked(

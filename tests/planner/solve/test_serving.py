@@ -211,8 +211,11 @@ def test_relaxing_a_binding_constraint_as_told_saves_what_is_told(
     solution = solve(catalog, text)
     assert solution.bill is not None
     binding = next(b for b in solution.bindings if b.constraint == "e2e_p95")
-    free = cost_of(catalog, text.replace("{e2e_p95: 6s}", "{}"))
-    assert solution.bill.total - free == binding.saves_usd
+    told = binding.relax_to.values["value_s"]
+    relaxed = cost_of(catalog, text.replace("6s", f"{told}s"))
+    assert solution.bill.total - relaxed == binding.saves_usd
+    # Without any limit nothing has to hold with confidence, and less may do.
+    assert cost_of(catalog, text.replace("{e2e_p95: 6s}", "{}")) <= relaxed
 
 
 def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(

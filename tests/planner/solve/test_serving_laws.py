@@ -407,7 +407,12 @@ def _relaxed(draw: Draw, constraint: str, value: str) -> Draw:
         "buy.budget": {"budget": value},
         "buy": {"spot": "only"}
         if value == "spot"
-        else {"commit": (*draw.commit, value.removeprefix("reserved_"))},
+        else {
+            "commit": (
+                *draw.commit,
+                value.removeprefix("reserved_").replace("_", "-"),
+            )
+        },
     }
     return replace(draw, **changes[constraint])
 

@@ -162,6 +162,25 @@ def test_the_interval_of_a_look_includes_the_truth(percentile: int) -> None:
     assert included / TRIALS >= 1 - MOST_WRONG
 
 
+def test_an_interval_of_times_that_are_alike_ends_before_the_latest() -> None:
+    """Crowds move all of a batch by little; one request of the run is far above the others."""
+    for seed in range(40):
+        source = random.Random(seed)
+        batches = []
+        for _ in range(LOOKS[0]):
+            crowd_s = source.choice((0.0, 0.0, 0.02))
+            batches.append(
+                {
+                    "ttft": [
+                        1 + crowd_s + source.random() / 100 for _ in range(120)
+                    ]
+                }
+            )
+        batches[seed % LOOKS[0]]["ttft"][seed] = 100.0
+        measured = Trial(iter(batches)).percentile("ttft", 95, LOOKS[0])
+        assert measured.low_s <= measured.estimate_s <= measured.high_s < 1.1
+
+
 def limits_of(source: random.Random) -> list[TrialLimit]:
     """Limits around the truth, on several metrics and percentiles."""
     scales = {"ttft": 1.0, "tpot": 0.1, "e2e": 20.0}
