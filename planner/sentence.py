@@ -36,6 +36,7 @@ SENTENCES: Final = {
     "peak-time": "{key}: {reached_s:time} > {limit_s:time} at peak",
     "peak-undecided": "{key}: {reached_s:time} at peak, too close to {limit_s:time} to tell",
     "overload": "{key}: it cannot keep up at peak",
+    "starved": "its cores starve it: waits {waiting_share:.0%}",
     "late": "{key}: the run would end too late",
     "earliest-end": "{key}: {best_days:,.1f} days at best",
     "never": "{key}: never",
@@ -129,7 +130,22 @@ SENTENCES: Final = {
     "({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD), or take more machines",
     "staging": "host memory holds no copy of a checkpoint: each one stops the job for "
     "{stall_s:,.0f} s; more machines hold smaller parts",
-    "cores": "{cores:.0f} CPU cores for each accelerator: tokenize and pack the data beforehand",
+    "slow-text": "tokenizing text is slower than training: accelerators wait "
+    "{waiting_share:.0%} of the time: {cores:,.0f} cores of a machine give {given_s:,.0f} of "
+    "{wanted_s:,.0f} tokens/s; tokenize and pack the data beforehand, and write data.form: tokens "
+    "({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD)",
+    "slow-images": "decoding images is slower than training: accelerators wait "
+    "{waiting_share:.0%} of the time: {cores:,.0f} cores of a machine give {given_s:,.0f} of "
+    "{wanted_s:,.0f} images/s; store smaller images, and write data.image_pixels (fed in time it "
+    "ends {saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD)",
+    "slow-read": "cores read the dataset more slowly than it is trained on: accelerators wait "
+    "{waiting_share:.0%} of the time; compress the data, or take more machines",
+    "repeated-work": "{framework} prepares each sample on {copies:,} ranks of its replica, and "
+    "that takes {needed_share:,.1f} times the cores that there are: load it on one rank and "
+    "broadcast it, as this plan counts",
+    "image-encoder": "an image counts as {image_tokens:,} tokens of the language model: what an "
+    "encoder of images computes is not in the time of a step",
+    "assumed-pixels": "the size of images is not stated: {pixels:,.0f} pixels, as in ImageNet",
     # What to know of another way to run a job.
     "elastic": "needs an elastic job",
     "never-in-time": "never in time",

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from planner.facts.accelerator import Accelerator, accelerators
 from planner.facts.cloud import spread_zones
+from planner.facts.cpu import threads_per_core
 from planner.market.term import TERM_PURCHASES
 from planner.perf.common.layout import Node
 
@@ -101,6 +102,13 @@ class Instance(Struct, frozen=True, kw_only=True, dict=True):
             scaleup_link=self.scaleup,
             # Gbit/s to GB/s of the faster of the two.
             network_gb_s=max(self.fabric_gbps, self.network_gbps) / 8,
+        )
+
+    @cached_property
+    def cores(self) -> float:
+        """CPU cores of the machine: its vCPUs are threads of these."""
+        return self.vcpu / threads_per_core(
+            self.provider, self.family, self.arch
         )
 
     def attaches_fabric(self, *, spans_nodes: bool) -> bool:

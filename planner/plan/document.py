@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         BindingLimit,
         ConfidenceCost,
         FleetSummary,
+        JobLoader,
         JobStorage,
         KeptCheckpoints,
         MachineLife,
@@ -410,6 +411,7 @@ def _run(training_run: TrainingRun | None) -> types.Run | None:
         usd_p50=plain_money(usd_p50),
         usd_p90=plain_money(usd_p90),
         storage=_storage(training_run.storage),
+        loader=_loader(training_run.loader),
         layouts=tuple(
             training_layout(timed_layout)
             for timed_layout in training_run.layouts
@@ -477,6 +479,18 @@ def _storage(storage: JobStorage) -> types.StorageSpeed:
         given_mb_s=rounded(storage.supplied_bytes_per_s / BYTES_PER_MB),
         checkpoint_write_s=rounded(storage.checkpoint_write_s),
         checkpoint_load_s=rounded(storage.checkpoint_load_s),
+    )
+
+
+def _loader(loader: JobLoader | None) -> types.LoaderSpeed | None:
+    if loader is None:
+        return None
+    return types.LoaderSpeed(
+        form=loader.form,
+        cores=rounded(loader.cores),
+        workers=loader.workers,
+        wanted_s=rounded(loader.wanted_s),
+        given_s=rounded(loader.given_s),
     )
 
 

@@ -34,6 +34,25 @@ class StorageSpeed(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class LoaderSpeed(DocumentPart, frozen=True, kw_only=True):
+    """How host cores feed a job that tokenizes or decodes while it trains."""
+
+    form: Annotated[str, Meta(description="text or images")]
+    cores: Annotated[
+        Number, Meta(description="cores of a machine that loaders have")
+    ]
+    workers: Annotated[
+        int, Meta(description="processes of each rank that loads data")
+    ]
+    wanted_s: Annotated[
+        Number,
+        Meta(description="tokens or images a machine trains on in a second"),
+    ]
+    given_s: Annotated[
+        Number, Meta(description="of these that its cores prepare in a second")
+    ]
+
+
 class CheckpointRule(DocumentPart, frozen=True, kw_only=True):
     """Which checkpoints the machines keep, and what is left of them in the end."""
 
@@ -159,6 +178,10 @@ class Run(DocumentPart, frozen=True, kw_only=True):
     storage: Annotated[
         StorageSpeed, Meta(description="where data and checkpoints lie")
     ]
+    loader: Annotated[
+        LoaderSpeed | None,
+        Meta(description="how cores feed it; nothing where data are packed"),
+    ] = None
     layouts: Annotated[
         tuple[TrainingLayout, ...],
         Meta(description="the best layouts, the chosen one first"),

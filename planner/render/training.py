@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         BilledTime,
         CheckpointRule,
         CurvePoint,
+        LoaderSpeed,
         Run,
         RunScenario,
         StorageSpeed,
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from planner.render.page import Block
 
 MIN_CURVE_POINTS: Final = 2
+LOADER_WORDS: Final = {
+    "text": ("tokenize", "tokens"),
+    "images": ("decode", "images"),
+}
 SHARDING_NAMES: Final = {
     "none": "",
     "zero1": "ZeRO-1",
@@ -110,6 +115,17 @@ def storage_line(storage_entry: StorageSpeed) -> str:
     return f"data on {storage_text}, {read_text}; {write_text}"
 
 
+def loader_line(loader_entry: LoaderSpeed) -> str:
+    """Return a line with what host cores prepare of what a machine trains on."""
+    verb, unit = LOADER_WORDS[loader_entry.form]
+    return (
+        f"{figures.quantity(Decimal(str(loader_entry.cores)))} cores of a machine {verb} "
+        f"{loader_entry.given_s:,.0f} {unit}/s, it trains on {loader_entry.wanted_s:,.0f}; "
+        f"{loader_entry.workers} worker{'s' if loader_entry.workers > 1 else ''} of each rank "
+        "that loads"
+    )
+
+
 def _rate_text(rate_mb_s: float) -> str:
     return (
         f"{rate_mb_s / 1000:,.1f} GB/s"
@@ -188,6 +204,7 @@ def run_blocks(run_entry: Run, *, full: bool) -> list[Block]:
         run_texts += [
             retention_line(run_entry.checkpoints),
             storage_line(run_entry.storage),
+            *([loader_line(run_entry.loader)] if run_entry.loader else []),
             billed_line(run_entry.billed_hours),
         ]
     else:

@@ -397,6 +397,23 @@ class JobStorage(Struct, frozen=True, kw_only=True):
     checkpoint_load_s: float
 
 
+class JobLoader(Struct, frozen=True, kw_only=True):
+    """How host cores feed a job that tokenizes or decodes while it trains.
+
+    form      text or images
+    cores     of a machine that loaders have
+    workers   processes of each rank that loads data
+    wanted_s  tokens of text, or images, that a machine trains on in a second
+    given_s   of these that its cores prepare in a second
+    """
+
+    form: str
+    cores: float
+    workers: int
+    wanted_s: float
+    given_s: float
+
+
 class TrainingRun(Struct, frozen=True, kw_only=True):
     """How a training job runs. Hours, bytes and USD of the whole run.
 
@@ -423,6 +440,7 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     spare_nodes: int
     data_disk_gb: int
     storage: JobStorage
+    loader: JobLoader | None
     hours_p50_p90: tuple[float, float]
     usd_p50_p90: tuple[Decimal, Decimal]
     usd_band: tuple[Decimal, Decimal]

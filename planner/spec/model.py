@@ -363,6 +363,9 @@ class Dataset(Struct, frozen=True, kw_only=True):
     location  address in object storage
     tokens    trained tokens over all passes
     samples   sequences, or pairs of them for dpo, instead of tokens
+    form      tokens, text or images
+    image_tokens  tokens of a sequence for each image
+    image_pixels  pixels of an image as it is stored
     size      bytes
     storage   auto, object or parallel
     """
@@ -371,6 +374,9 @@ class Dataset(Struct, frozen=True, kw_only=True):
     location: str
     tokens: int | None = None
     samples: int | None = None
+    form: Literal["tokens", "text", "images"] = "tokens"
+    image_tokens: int | None = None
+    image_pixels: int | None = None
     size: int | None = None
     storage: str = "auto"
 

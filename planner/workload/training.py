@@ -84,7 +84,7 @@ class TrainingWorkload:
             return Counterfactual(
                 replace(machine_type, nodes=best_candidate.cluster.nodes),
                 best_candidate.bill.total,
-                lost_by(cluster_search),
+                lost_by(cluster_search, best_candidate.cluster),
             )
         return Counterfactual(machine_type, None, ranking.rejected[0].reason)
 

@@ -71,6 +71,10 @@ class RequestStream:
                 arrival_s += unit_gap * mean_gap_s
                 yield Request(arrival_s, prompt_tokens, answer_tokens)
 
+    def lengths(self, count: int) -> list[tuple[int, int]]:
+        """Return the tokens of the prompts and answers of the first requests."""
+        return self._lengths_to(count)[:count]
+
     def _lengths_to(self, count: int) -> list[tuple[int, int]]:
         """Return prompt and answer tokens of at least the first `count` requests."""
         lengths, load = self._lengths, self._load

@@ -11,12 +11,15 @@ from planner.facts import table
 from planner.perf.training.job import Software
 
 if TYPE_CHECKING:
-    from planner.perf.training.job import Kernels, Sharding
+    from planner.perf.training.job import Kernels, ParallelLayout, Sharding
 
 Loss: TypeAlias = Literal["fused", "eager", "chunked"]
 # How finely a framework recomputes: a block of layers, every n-th layer, or all of them.
 RecomputeStyle: TypeAlias = Literal["block", "every", "all"]
 USUAL_FRAMEWORK: Final = "megatron"
+END_STAGES: Final = (
+    2  # of a pipeline: inputs enter the first, the last has the loss
+)
 
 
 class Framework(Struct, frozen=True, kw_only=True):
@@ -31,6 +34,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     recompute     how finely it recomputes activations
     adamw         row of optimizers.csv that its AdamW is
     keeps_logits  logits of all micro-batches stay in memory until the end of the step
+    loads_in_group  one rank of each tensor-parallel group loads data, not every rank
     default_for   methods that take it when a spec names none
     """
 
@@ -43,6 +47,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     recompute: RecomputeStyle
     adamw: str
     keeps_logits: bool
+    loads_in_group: bool
     default_for: frozenset[str]
 
     def software(self, precision: str, *, is_unseen: bool = False) -> Software:
@@ -56,6 +61,21 @@ class Framework(Struct, frozen=True, kw_only=True):
             keeps_all_logits=self.keeps_logits,
             is_unseen=is_unseen,
         )
+
+    def loading_ranks(self, accelerators: int, tensor_ranks: int) -> int:
+        """Return the ranks of a machine that load data, of as many as it has accelerators."""
+        if not self.loads_in_group:
+            return accelerators
+        return max(1, accelerators // tensor_ranks)
+
+    def sample_copies(self, layout: ParallelLayout) -> int:
+        """Return the ranks of a replica that prepare the same samples.
+
+        Every rank loads for itself, or one of each tensor group in the first and the last stage.
+        """
+        if not self.loads_in_group:
+            return layout.tp * layout.pp * layout.cp
+        return min(layout.pp, END_STAGES) * layout.cp
 
     def optimizer(self, name: str) -> str:
         """Return the row of optimizers.csv of an optimizer in a spec."""
@@ -75,6 +95,7 @@ def frameworks() -> dict[str, Framework]:
         "recompute": table.one_of("block", "every", "all"),
         "adamw": table.nonempty_text,
         "keeps_logits": table.yes_or_no,
+        "loads": table.one_of("rank", "tensor group"),
         "default_for": table.any_text,
         **table.SOURCE_COLUMNS,
     }
@@ -91,6 +112,7 @@ def frameworks() -> dict[str, Framework]:
             recompute=row["recompute"],
             adamw=row["adamw"],
             keeps_logits=row["keeps_logits"],
+            loads_in_group=row["loads"] == "tensor group",
             default_for=frozenset(row["default_for"].split()),
         )
         for row in table.load_rows(

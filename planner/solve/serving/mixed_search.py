@@ -15,18 +15,19 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.frontier import Frontier
-from planner.solve.serving.bill import machine_lines
 from planner.solve.serving.cost_bound import layout_bounds_usd
 from planner.solve.serving.mixed_fleet import (
     MixedFleet,
     PoolCount,
     PoolKind,
-    billed_pool,
     keeps_limits,
     may_be_had,
     mixed_fleet,
 )
+from planner.solve.serving.pool_split import PoolBounds, telling_rate
 from planner.solve.serving.replica_capacity import (
+    CLOSE_SHARE,
+    SAME_SHARE,
     ReplicaCapacity,
     groups_for,
 )
@@ -40,13 +41,13 @@ from planner.solve.serving.sizing import (
 from planner.solve.serving.spot_promise import has_promise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from planner.market.offer import Offer
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
 
-# Two kinds of pools, their groups, and whether the cost is that of the machines or a bound of it.
+# Two kinds of pools, their groups, and whether the cost is that of the fleet or a bound of it.
 _Entry: TypeAlias = "tuple[tuple[PoolKind, PoolKind], tuple[int, int], bool]"
 # Prices of a machine of each of two offers, and the offers.
 _PricedPair: TypeAlias = "tuple[tuple[float, float], tuple[Offer, Offer]]"
@@ -65,8 +66,10 @@ class MixedSearch:
         # Upper bounds by formula, requests/s of a replica.
         self._first_high: dict[PoolKind, float] = {}
         self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
-        self._machines_usd: dict[tuple[PoolKind, int], float] = {}
         self._bounds_usd: dict[tuple[PoolKind, int], float] = {}
+        self._totals_usd: dict[
+            tuple[tuple[PoolKind, PoolKind], tuple[int, int]], float
+        ] = {}
 
     def cheapest(
         self, offers: Iterable[Offer], ceiling_usd: float
@@ -75,38 +78,36 @@ class MixedSearch:
 
         USD in the period of the bill.
         """
-        frontier: Frontier[_Entry] = Frontier(
-            float(self._search.price_book.surcharges.factor)
-        )
+        frontier: Frontier[_Entry] = Frontier()
         for pair in _pairs(self._usable(offers, ceiling_usd), ceiling_usd):
             self._push_pair(frontier, pair, ceiling_usd)
         best: MixedFleet | None = None
         while (taken := frontier.take(ceiling_usd)) is not None:
-            _, (kinds, groups, is_exact) = taken
+            usd, (kinds, groups, is_exact) = taken
             if not is_exact:
                 self._push(frontier, kinds, groups, is_exact=True)
                 continue
+            if usd >= ceiling_usd:
+                continue
             if self._needed_groups(kinds, groups[0]) > groups[1]:
-                self._push_fewest(frontier, kinds, groups[0])
-                if groups[1] == 1:
-                    # Where one was thought to be enough, more of the first were not tried.
-                    self._push_chain(
-                        frontier, kinds, groups[0] + 1, ceiling_usd
-                    )
+                self._push_more(frontier, kinds, groups, ceiling_usd)
                 continue
-            open_kind = self._open_kind(kinds, groups)
-            if open_kind is not None:
-                self._capacity.refine(open_kind.replica)
-                self._push(frontier, kinds, groups, is_exact=True)
+            if self._is_open(kinds, groups):
+                if self._ask(kinds, groups):
+                    self._push(frontier, kinds, groups, is_exact=True)
+                else:
+                    self._push_more(frontier, kinds, groups, ceiling_usd)
                 continue
-            fleet = self._fleet(kinds, groups)
+            carried_rps = [self._group_rps(kind)[0] for kind in kinds]
+            fleet = self._fleet(kinds, groups, carried_rps)
             if not may_be_had(fleet):
                 continue
-            if not keeps_limits(fleet, self._search.judge):
-                # Weights are whole numbers: one group more makes up for that.
-                self._push(frontier, kinds, (groups[0], groups[1] + 1))
-            elif float(fleet.bill.total) < ceiling_usd:
+            if keeps_limits(fleet, self._search.judge):
                 best, ceiling_usd = fleet, float(fleet.bill.total)
+            elif self._halve(kinds):
+                self._push(frontier, kinds, groups, is_exact=True)
+            else:
+                self._push_more(frontier, kinds, groups, ceiling_usd)
         return best
 
     def _usable(
@@ -200,6 +201,24 @@ class MixedSearch:
             self._push(frontier, kinds, (first_groups, int(second_groups)))
         return second_groups
 
+    def _push_more(
+        self,
+        frontier: Frontier[_Entry],
+        kinds: tuple[PoolKind, PoolKind],
+        groups: tuple[int, int],
+        ceiling_usd: float,
+    ) -> None:
+        """Add what comes after a fleet that is not enough."""
+        first_groups, second_groups = groups
+        needed_groups = max(
+            second_groups + 1, self._needed_groups(kinds, first_groups)
+        )
+        if needed_groups < math.inf:
+            self._push(frontier, kinds, (first_groups, int(needed_groups)))
+        if second_groups == 1:
+            # Where one was thought to be enough, more of the first were not tried.
+            self._push_chain(frontier, kinds, first_groups + 1, ceiling_usd)
+
     def _push(
         self,
         frontier: Frontier[_Entry],
@@ -208,12 +227,20 @@ class MixedSearch:
         *,
         is_exact: bool = False,
     ) -> None:
-        cost_of = self._cost_usd if is_exact else self._bound_usd
-        usd = sum(map(cost_of, kinds, groups))
+        usd = (
+            self._total_usd(kinds, groups)
+            if is_exact
+            else sum(map(self._bound_usd, kinds, groups))
+            * float(self._search.price_book.surcharges.factor)
+        )
         frontier.push(
             usd,
             (kinds, groups, is_exact),
-            tuple(kind.offer.key for kind in kinds),
+            (
+                *(kind.offer.key for kind in kinds),
+                # Of layouts on the same machines first those that may carry most.
+                *(-self._first_high[kind] for kind in kinds),
+            ),
         )
 
     def _group_rps(self, kind: PoolKind) -> tuple[float, float]:
@@ -231,26 +258,72 @@ class MixedSearch:
             return math.inf
         return groups_for(self._rate_rps - first_groups * first_rps, second_rps)
 
-    def _open_kind(
+    def _is_open(
         self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
-    ) -> PoolKind | None:
-        """Return the kind of which more has to be known, None when the fleet is enough.
+    ) -> bool:
+        """Whether groups that may be enough are not known to be."""
+        carried_rps = sum(
+            count * self._group_rps(kind)[0]
+            for count, kind in zip(groups, kinds, strict=True)
+        )
+        return carried_rps < self._rate_rps * (1 - SAME_SHARE)
 
-        Of a fleet that is enough both are known well, so that each gets its share of the room.
+    def _ask(
+        self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
+    ) -> bool:
+        """Simulate a replica of one kind at the rate that tells most of these groups.
+
+        False when there is nothing to ask: they are too few, or hardly enough.
         """
-        bounds = [self._group_rps(kind) for kind in kinds]
-        widths = [
-            count * (high - low)
-            for count, (low, high) in zip(groups, bounds, strict=True)
+        pools = [
+            PoolBounds(count, *self._group_rps(kind))
+            for kind, count in zip(kinds, groups, strict=True)
         ]
-        return kinds[widths.index(max(widths))] if any(widths) else None
+        question = telling_rate(pools, self._rate_rps, CLOSE_SHARE)
+        if question is None:
+            return False
+        index, group_rps = question
+        kind = kinds[index]
+        self._capacity.refine(kind.replica, group_rps / kind.group.replicas)
+        return True
+
+    def _halve(self, kinds: tuple[PoolKind, PoolKind]) -> bool:
+        """Learn more of both kinds, so that each pool gets its share of the room.
+
+        Weights in whole numbers give a pool a little more than it is known to carry. False when
+        all is known.
+        """
+        open_kinds = [
+            kind for kind in kinds if self._capacity.is_open(kind.replica)
+        ]
+        for kind in open_kinds:
+            self._capacity.halve(kind.replica)
+        return bool(open_kinds)
+
+    def _total_usd(
+        self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
+    ) -> float:
+        """Return what some groups cost with all beside the machines, USD in the period.
+
+        Who gets which part of the requests changes nothing of it.
+        """
+        key = (kinds, groups)
+        if key not in self._totals_usd:
+            fleet = self._fleet(kinds, groups, (1.0, 1.0))
+            self._totals_usd[key] = float(fleet.bill.total)
+        return self._totals_usd[key]
 
     def _fleet(
-        self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
+        self,
+        kinds: tuple[PoolKind, PoolKind],
+        groups: tuple[int, int],
+        groups_rps: Sequence[float],
     ) -> MixedFleet:
         counts = [
-            PoolCount(kind, count, self._group_rps(kind)[0])
-            for kind, count in zip(kinds, groups, strict=True)
+            PoolCount(kind, count, group_rps)
+            for kind, count, group_rps in zip(
+                kinds, groups, groups_rps, strict=True
+            )
         ]
         return mixed_fleet(
             self._requirement,
@@ -275,22 +348,6 @@ class MixedSearch:
                 [(kind.replica, kind.group, groups)],
             )
         return self._bounds_usd[key]
-
-    def _cost_usd(self, kind: PoolKind, groups: int) -> float:
-        """Return what the machines of some groups cost with their spares, USD in the period."""
-        key = (kind, groups)
-        if key not in self._machines_usd:
-            pool = billed_pool(
-                # Hours and spares do not depend on the share.
-                "",
-                self._requirement.with_share(0.5),
-                kind,
-                groups,
-            )
-            self._machines_usd[key] = sum(
-                float(line.usd or 0) for line in machine_lines(pool)
-            )
-        return self._machines_usd[key]
 
 
 def _answers_alike(first: PoolKind, second: PoolKind) -> bool:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LONE_REPLICA: Final = ReplicaGroup(nodes=1, replicas=1)
 # Bounds within so much of each other are not drawn closer.
 CLOSE_SHARE: Final = 0.01
+# Rates within so much of each other are the same.
+SAME_SHARE: Final = 1e-6
 # Below so much of its upper bound a replica is taken to carry nothing.
 LEAST_SHARE: Final = 0.02
 
@@ -66,20 +68,30 @@ class ReplicaCapacity:
             self._first_high[replica] = high_rps
         return self._bounds[replica]
 
-    def refine(self, replica: Replica) -> None:
-        """Halve the distance of the bounds of a replica by simulating it between them."""
+    def is_open(self, replica: Replica) -> bool:
+        """Return whether the bounds of a replica differ."""
+        known = self._bounds[replica]
+        return known.low_rps < known.high_rps
+
+    def halve(self, replica: Replica) -> None:
+        """Halve the distance of the bounds of a replica."""
+        known = self._bounds[replica]
+        self.refine(replica, (known.low_rps + known.high_rps) / 2)
+
+    def refine(self, replica: Replica, rate_rps: float) -> None:
+        """Simulate a replica at a rate between its bounds, which becomes one of them."""
         known = self._bounds[replica]
         if known.are_close:
             # As good as one number: the lower one, which was seen to hold.
             self._bounds[replica] = CapacityBounds(known.low_rps, known.low_rps)
-            return
-        middle_rps = (known.low_rps + known.high_rps) / 2
-        if self._carries(replica, middle_rps):
-            self._bounds[replica] = CapacityBounds(middle_rps, known.high_rps)
-        elif middle_rps < LEAST_SHARE * self._first_high[replica]:
+        elif self._carries(replica, rate_rps):
+            self._bounds[replica] = CapacityBounds(rate_rps, known.high_rps)
+        elif rate_rps < LEAST_SHARE * self._first_high[replica]:
             self._bounds[replica] = CapacityBounds(0.0, 0.0)
         else:
-            self._bounds[replica] = CapacityBounds(known.low_rps, middle_rps)
+            self._bounds[replica] = CapacityBounds(
+                known.low_rps, rate_rps * (1 - SAME_SHARE)
+            )
 
     def _carries(self, replica: Replica, rate_rps: float) -> bool:
         """Return whether a replica keeps all limits at a rate, by formula and by simulation."""

@@ -11,6 +11,7 @@ from planner.perf.serving.monte_carlo import (
     measured_batches,
     open_batches,
 )
+from planner.perf.serving.pool_rate import context_load, most_rate
 from planner.perf.serving.simulation import table_inputs, tabulate
 from planner.perf.serving.trial import LOOKS, Trial, TrialLimit
 from planner.solve.serving.peak_run import TraceRun, batch_size, peak_run
@@ -40,6 +41,8 @@ IDLE_RPS: Final = 1e-6  # a rate at which no request meets another
 SEED: Final = 1
 # Streams of requests that are kept; a stream that is asked for again is drawn again.
 MOST_STREAMS: Final = 10
+# Requests of a stream whose mean lengths stand for all of them.
+MEANT_REQUESTS: Final = 2048
 # Tables that are kept, each with the times of some thousand lengths of prompts.
 MOST_TABLES: Final = 32
 
@@ -61,6 +64,7 @@ class FleetJudge:
         self._streams: dict[ServingLoad, RequestStream] = {}
         self._tables: dict[TableInputs, ReplicaTable] = {}
         self._trials: dict[_TrialKey, Trial] = {}
+        self._rate_bounds: dict[tuple[ReplicaTable, ServingLoad], float] = {}
 
     def missed_limit(
         self, requirement: ServingRequirement, sizing: FleetSizing
@@ -98,7 +102,7 @@ class FleetJudge:
         service = predict_service(
             requirement, replica, groups * sizing.replicas_per_group
         )
-        if service is None:
+        if service is None or self._falls_behind(requirement, sizing):
             return LayoutRejection(
                 layout=sizing.layout,
                 constraint="rate",
@@ -116,6 +120,23 @@ class FleetJudge:
             limit=float(far_limit.seconds),
             groups=groups,
         )
+
+    def _falls_behind(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> bool:
+        """Whether more requests arrive at a replica than it can ever complete.
+
+        A recording ends, and users of a closed loop wait.
+        """
+        if requirement.mode != "open" or requirement.trace is not None:
+            return False
+        table = self._table(sizing.replica)
+        replicas = sizing.peak_groups * sizing.replicas_per_group
+        stream = self._stream(requirement.load)
+        most_rps = most_rate(
+            table, context_load(stream.lengths(MEANT_REQUESTS))
+        )
+        return requirement.load.rate_per_s / replicas > most_rps
 
     def idle_rejection(
         self, requirement: ServingRequirement, replica: Replica

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from planner.cost import capacity_block
 from planner.cost.weekly_load import SpareGroups, weekly_load
 from planner.numeric import BAND_END
-from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
 from planner.solve.cause import DEARER, because
 from planner.solve.solution import (
@@ -28,6 +27,7 @@ from planner.solve.training.bill import data_disk_gb
 from planner.solve.training.capacity import capacity_warnings, off_spot
 from planner.solve.training.cluster import P50_SHARE, P90_SHARE
 from planner.solve.training.curve import time_cost_curve
+from planner.solve.training.feeding import job_loader, repeated_work, slow_cores
 from planner.solve.training.lifetime import (
     kept_checkpoints,
     machine_life,
@@ -119,8 +119,13 @@ def preferred_search(
     )
 
 
-def lost_by(cluster_search: TrainSearch) -> Cause:
-    """Return why a feasible cluster is not the chosen one: its price, or its price and time."""
+def lost_by(cluster_search: TrainSearch, cluster: Cluster) -> Cause:
+    """Return why a feasible cluster is not the chosen one.
+
+    Its accelerators wait for its cores, or its price, or its price and time.
+    """
+    if cluster.waits_for_cores:
+        return because("starved", waiting_share=cluster.waiting_share)
     return because("knee") if cluster_search.objective == "knee" else DEARER
 
 
@@ -214,6 +219,7 @@ def _run_summary(
         spare_nodes=cluster.spares,
         data_disk_gb=int(data_disk_gb(cluster)),
         storage=_storage_summary(cluster),
+        loader=job_loader(cluster),
         # Each quantile uses the step time of the same probability.
         hours_p50_p90=(
             median_cluster.end_quantile_s(P50_SHARE) / SECONDS_PER_HOUR,
@@ -242,8 +248,7 @@ def _usd_at(share: float, cluster: Cluster, price_book: PriceBook) -> Decimal:
 def _storage_summary(cluster: Cluster) -> JobStorage:
     return JobStorage(
         file_system=cluster.file_system,
-        # Bandwidth at which reading takes exactly as long as the steps.
-        required_bytes_per_s=cluster.requirement.data_bytes / cluster.steps_s,
+        required_bytes_per_s=cluster.required_bytes_s,
         supplied_bytes_per_s=cluster.nodes * cluster.storage_bytes_s("read"),
         checkpoint_write_s=cluster.checkpoint_write_s,
         checkpoint_load_s=cluster.checkpoint_load_s,
@@ -273,7 +278,9 @@ def _alternatives(
         ):
             seen_types.add(instance_type)
             alternatives.append(
-                _feasible_alternative(candidate, lost_by(cluster_search))
+                _feasible_alternative(
+                    candidate, lost_by(cluster_search, candidate.cluster)
+                )
             )
     # A finite duration: a layout fits, but a time limit or budget is violated.
     late_offers = [
@@ -380,7 +387,7 @@ def _slow_data(cluster: Cluster, price_book: PriceBook) -> Cause:
     Hours that it saves and its extra cost in USD, where one shortens the expected run.
     """
     # Reading limits progress, so accelerators wait for the difference.
-    waiting_share = 1 - cluster.steps_s / cluster.read_s
+    waiting_share = cluster.waiting_share
     parallel_requirement = replace(cluster.requirement, storage_kind="parallel")
     faster_clusters = [
         candidate
@@ -409,29 +416,25 @@ def _slow_data(cluster: Cluster, price_book: PriceBook) -> Cause:
 def _data_path_warnings(
     cluster: Cluster, price_book: PriceBook
 ) -> list[PlanWarning]:
-    """Return warnings about storage bandwidth, host memory and CPU cores."""
+    """Return warnings about CPU cores, storage bandwidth and host memory."""
     warnings = []
-    instance = cluster.offer.instance
-    if cluster.read_s > cluster.steps_s:
+    if cluster.waits_for_cores:
+        warnings.append(
+            PlanWarning(code="data", reason=slow_cores(cluster, price_book))
+        )
+    elif cluster.read_s > cluster.steps_s:
         warnings.append(
             PlanWarning(code="data", reason=_slow_data(cluster, price_book))
         )
+    repeated = repeated_work(cluster)
+    if repeated is not None:
+        warnings.append(PlanWarning(code="loaders", reason=repeated))
     # Without a staged copy training waits for the whole write.
     if not cluster.stages_checkpoints:
         warnings.append(
             PlanWarning(
                 code="staging",
                 reason=because("staging", stall_s=cluster.checkpoint_stall_s),
-            )
-        )
-    # Tokenizing on the fly takes CPU cores for each accelerator.
-    if instance.vcpu < constant("train_cores") * instance.accelerators:
-        warnings.append(
-            PlanWarning(
-                code="cores",
-                reason=because(
-                    "cores", cores=instance.vcpu / instance.accelerators
-                ),
             )
         )
     return warnings

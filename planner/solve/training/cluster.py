@@ -20,6 +20,7 @@ from planner.perf.reliability.retention import (
 from planner.perf.training.work import rank_work
 from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.training.bill import training_bill
+from planner.solve.training.feeding import machine_prepare_s
 from planner.solve.training.machine_layouts import (
     SHOWN_LAYOUTS,
     fastest_layouts,
@@ -95,11 +96,21 @@ class Cluster(Struct, frozen=True, dict=True):
     def accelerator_tokens_per_s(self) -> float:
         """Expected throughput of one accelerator, tokens/s.
 
-        Tokens of a rank in a step, divided by the step time without a margin.
+        Tokens of a rank in a step, divided by the step time without a margin. Accelerators that
+        wait for data reach less: see `reached_tokens_per_s`.
         """
         training_job = self.timed_layout.job
         return (
             rank_work(training_job).tokens / self.timed_layout.step_time.total
+        )
+
+    @property
+    def reached_tokens_per_s(self) -> float:
+        """Expected throughput of one accelerator that its data feed, tokens/s."""
+        return (
+            self.accelerator_tokens_per_s
+            * self.timed_layout.step_time.total
+            / self.step_s
         )
 
     @cached_property
@@ -123,13 +134,51 @@ class Cluster(Struct, frozen=True, dict=True):
             self.nodes * self.storage_bytes_s("read")
         )
 
+    @cached_property
+    def prepare_s(self) -> float:
+        """Time in which the cores of all machines prepare the data, with the margin, seconds."""
+        return (
+            machine_prepare_s(self.requirement, self.offer.instance)
+            / self.nodes
+        )
+
+    @property
+    def data_s(self) -> float:
+        """Time in which the data of the run come, seconds: they are read while others are made."""
+        return max(self.read_s, self.prepare_s)
+
     @property
     def progress_s(self) -> float:
         """Time of the run without interruptions, seconds.
 
-        `max(steps_s, read_s)`: reading overlaps with the steps, and the slower one limits.
+        `max(steps_s, data_s)`: data come while accelerators train, and the slower one limits.
         """
-        return max(self.steps_s, self.read_s)
+        return max(self.steps_s, self.data_s)
+
+    @property
+    def data_step_s(self) -> float:
+        """Expected time in which the data of a step come, without a margin, seconds."""
+        return self.at_median_speed.data_s / self.requirement.optimizer_steps
+
+    @property
+    def step_s(self) -> float:
+        """Expected time of a step without a margin, seconds: that of its data when it waits."""
+        return max(self.timed_layout.step_time.total, self.data_step_s)
+
+    @property
+    def waiting_share(self) -> float:
+        """Share of the time in which accelerators wait for data; 0 where data come in time."""
+        return 1 - self.steps_s / self.progress_s
+
+    @property
+    def waits_for_cores(self) -> bool:
+        """Whether host cores limit the run: storage and accelerators are faster."""
+        return self.prepare_s > max(self.steps_s, self.read_s)
+
+    @property
+    def required_bytes_s(self) -> float:
+        """Bandwidth at which reading does not limit the run, bytes/s of all machines."""
+        return self.requirement.data_bytes / max(self.steps_s, self.prepare_s)
 
     @property
     def checkpoint_bytes(self) -> float:
@@ -423,7 +472,7 @@ class Cluster(Struct, frozen=True, dict=True):
         """
         parallel_required = self.requirement.storage_kind == "parallel"
         is_fast_enough = (
-            self.read_s <= self.steps_s
+            self.read_s <= max(self.steps_s, self.prepare_s)
             and max(self.checkpoint_write_s, self.checkpoint_load_s)
             <= CHECKPOINT_S
         )
@@ -432,8 +481,7 @@ class Cluster(Struct, frozen=True, dict=True):
         ):
             return [self]
         needed_bytes_per_s = max(
-            # Bandwidth at which reading does not limit the steps.
-            self.requirement.data_bytes / self.steps_s,
+            self.required_bytes_s,
             # Bandwidth that moves a checkpoint in the target time.
             self.checkpoint_bytes / CHECKPOINT_S,
         )

@@ -60,7 +60,7 @@ def time_cost_curve(
             usd=point.bill.total,
             mfu=mfu(
                 point.cluster.timed_layout.job,
-                point.cluster.accelerator_tokens_per_s,
+                point.cluster.reached_tokens_per_s,
             ),
             is_chosen=_is_same(point, selection),
             is_knee=_is_same(point, knee),

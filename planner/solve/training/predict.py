@@ -27,14 +27,14 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
     training_job = cluster.timed_layout.job
     timed_layout = cluster.timed_layout
     correction = cluster.requirement.correction
-    bias_ln, band_width = corrected_band(training_job, correction)
-    basis: Basis = (
-        "measured"
-        if correction is not None and correction.applies_to(training_job)
-        else prediction_basis(training_job)
+    bias_ln, _ = corrected_band(training_job, correction)
+    band_width, basis = _speed_band(cluster)
+    trained_step_s = timed_layout.step_time.total * math.exp(bias_ln)
+    # A step takes as long as its data where accelerators wait for these.
+    step_s = max(trained_step_s, cluster.data_step_s)
+    tokens_per_s = (
+        cluster.accelerator_tokens_per_s * timed_layout.step_time.total / step_s
     )
-    step_s = timed_layout.step_time.total * math.exp(bias_ln)
-    tokens_per_s = cluster.accelerator_tokens_per_s * math.exp(-bias_ln)
 
     def with_band(
         estimate: float, log_width: float = band_width
@@ -82,3 +82,19 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
             "physics",
         ),
     }
+
+
+def _speed_band(cluster: Cluster) -> tuple[float, Basis]:
+    """Return the half width of the 90 % band of the speed, ln, and its basis.
+
+    Host cores that feed a job too slowly have a band of their own.
+    """
+    training_job = cluster.timed_layout.job
+    correction = cluster.requirement.correction
+    _, band_width = corrected_band(training_job, correction)
+    if cluster.waits_for_cores:
+        loader = cluster.requirement.loader_work.loader
+        return max(band_width, loader.half_width_ln), "physics"
+    if correction is not None and correction.applies_to(training_job):
+        return band_width, "measured"
+    return band_width, prediction_basis(training_job)

@@ -15,6 +15,7 @@ from planner.perf.reliability.retention import Retention
 from planner.perf.training.error_band import covered_names
 from planner.perf.training.framework import framework_of
 from planner.perf.training.job import Job, ParallelLayout
+from planner.perf.training.loader import MILLION, LoaderWork, loaders
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import frozen_bytes
 from planner.solve.cause import because
@@ -37,12 +38,16 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Reference
     from planner.solve.cause import Cause
     from planner.spec.block import CapacityBlock
-    from planner.spec.model import ShutdownRule, Training, TrainingMethod
+    from planner.spec.model import (
+        Dataset,
+        ShutdownRule,
+        Training,
+        TrainingMethod,
+    )
 
 PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
 # Sequences of a step of fine-tuning, where none is stated.
 SMALL_BATCH: Final = 64
-TOKEN_BYTES: Final = 4  # of a stored token
 TRAIN_TO_FORWARD: Final = 3  # passes of a trained token for one of evaluation
 REFERENCE_MODELS: Final[dict[str, Reference]] = {
     "dpo": "copy",
@@ -73,6 +78,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     retention              checkpoints that are kept
     evaluation_share       evaluated tokens for each trained token
     data_bytes             size of the dataset, bytes
+    loader_work            what host cores do so that the job is fed
     data_cloud             cloud that stores the dataset, when known
     storage_kind           auto, object or parallel
     spot_by_name           whether the spec asks for spot, and not only allows it
@@ -104,6 +110,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     retention: Retention
     evaluation_share: float
     data_bytes: float
+    loader_work: LoaderWork
     data_cloud: str | None
     storage_kind: str
     spot_by_name: bool
@@ -225,6 +232,8 @@ def training_requirement(
     assumptions = [*assumed_architecture(language_model)]
     if not stated_tokens:
         assumptions.append(_token_assumption(training_tokens))
+    assumptions += _image_assumptions(data_section)
+    loader_work = _loader_work(spec, training_tokens)
     return TrainingRequirement(
         llm=language_model,
         method=train_section.method,
@@ -248,8 +257,8 @@ def training_requirement(
             keep_every_s=float(train_section.keep_every),
         ),
         evaluation_share=float(train_section.evaluation),
-        # An unstated size is that of 4-byte token ids.
-        data_bytes=float(data_section.size or TOKEN_BYTES * training_tokens),
+        data_bytes=loader_work.read_bytes,
+        loader_work=loader_work,
         data_cloud=cloud_of_address(data_section.location),
         storage_kind=data_section.storage,
         spot_by_name=spec.buy.spot == "only",
@@ -300,6 +309,45 @@ def _stated_tokens(spec: Training) -> float:
         PAIR_SEQUENCES if spec.train.method in REFERENCE_MODELS else 1
     )
     return float(spec.data.tokens or (spec.data.samples or 0) * sample_tokens)
+
+
+def _loader_work(spec: Training, training_tokens: float) -> LoaderWork:
+    """Return what host cores prepare: each sample of each pass, and those of evaluation."""
+    dataset = spec.data
+    loader = loaders()[dataset.form]
+    trained_samples = training_tokens
+    # A unit of text is a token, a unit of an image a pixel.
+    sample_units = 1.0
+    if dataset.form == "images":
+        trained_samples /= dataset.image_tokens or 1
+        sample_units = _image_pixels(dataset)
+    trained_bytes = trained_samples * sample_units * loader.unit_bytes
+    samples = trained_samples * (1 + float(spec.train.evaluation))
+    return LoaderWork(
+        loader=loader,
+        units=samples * sample_units,
+        samples=samples,
+        # An unstated size is that of what is trained on, once.
+        read_bytes=float(dataset.size or trained_bytes),
+    )
+
+
+def _image_pixels(dataset: Dataset) -> float:
+    return dataset.image_pixels or constant("train_image_pixels") * MILLION
+
+
+def _image_assumptions(dataset: Dataset) -> list[Cause]:
+    if dataset.form != "images":
+        return []
+    image_encoder = because(
+        "image-encoder", image_tokens=dataset.image_tokens or 1
+    )
+    if dataset.image_pixels:
+        return [image_encoder]
+    return [
+        image_encoder,
+        because("assumed-pixels", pixels=_image_pixels(dataset)),
+    ]
 
 
 def _optimal_tokens(language_model: Llm) -> float:

@@ -248,8 +248,7 @@ def _half_spot(
         on_demand_offer=on_demand_offer,
         on_demand_nodes=on_demand_nodes,
         # The same global batch on half of the machines takes a longer step.
-        on_demand_speed=cluster.timed_layout.step_time.total
-        / on_demand_cluster.timed_layout.step_time.total,
+        on_demand_speed=cluster.step_s / on_demand_cluster.step_s,
     )
 
 

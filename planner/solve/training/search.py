@@ -30,6 +30,7 @@ from planner.solve.cloud_rule import (
 )
 from planner.solve.training.bill import data_egress_lines, paid_node_hours
 from planner.solve.training.cluster import Cluster
+from planner.solve.training.feeding import machine_prepare_s
 from planner.solve.training.machine_layouts import (
     fastest_layouts,
     has_fabric,
@@ -79,6 +80,7 @@ class TrainSearch:
         self.objective: Objective = objective
         self._layout_cache: dict[tuple[str, int], list[LayoutSearch]] = {}
         self._bound_cache: dict[str, float] = {}
+        self._prepare_cache: dict[str, float] = {}
         self._egress_cache: dict[str, Decimal] = {}
 
     def with_limits(
@@ -92,6 +94,7 @@ class TrainSearch:
         search = TrainSearch(requirement, self.price_book, objective=objective)
         search._layout_cache = self._layout_cache
         search._bound_cache = self._bound_cache
+        search._prepare_cache = self._prepare_cache
         search._egress_cache = self._egress_cache
         return search
 
@@ -357,7 +360,8 @@ class TrainSearch:
     def accelerator_bound_s(self, instance: Instance) -> float:
         """Lower bound of the work of a run, accelerator-seconds with the margin.
 
-        Proves `accelerators * steps_s >= bound` for every layout and precision.
+        Proves `accelerators * progress_s >= bound` for every layout and precision: a run takes
+        its steps, and the time in which cores prepare its data.
         """
         if instance.instance_type not in self._bound_cache:
             training_jobs = [
@@ -371,23 +375,28 @@ class TrainSearch:
                 * margin_factor(self.requirement, training_job)
                 for training_job in training_jobs
             )
-            self._bound_cache[instance.instance_type] = (
-                step_s * self.requirement.optimizer_steps
+            self._bound_cache[instance.instance_type] = max(
+                step_s * self.requirement.optimizer_steps,
+                # The cores of a machine come with its accelerators.
+                self._machine_prepare_s(instance) * instance.accelerators,
             )
         return self._bound_cache[instance.instance_type]
 
     def steps_bound_s(
         self, instance: Instance, nodes: int, *, refined: bool
     ) -> float:
-        """Lower bound of the time of all steps, seconds with the margin.
+        """Lower bound of the time of all steps and of their data, seconds with the margin.
 
-        Proves `steps_s >= bound` for every layout on `nodes` machines. See `step_bound_s` for
+        Proves `progress_s >= bound` for every layout on `nodes` machines. See `step_bound_s` for
         `refined`.
         """
         step_s = step_bound_s(
             self._layout_searches(instance, nodes), refined=refined
         )
-        return step_s * self._stretched_steps(instance, nodes)
+        return max(
+            step_s * self._stretched_steps(instance, nodes),
+            self._machine_prepare_s(instance) / nodes,
+        )
 
     def node_counts(self, offer_state: OfferState) -> list[int]:
         """Return the machine counts that the bound of the work and the cloud allow.
@@ -458,6 +467,14 @@ class TrainSearch:
             if timed_layouts
             else None
         )
+
+    def _machine_prepare_s(self, instance: Instance) -> float:
+        machine = instance.instance_type
+        if machine not in self._prepare_cache:
+            self._prepare_cache[machine] = machine_prepare_s(
+                self.requirement, instance
+            )
+        return self._prepare_cache[machine]
 
     def _stretched_steps(self, instance: Instance, nodes: int) -> float:
         """Optimizer steps times the margin factor.

@@ -44,6 +44,8 @@ def megatron_options(
         "load": checkpoint_path,
         "data-path": data_path,
     }
+    if training_run.loader is not None:
+        options["num-workers"] = training_run.loader.workers
     if training_job.optimizer in OPTIMIZERS:
         options["optimizer"] = OPTIMIZERS[training_job.optimizer]
     if layout.vpp > 1:

@@ -77,6 +77,8 @@ def torchtitan_options(
         **_titan_pipeline(training_job),
         **_titan_recomputation(layout),
     }
+    if training_run.loader is not None:
+        options["training.dataloader.num_workers"] = training_run.loader.workers
     flags = ["checkpoint.enable", "compile.enable"]
     converter = TITAN_CONVERTERS.get(training_job.software.precision)
     if converter:
@@ -142,6 +144,8 @@ def hf_options(
         options["fsdp"] = "hybrid_shard" if layout.shard_size else "full_shard"
     if training_job.frozen_bytes:
         options["lora_r"] = training_job.lora_rank
+    if training_run.loader is not None:
+        options["dataloader_num_workers"] = training_run.loader.workers
     flags = [_sixteen_bit(training_job)]
     flags += ["use_peft"] if training_job.frozen_bytes else []
     flags += ["load_in_4bit"] if _is_packed(training_job) else []
@@ -181,6 +185,8 @@ def axolotl_options(
         options |= {"adapter": adapter, "lora-r": training_job.lora_rank}
     if training_job.reference != "none":
         options["rl"] = "dpo"
+    if training_run.loader is not None:
+        options["dataloader-num-workers"] = training_run.loader.workers
     flags = ["auto-resume-from-checkpoints"]
     flags += ["load-in-4bit"] if _is_packed(training_job) else []
     flags += ["fp16"] if _sixteen_bit(training_job) == "fp16" else []

@@ -48,6 +48,10 @@ def training(buy: str, more: str = "") -> str:
     return f"{TRAINING}where: {{clouds: [aws]}}\nbuy: {{{buy}}}\n{more}"
 
 
+def tokens_of(data: str) -> str:
+    return training("").replace("tokens: 200M", f"tokens: 200M, {data}")
+
+
 def service(more: str) -> str:
     return chat(extra=f"where: {{clouds: [aws]}}\n{more}")
 
@@ -81,6 +85,18 @@ EXAMPLES = {
             "method: finetune", "method: lora, framework: megatron"
         ),
         training("").replace("method: finetune", "method: lora"),
+    ),
+    "image-form": (tokens_of("image_tokens: 576"), tokens_of("form: tokens")),
+    "image-pixels": (tokens_of("image_pixels: 1M"), tokens_of("form: tokens")),
+    "image-tokens": (
+        tokens_of("form: images"),
+        tokens_of("form: images, image_tokens: 576"),
+    ),
+    "text-packed": (
+        tokens_of("form: text"),
+        tokens_of("form: text").replace(
+            "method: finetune", "method: finetune, framework: torchtitan"
+        ),
     ),
     "flex-ttl": (
         training("flex_start: true", TTL),

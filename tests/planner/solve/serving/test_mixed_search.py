@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from planner.cost.service_price import PriceBook
 from planner.market.offer import QuotaNodes
-from planner.solve.serving import replica_capacity
+from planner.solve.serving import mixed_search, replica_capacity
 from planner.solve.serving.mixed_fleet import (
     HIGHEST_WEIGHT,
     PoolCount,
@@ -139,7 +139,8 @@ def test_no_two_types_are_cheaper(
     catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random prices, regions and capacities: to the cent, and nothing where there is nothing."""
-    monkeypatch.setattr(replica_capacity, "CLOSE_SHARE", 1e-5)
+    for module in (replica_capacity, mixed_search):
+        monkeypatch.setattr(module, "CLOSE_SHARE", 1e-5)
     draw = random.Random(seed)
     offers = priced(catalog, draw)
     requirement = required(draw.choice([0.5, 3, 9, 15]))

@@ -8,11 +8,13 @@ from functools import cache
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from planner.solve.solution import TrainingRun
+from planner.solve.solution import JobLoader, TrainingRun
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.trainer import TRAINERS, job_variables, trainer_options
 from tests.conftest import ROOT, present, solve
+from tests.stacks.runtime.vm.test_megatron import parser as megatron_parser
 
 ARGUMENTS = ROOT / "tests" / "data" / "trainer_arguments.csv"
 TEXT = """apiVersion: tonnage/v1
@@ -122,6 +124,34 @@ def test_trainers_of_hugging_face_are_told_the_same_batch(
     assert bool(known["load_in_4bit"]) == (method == "qlora")
     assert (known["lora_r"] == 16) == (method != "finetune")
     assert known["output_dir"] == "/checkpoints"
+
+
+WORKER_WORDS = {
+    "megatron": "num_workers",
+    "torchtitan": "training.dataloader.num_workers",
+    "hf": "dataloader_num_workers",
+    "axolotl": "dataloader_num_workers",
+}
+
+
+@pytest.mark.parametrize("framework", sorted(WORKER_WORDS))
+def test_loaders_are_told_their_workers_in_published_words(
+    framework: str,
+) -> None:
+    method = "pretrain" if framework == "megatron" else "finetune"
+    run = run_of("llama-3.1-8b", method, framework)
+    word = WORKER_WORDS[framework]
+    assert "workers" not in " ".join(trainer_options(run, "/d", "/c"))
+    loader = JobLoader(
+        form="images", cores=88.0, workers=11, wanted_s=1.0, given_s=2.0
+    )
+    fed = replace(run, loader=loader)
+    if framework == "megatron":
+        options = trainer_options(fed, "/data", "/checkpoints")
+        known = vars(megatron_parser().parse_args(" ".join(options).split()))
+    else:
+        known = parsed(fed)
+    assert known[word] == 11
 
 
 def test_a_job_is_told_its_framework() -> None:
