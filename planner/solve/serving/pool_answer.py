@@ -25,8 +25,11 @@ from planner.spec.model import Inference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from decimal import Decimal
 
+    from planner.perf.common.layout import ReplicaLayout
     from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.fleet_finder import FleetFinder
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
     from planner.spec.model import Batch
@@ -126,6 +129,31 @@ def serving_warnings(
         *idle_network_warnings(selection.bill, requirement.week),
         *price_warnings(selection.bought, selection.bill.unpriced_lines),
     )
+
+
+def cache_warnings(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    finder: FleetFinder,
+    layouts: tuple[ReplicaLayout, ...],
+    usd: Decimal,
+) -> Iterator[PlanWarning]:
+    """Yield what a cache of 8 bits saves, where the search and not the spec has chosen it.
+
+    saves = cost of the cheapest fleet with the cache that the engine takes itself - `usd`, USD
+    in the period of the bill
+    """
+    if len(requirement.kv_precisions) == 1:
+        return
+    if not any(layout.has_small_cache for layout in layouts):
+        return
+    default = finder.cheapest(requirement.with_default_cache())
+    reason = (
+        because("small-cache-only")
+        if default is None
+        else because("small-cache", saved_usd=default.bill.total - usd)
+    )
+    yield PlanWarning(code="small-cache", reason=reason, place=spec.model.place)
 
 
 def _sleep_warnings(

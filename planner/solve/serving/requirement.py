@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # What weights in 16 bit are usually quantized to.
 SMALLER_PRECISIONS: Final = ("fp8", "int4")
+# Of a spec that leaves it open: what vLLM takes unless it is told otherwise comes first.
+AUTO_CACHES: Final = ("bf16", "fp8")
 # A sequence that must fit: the 95th percentiles together, and some.
 CONTEXT_HEADROOM: Final = 1.25
 
@@ -58,6 +60,8 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `availability`  share of the time in which enough groups are up, None without a target
     `survives`  what may fail at once at the peak
     `precisions`  allowed weight precisions in order of preference
+    `kv_precisions`  formats of the KV cache: the first beside any weights, others where the engine
+                     has kernels for them and the weights are quantized as far
     `week`  hourly load relative to the peak
     `request_count`  requests of one batch run
     `deadline_s`  time that one batch run may take, seconds
@@ -82,7 +86,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     availability: Decimal | None
     survives: Literal["node", "zone"] | None = None
     precisions: tuple[str, ...]
-    kv_precision: str
+    kv_precisions: tuple[str, ...]
     week: Week
     request_count: Decimal = Decimal(0)
     deadline_s: float = 0.0
@@ -98,6 +102,10 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     elastic: ElasticRule | None = None
     traffic_share: float = 1.0
     layout: ReplicaLayout | None = None
+
+    def with_default_cache(self) -> ServingRequirement:
+        """Return the same requirement without a choice of the cache: the first format alone."""
+        return replace(self, kv_precisions=self.kv_precisions[:1])
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -318,16 +326,16 @@ def _shared_fields(
     model_spec: ModelSpec, architecture: Llm
 ) -> dict[str, object]:
     """Return the fields that serving and batch requirements take from the model."""
-    # vLLM keeps the cache in 16 bit unless it is configured.
-    kv_precision = (
-        "bf16" if model_spec.kv_precision == "auto" else model_spec.kv_precision
-    )
     notes = assumed_architecture(architecture)
     return {
         "llm": architecture,
         "weights": _weights_kind(model_spec.weights),
         "precisions": resolve_precisions(model_spec, architecture),
-        "kv_precision": kv_precision,
+        "kv_precisions": (
+            AUTO_CACHES
+            if model_spec.kv_precision == "auto"
+            else (model_spec.kv_precision,)
+        ),
         "notes": notes,
     }
 
