@@ -14,7 +14,7 @@ from planner.solve.serving.fleet_finder import FleetFinder
 from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_answer import mixed_solution
 from planner.solve.serving.pool_answer import (
-    cache_warnings,
+    choice_warnings,
     serving_pool,
     serving_warnings,
     simulation_check_of,
@@ -178,7 +178,7 @@ def _fleet_warnings(
             selection,
             is_undecided=is_undecided,
         ),
-        *cache_warnings(
+        *choice_warnings(
             spec,
             requirement,
             finder,

@@ -15,7 +15,7 @@ from planner.market.term import TERM_OF
 from planner.solve.cause import DEARER
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.pool_answer import (
-    cache_warnings,
+    choice_warnings,
     serving_pool,
     serving_warnings,
     simulation_check_of,
@@ -84,7 +84,7 @@ def mixed_solution(
         bill=fleet.bill,
         warnings=(
             *_warnings(spec, search, candidates, is_undecided=is_undecided),
-            *cache_warnings(
+            *choice_warnings(
                 spec,
                 requirement,
                 finder,

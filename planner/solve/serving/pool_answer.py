@@ -83,6 +83,7 @@ def serving_pool(
         spares=sizing.spares,
         context_tokens=requirement.load.max_context_tokens,
         token_budget=sizing.replica.startup_memory.max_step_tokens,
+        drafting=requirement.load.drafting,
         startup_s=startup_time_s(sizing.replica),
         elastic=elastic_range(requirement, sizing, search.judge),
         run_window_s=run_window_s(requirement, sizing),
@@ -131,7 +132,19 @@ def serving_warnings(
     )
 
 
-def cache_warnings(
+def choice_warnings(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    finder: FleetFinder,
+    layouts: tuple[ReplicaLayout, ...],
+    usd: Decimal,
+) -> Iterator[PlanWarning]:
+    """Yield what the engine is told for a fleet of `usd` that may be decided otherwise."""
+    yield from _cache_warnings(spec, requirement, finder, layouts, usd)
+    yield from _draft_warnings(spec, requirement, finder)
+
+
+def _cache_warnings(
     spec: Inference | Batch,
     requirement: ServingRequirement,
     finder: FleetFinder,
@@ -154,6 +167,37 @@ def cache_warnings(
         else because("small-cache", saved_usd=default.bill.total - usd)
     )
     yield PlanWarning(code="small-cache", reason=reason, place=spec.model.place)
+
+
+def _draft_warnings(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    finder: FleetFinder,
+) -> Iterator[PlanWarning]:
+    """Yield what speculative decoding assumes, and what the plan costs without it, USD."""
+    drafting = requirement.load.drafting
+    if drafting is None:
+        return
+    without = finder.cheapest(requirement.without_draft())
+    told_by = drafting.task or "serving.acceptance"
+    if without is None:
+        reason = because(
+            "draft-only",
+            method=drafting.method,
+            guesses=drafting.draft_tokens,
+            acceptance_share=drafting.acceptance,
+            told_by=told_by,
+        )
+    else:
+        reason = because(
+            "draft",
+            method=drafting.method,
+            guesses=drafting.draft_tokens,
+            acceptance_share=drafting.acceptance,
+            told_by=told_by,
+            without_usd=without.bill.total,
+        )
+    yield PlanWarning(code="draft", reason=reason, place=spec.serving.place)
 
 
 def _sleep_warnings(

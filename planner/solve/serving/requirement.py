@@ -14,6 +14,7 @@ from planner.errors import Place, Problem, SpecError
 from planner.facts import huggingface, llm
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.facts.model_name import named_precision
+from planner.perf.serving.drafting import drafting, find_draft, known_methods
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica import Confidence
 from planner.solve.serving.traffic_trace import observed_traffic, read_trace
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.facts.private_endpoint import EndpointNeed
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.drafting import Drafting
     from planner.perf.serving.margin import LimitedMetric
     from planner.perf.serving.trace import Trace
     from planner.solve.cause import Cause
@@ -106,6 +108,15 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     def with_default_cache(self) -> ServingRequirement:
         """Return the same requirement without a choice of the cache: the first format alone."""
         return replace(self, kv_precisions=self.kv_precisions[:1])
+
+    def without_draft(self) -> ServingRequirement:
+        """Return the same requirement without speculative decoding."""
+        return replace(self, load=replace(self.load, drafting=None))
+
+    @property
+    def has_draft(self) -> bool:
+        """Whether steps check guesses."""
+        return self.load.drafting is not None
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -248,6 +259,7 @@ def serving_requirement(
     base_load = replace(
         _base_load(spec.model, traffic, architecture),
         token_budget=spec.serving.token_budget or 0,
+        drafting=_drafting(spec, architecture),
     )
     shared_fields = _shared_fields(spec.model, architecture)
     if isinstance(spec, Batch):
@@ -300,6 +312,29 @@ def _base_load(
         max_context_tokens=context_tokens,
         routing=traffic.routing,
     )
+
+
+def _drafting(spec: Inference | Batch, architecture: Llm) -> Drafting | None:
+    """Return the speculative decoding of a spec; raise SpecError without a known draft."""
+    method, model_name = spec.serving.speculation, spec.model.name or ""
+    if method in ("auto", "off"):
+        return None
+    row = find_draft(method, architecture, model_name)
+    share = spec.serving.acceptance
+    # Rules of the spec ask for an acceptance where none is published.
+    if row is not None and share is None and row.acceptance is not None:
+        share = Decimal(row.acceptance)
+    if row is None or share is None:
+        others = ", ".join(known_methods(architecture, model_name))
+        raise SpecError(
+            Problem(
+                code="speculation",
+                message=f"no draft of {method} is known for {model_name or 'a config.json'}",
+                place=spec.serving.place or spec.place,
+                next_step=f"write serving.speculation: off, or one of {others}",
+            )
+        )
+    return drafting(row, float(share))
 
 
 def _check_context(

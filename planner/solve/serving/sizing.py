@@ -146,6 +146,9 @@ def _possible_layouts(
     """
     for precision in node.accelerator.served_precisions(requirement.precisions):
         for tp, pp in _tp_pp_pairs(llm, node, nodes_per_group):
+            # vLLM guesses within one stage.
+            if pp > 1 and requirement.has_draft:
+                continue
             for ep in (
                 (1, tp)
                 # Whole experts per accelerator: tp divides their number.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Long questions on machines of one accelerator: they are full of cache.
 LONG = (ROOT / "blueprints/rag-prefix-cache.yaml").read_text()
+EXPERTS = (ROOT / "blueprints/moe-deepseek-r1.yaml").read_text()
 
 
 def with_cache(kv_precision: str) -> str:
@@ -105,3 +106,40 @@ def test_a_cache_of_8_bits_gives_room_and_promises_no_speed(
         assert small.tpot(batch_size) == large.tpot(batch_size)
     assert small.is_never_slower(large)
     assert not large.is_never_slower(small)
+
+
+def speculating(words: str) -> str:
+    return EXPERTS.replace("model:\n", f"serving: {{{words}}}\nmodel:\n", 1)
+
+
+def test_without_speculation_the_plan_is_that_of_a_spec_that_says_nothing(
+    catalog: Catalog,
+) -> None:
+    silent, off = (
+        find(catalog, text, keep=0)
+        for text in (EXPERTS, speculating("speculation: off"))
+    )
+    assert (silent.pools, silent.bill, silent.predictions) == (
+        off.pools,
+        off.bill,
+        off.predictions,
+    )
+    assert not any(warning.code == "draft" for warning in silent.warnings)
+
+
+def test_a_plan_with_guesses_says_what_they_assume_and_what_it_costs_without(
+    catalog: Catalog,
+) -> None:
+    plain = find(catalog, EXPERTS, keep=0)
+    guessing = find(catalog, speculating("speculation: mtp"), keep=0)
+    assert cost_of(guessing) < cost_of(plain)
+    [sentence] = [
+        describe(warning.reason)
+        for warning in guessing.warnings
+        if warning.code == "draft"
+    ]
+    assert "85%" in sentence
+    assert f"${cost_of(plain):,.2f}" in sentence
+    # Guesses that are seldom right cost time, and no plan is cheaper for them.
+    seldom = speculating("speculation: mtp, acceptance: 1%")
+    assert cost_of(find(catalog, seldom, keep=0)) >= cost_of(plain)
