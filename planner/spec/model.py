@@ -118,6 +118,7 @@ class Traffic(Struct, frozen=True, kw_only=True):
 class EngineSettings(Struct, frozen=True, kw_only=True):
     """How the serving engine is started.
 
+    engine        what serves the model; auto is vLLM
     token_budget  most tokens of one step, prompts and answers together; None is the default of
                   the engine for the accelerator
     speculation   what guesses tokens that a step then checks; auto is off
@@ -125,6 +126,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     """
 
     place: Place | None = None
+    engine: Literal["auto", "vllm", "sglang", "tensorrt-llm"] = "auto"
     token_budget: int | None = None
     speculation: Literal["auto", "off", "ngram", "eagle3", "mtp"] = "auto"
     acceptance: Decimal | None = None

@@ -58,6 +58,10 @@ def service(more: str) -> str:
 
 # A spec that breaks the rule, and one that does not, by one key.
 EXAMPLES = {
+    "engine-unbuilt": (
+        service("serving: {engine: sglang}"),
+        service("serving: {engine: vllm}"),
+    ),
     "speculation-acceptance": (
         service("serving: {speculation: ngram}"),
         service("serving: {speculation: ngram, acceptance: 40%}"),
