@@ -73,6 +73,7 @@ class BenchmarkPoint(Struct, frozen=True, kw_only=True):
     gpu: str = ""
     tp: int = 0
     precision: str = ""
+    kv_precision: str = ""
     framework: str = ""
 
 
@@ -214,10 +215,11 @@ def _vllm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
         tpot_s=report["mean_tpot_ms"] / MS_PER_S,
         user_count=float(report.get("max_concurrency") or 0),
         rate_per_s=_finite_rate(report.get("request_rate")),
-        # vLLM does not write these three: they come from --metadata.
+        # vLLM does not write these four: they come from --metadata.
         gpu=str(report.get("gpu", "")),
         tp=int(report.get("tp") or 0),
         precision=str(report.get("dtype", "")),
+        kv_precision=str(report.get("kv_cache_dtype", "")),
         framework="vllm",
     )
 

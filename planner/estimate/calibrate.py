@@ -17,6 +17,7 @@ from planner.errors import Place, Problem, UsageError
 from planner.estimate import names
 from planner.estimate.names import RefusedError
 from planner.perf.common.layout import Node, ReplicaLayout
+from planner.perf.common.memory import KV_ELEMENT_BYTES
 from planner.perf.serving import load_shape
 from planner.perf.serving.correction import (
     METRICS,
@@ -283,9 +284,9 @@ def _point_deployment(point: BenchmarkPoint) -> Deployment:
         weight_precision = language_model.precision
     replica_layout = ReplicaLayout(
         precision=weight_precision,
-        kv_precision=kv_precision(
-            point.framework, language_model, weight_precision
-        ),
+        kv_precision=point.kv_precision
+        if point.kv_precision in KV_ELEMENT_BYTES
+        else kv_precision(point.framework, language_model, weight_precision),
         tp=point.tp,
     )
     # Accelerators without a scale-up link communicate over PCIe.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from planner.market.regret import Regret
     from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.correction import Correction
+    from planner.perf.serving.drafting import Drafting
     from planner.perf.serving.load import Routing
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.cause import Cause
@@ -108,6 +109,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     groups that availability adds, or the spare nodes of a training job, `context_tokens` the
     longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
     else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
+    `drafting` is its speculative decoding, None without it.
     `startup_s` is the time from the request of a node until its replica serves, else 0. `elastic`
     says how far its nodes follow the load, None when they follow the hours of the week alone.
     `stand_ins` are started where a cloud has none of the type, the first first. `weight` is
@@ -129,6 +131,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     context_tokens: int
     run_window_s: int
     token_budget: int = 0
+    drafting: Drafting | None = None
     startup_s: float = 0.0
     elastic: ElasticRange | None = None
     stand_ins: tuple[StandInType, ...] = ()

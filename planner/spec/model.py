@@ -118,12 +118,18 @@ class Traffic(Struct, frozen=True, kw_only=True):
 class EngineSettings(Struct, frozen=True, kw_only=True):
     """How the serving engine is started.
 
+    engine        what serves the model; auto is vLLM
     token_budget  most tokens of one step, prompts and answers together; None is the default of
                   the engine for the accelerator
+    speculation   what guesses tokens that a step then checks; auto is off
+    acceptance    chance that a guess is right if all before it were; None is what is published
     """
 
     place: Place | None = None
+    engine: Literal["auto", "vllm", "sglang", "tensorrt-llm"] = "auto"
     token_budget: int | None = None
+    speculation: Literal["auto", "off", "ngram", "eagle3", "mtp"] = "auto"
+    acceptance: Decimal | None = None
 
 
 class AcceleratorRule(Struct, frozen=True, kw_only=True):

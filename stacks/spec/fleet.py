@@ -32,6 +32,7 @@ from stacks.spec.table import stack_error
 if TYPE_CHECKING:
     from planner.market.offer import Instance
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.drafting import Drafting
     from planner.solve.capacity import CapacityChange
     from planner.solve.solution import ElasticRange, SizedPool, Solution
     from planner.spec.block import CapacityBlock
@@ -74,6 +75,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
     when it is loaded. `token_budget` is the most tokens of one step of the serving engine.
+    `drafting` is its speculative decoding, None without it.
     `weight` is that of its machines where a router shares requests among fleets, else 0.
     """
 
@@ -87,6 +89,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     max_batch: int
     context_tokens: int
     token_budget: int
+    drafting: Drafting | None
     quantize_on_load: bool
     data_disk_gb: int
     home_gb: int
@@ -190,6 +193,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         max_batch=pool.max_batch,
         context_tokens=pool.context_tokens,
         token_budget=pool.token_budget,
+        drafting=pool.drafting,
         quantize_on_load=_quantizes_on_load(solution, pool),
         data_disk_gb=_data_disk_gb(solution, pool),
         home_gb=(

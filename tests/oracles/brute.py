@@ -24,6 +24,7 @@ from tests.oracles.stated import constant, reclaims
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from planner.facts.accelerator import Accelerator
     from planner.market.offer import Offer
     from planner.solve.serving.requirement import ServingRequirement
 
@@ -157,19 +158,42 @@ def _replicas(
                 if need.llm.experts and need.llm.experts % tp == 0
                 else {1}
             ):
-                replica = Replica(
-                    need.llm,
-                    ReplicaLayout(
-                        precision=precision,
-                        kv_precision=need.kv_precision,
-                        tp=tp,
-                        pp=pp,
-                        ep=ep,
-                    ),
-                    node,
-                    need.load.shape,
-                    need.confidence,
-                    metrics=need.metrics,
-                )
-                if replica.max_batch:
-                    yield replica
+                for kv_precision in _caches(need, node.accelerator, precision):
+                    replica = Replica(
+                        need.llm,
+                        ReplicaLayout(
+                            precision=precision,
+                            kv_precision=kv_precision,
+                            tp=tp,
+                            pp=pp,
+                            ep=ep,
+                        ),
+                        node,
+                        need.load.shape,
+                        need.confidence,
+                        metrics=need.metrics,
+                    )
+                    if replica.max_batch:
+                        yield replica
+
+
+def _caches(
+    need: ServingRequirement, accelerator: Accelerator, precision: str
+) -> tuple[str, ...]:
+    """Formats of the cache beside weights in a precision, as docs/spec.md has the rule."""
+    first = need.kv_precisions[0]
+    model = need.llm
+    plain = not (model.sparse or model.state_layers or model.window_layers)
+    try:
+        capability = float(accelerator.compute_capability)
+    except ValueError:
+        return (first,)
+    if model.kv_lora_rank:
+        plain = plain and 9.0 <= capability <= 10.3
+    if (
+        plain
+        and 8.9 <= capability <= 12.1
+        and precision not in {"bf16", "fp16", "fp32"}
+    ):
+        return need.kv_precisions
+    return (first,)

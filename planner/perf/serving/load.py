@@ -15,6 +15,8 @@ from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.perf.serving.drafting import Drafting
+
 Routing: TypeAlias = Literal["random", "round-robin", "least-loaded"]
 Arrival: TypeAlias = (
     "tuple[float, float, float]"  # seconds, prompt and answer in tokens
@@ -117,6 +119,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
     max_context_tokens  longest context that must fit, in tokens
     routing             how the router assigns requests to replicas
     token_budget        most tokens of one engine step; 0 is the engine's default
+    drafting            speculative decoding, None without it
     """
 
     prompt_lengths: LengthDistribution
@@ -128,6 +131,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
     max_context_tokens: int = 0
     routing: Routing = "random"
     token_budget: int = 0
+    drafting: Drafting | None = None
 
     @property
     def shape(self) -> ServingLoad:
@@ -138,7 +142,11 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
     def lengths(self) -> ServingLoad:
         """The load without when requests arrive and who answers them: what is in them."""
         return replace(
-            self.shape, arrival_variation=1.0, routing="random", token_budget=0
+            self.shape,
+            arrival_variation=1.0,
+            routing="random",
+            token_budget=0,
+            drafting=None,
         )
 
     def thinned_variation(self, arrival_share: float) -> float:

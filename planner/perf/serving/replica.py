@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.numeric import last_true
 from planner.perf.common import memory
@@ -37,6 +38,7 @@ from planner.perf.serving.margin import (
 from planner.perf.serving.prompt import busy_timer, latency_timer
 from planner.perf.serving.service import Service, Wait
 from planner.perf.serving.step import (
+    NO_DRAFT,
     StepTimes,
     attention_time,
     decode_timer,
@@ -49,13 +51,17 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.correction import Correction
+    from planner.perf.serving.drafting import Drafting
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.margin import LimitedMetric, RateMargins
+    from planner.perf.serving.memory import StartupMemory
     from planner.perf.serving.step import DecodeTimer
 
 SERVING_ENGINE: Final = find_engine(
     "vllm"
 )  # what the boot script of a node starts
+# How often guesses are right is assumed: the wider band of settings that nobody states.
+UNSTATED: Final = frozenset({"loose"})
 BAND_LOAD: Final = "closed vllm"  # the load whose bands apply to it
 
 
@@ -97,15 +103,20 @@ class Replica:
         self.confidence = confidence or Confidence()
         self.metrics = metrics
         self.coefficients = SERVING.select(
-            coefficient_keys(layout, node, SERVING_ENGINE),
+            coefficient_keys(layout.as_it_is_read, node, SERVING_ENGINE),
             SERVING_ENGINE.software_year,
         )
-        self.startup_memory = startup.replica_memory(
+        self.startup_memory = _beside_draft(
+            startup.replica_memory(
+                llm,
+                layout,
+                node,
+                SERVING_ENGINE.software_year,
+                token_budget=load.token_budget,
+            ),
             llm,
             layout,
-            node,
-            SERVING_ENGINE.software_year,
-            token_budget=load.token_budget,
+            load.drafting,
         )
         # The engine admits a request with its prompt and part of its answer.
         reserved_tokens = (
@@ -211,6 +222,8 @@ class Replica:
         novelties, basis = assess_novelty(
             self.llm, self.layout, self.node.accelerator, SERVING_ENGINE.kind
         )
+        if self.load.drafting is not None:
+            novelties |= UNSTATED
         doublings, _ = extrapolation(
             prompt=self.load.prompt_lengths.mean_tokens,
             answer=self.load.answer_lengths.mean_tokens,
@@ -232,8 +245,11 @@ class Replica:
     @cached_property
     def step_times(self) -> StepTimes:
         """Times of the terms of a step, in seconds."""
+        drafting = self.load.drafting
         return step_times(
-            profile_replica(self.llm, self.layout, self.node), self.coefficients
+            profile_replica(self.llm, self.layout.as_it_is_read, self.node),
+            self.coefficients,
+            drafting.draft if drafting else NO_DRAFT,
         )
 
     @cached_property
@@ -298,6 +314,38 @@ class Replica:
             for exponent in (1, 2, 3)
         )
         return next(power_means), next(power_means), next(power_means)
+
+    def is_never_slower(self, other: Replica) -> bool:
+        """Whether another replica of the same load is in no state faster than this one.
+
+        It has room for no more requests, and its prompts and steps take as long or longer. What
+        differs between two formats of the cache grows evenly with the batch, so that steps are
+        compared at both ends.
+        """
+        if (self.load, self.confidence, self.metrics) != (
+            other.load,
+            other.confidence,
+            other.metrics,
+        ) or not 0 < other.max_batch <= self.max_batch:
+            return False
+        return all(
+            own_s <= other_s
+            for own_s, other_s in zip(
+                (
+                    self.tpot(1),
+                    self.tpot(other.max_batch),
+                    *self.prompt_times_s,
+                    *self.idle_prompts_s,
+                ),
+                (
+                    other.tpot(1),
+                    other.tpot(other.max_batch),
+                    *other.prompt_times_s,
+                    *other.idle_prompts_s,
+                ),
+                strict=True,
+            )
+        )
 
     def undisturbed_tpot(self, batch_size: int) -> float:
         """Return seconds per token with `batch_size` requests and no prompts."""
@@ -517,3 +565,26 @@ class Replica:
             / (3 * first_moment * (1 - utilization) * mean_wait_s**2)
         )
         return Wait(utilization, mean_wait_s, wait_variation)
+
+
+def _beside_draft(
+    alone: StartupMemory,
+    llm: Llm,
+    layout: ReplicaLayout,
+    drafting: Drafting | None,
+) -> StartupMemory:
+    """Return the memory of an accelerator that also holds a draft, if there is one.
+
+    pool = (pool without a draft - weights of the draft) * layers / (layers + 1)
+    """
+    if drafting is None:
+        return alone
+    draft_gib = drafting.weights_gib(layout)
+    pool_gib = (alone.kv_gib - draft_gib) * drafting.cache_share(llm)
+    share = max(0.0, pool_gib / alone.kv_gib) if alone.kv_gib > 0 else 0.0
+    return replace(
+        alone,
+        weights_gib=alone.weights_gib + draft_gib,
+        kv_gib=pool_gib,
+        kv_tokens=int(alone.kv_tokens * share),
+    )

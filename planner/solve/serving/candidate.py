@@ -47,19 +47,18 @@ class ServingCandidate(Struct, frozen=True, kw_only=True):
         int,
         int,
         int,
+        int,
         tuple[str, str, str, str],
     ]:
         """Sort key in the documented order of ties.
 
-        Cost, place in the lists of the spec, nodes, accelerators of a replica, pipeline stages,
-        ep, names of the offer.
+        Cost, place in the lists of the spec, nodes, a cache of 16 bit, accelerators of a replica,
+        pipeline stages, ep, names of the offer.
         """
-        layout = self.sizing.layout
-        tie_breakers = (layout.accelerators, layout.pp, layout.ep)
         return (
             self.bill.total,
             self.offer.place_rank,
             self.sizing.nodes,
-            *tie_breakers,
+            *self.sizing.layout.tie_order,
             self.bought.key,
         )

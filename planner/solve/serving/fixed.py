@@ -99,7 +99,7 @@ def _fixed_layout(
         precision=precision,
         kv_precision=layout_options.get(
             "kv_precision",
-            memory.cache_precision(precision, requirement.kv_precision),
+            memory.cache_precision(precision, requirement.kv_precisions[0]),
         ),
         tp=int(layout_options.get("tp", node.accelerator_count)),
         pp=int(layout_options.get("pp", 1)),

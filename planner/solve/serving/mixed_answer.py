@@ -15,6 +15,7 @@ from planner.market.term import TERM_OF
 from planner.solve.cause import DEARER
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.pool_answer import (
+    choice_warnings,
     serving_pool,
     serving_warnings,
     simulation_check_of,
@@ -81,7 +82,16 @@ def mixed_solution(
         bindings=(),
         alternatives=_alternatives(alone),
         bill=fleet.bill,
-        warnings=_warnings(spec, search, candidates, is_undecided=is_undecided),
+        warnings=(
+            *_warnings(spec, search, candidates, is_undecided=is_undecided),
+            *choice_warnings(
+                spec,
+                requirement,
+                finder,
+                tuple(pool.sizing.layout for pool in fleet.pools),
+                fleet.bill.total,
+            ),
+        ),
         week=requirement.week,
         llm=requirement.llm,
         funnel=offer_filter.funnel,

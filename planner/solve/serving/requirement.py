@@ -14,6 +14,7 @@ from planner.errors import Place, Problem, SpecError
 from planner.facts import huggingface, llm
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.facts.model_name import named_precision
+from planner.perf.serving.drafting import drafting, find_draft, known_methods
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica import Confidence
 from planner.solve.serving.traffic_trace import observed_traffic, read_trace
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.facts.private_endpoint import EndpointNeed
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.drafting import Drafting
     from planner.perf.serving.margin import LimitedMetric
     from planner.perf.serving.trace import Trace
     from planner.solve.cause import Cause
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 # What weights in 16 bit are usually quantized to.
 SMALLER_PRECISIONS: Final = ("fp8", "int4")
+# Of a spec that leaves it open: what vLLM takes unless it is told otherwise comes first.
+AUTO_CACHES: Final = ("bf16", "fp8")
 # A sequence that must fit: the 95th percentiles together, and some.
 CONTEXT_HEADROOM: Final = 1.25
 
@@ -58,6 +62,8 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `availability`  share of the time in which enough groups are up, None without a target
     `survives`  what may fail at once at the peak
     `precisions`  allowed weight precisions in order of preference
+    `kv_precisions`  formats of the KV cache: the first beside any weights, others where the engine
+                     has kernels for them and the weights are quantized as far
     `week`  hourly load relative to the peak
     `request_count`  requests of one batch run
     `deadline_s`  time that one batch run may take, seconds
@@ -82,7 +88,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     availability: Decimal | None
     survives: Literal["node", "zone"] | None = None
     precisions: tuple[str, ...]
-    kv_precision: str
+    kv_precisions: tuple[str, ...]
     week: Week
     request_count: Decimal = Decimal(0)
     deadline_s: float = 0.0
@@ -98,6 +104,19 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     elastic: ElasticRule | None = None
     traffic_share: float = 1.0
     layout: ReplicaLayout | None = None
+
+    def with_default_cache(self) -> ServingRequirement:
+        """Return the same requirement without a choice of the cache: the first format alone."""
+        return replace(self, kv_precisions=self.kv_precisions[:1])
+
+    def without_draft(self) -> ServingRequirement:
+        """Return the same requirement without speculative decoding."""
+        return replace(self, load=replace(self.load, drafting=None))
+
+    @property
+    def has_draft(self) -> bool:
+        """Whether steps check guesses."""
+        return self.load.drafting is not None
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -240,6 +259,7 @@ def serving_requirement(
     base_load = replace(
         _base_load(spec.model, traffic, architecture),
         token_budget=spec.serving.token_budget or 0,
+        drafting=_drafting(spec, architecture),
     )
     shared_fields = _shared_fields(spec.model, architecture)
     if isinstance(spec, Batch):
@@ -294,6 +314,29 @@ def _base_load(
     )
 
 
+def _drafting(spec: Inference | Batch, architecture: Llm) -> Drafting | None:
+    """Return the speculative decoding of a spec; raise SpecError without a known draft."""
+    method, model_name = spec.serving.speculation, spec.model.name or ""
+    if method in ("auto", "off"):
+        return None
+    row = find_draft(method, architecture, model_name)
+    share = spec.serving.acceptance
+    # Rules of the spec ask for an acceptance where none is published.
+    if row is not None and share is None and row.acceptance is not None:
+        share = Decimal(row.acceptance)
+    if row is None or share is None:
+        others = ", ".join(known_methods(architecture, model_name))
+        raise SpecError(
+            Problem(
+                code="speculation",
+                message=f"no draft of {method} is known for {model_name or 'a config.json'}",
+                place=spec.serving.place or spec.place,
+                next_step=f"write serving.speculation: off, or one of {others}",
+            )
+        )
+    return drafting(row, float(share))
+
+
 def _check_context(
     context_tokens: int, model_spec: ModelSpec, architecture: Llm
 ) -> None:
@@ -318,16 +361,16 @@ def _shared_fields(
     model_spec: ModelSpec, architecture: Llm
 ) -> dict[str, object]:
     """Return the fields that serving and batch requirements take from the model."""
-    # vLLM keeps the cache in 16 bit unless it is configured.
-    kv_precision = (
-        "bf16" if model_spec.kv_precision == "auto" else model_spec.kv_precision
-    )
     notes = assumed_architecture(architecture)
     return {
         "llm": architecture,
         "weights": _weights_kind(model_spec.weights),
         "precisions": resolve_precisions(model_spec, architecture),
-        "kv_precision": kv_precision,
+        "kv_precisions": (
+            AUTO_CACHES
+            if model_spec.kv_precision == "auto"
+            else (model_spec.kv_precision,)
+        ),
         "notes": notes,
     }
 

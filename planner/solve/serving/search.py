@@ -112,7 +112,8 @@ class _RequirementCache(Struct, frozen=True):
         tuple[Replica, ReplicaGroup], FleetSizing | LayoutRejection
     ]
     layout_options: dict[
-        tuple[Node, int, tuple[int, ...], tuple[str, ...]], list[LayoutOption]
+        tuple[Node, int, tuple[int, ...], tuple[str, ...], tuple[str, ...]],
+        list[LayoutOption],
     ]
     replicas: ReplicaCache
 
@@ -342,7 +343,11 @@ class ServingSearch:
         frontier: Frontier[_SearchEntry],
     ) -> None:
         """Let the layouts of an offer take its place."""
-        layout_options = self.layout_options(requirement, offer, group_sizes)
+        layout_options = sorted(
+            self.layout_options(requirement, offer, group_sizes),
+            # What a layout misses with a small cache it misses with a larger one.
+            key=lambda option: not option[0].layout.has_small_cache,
+        )
         for option, option_usd in zip(
             layout_options,
             layout_bounds_usd(requirement, offer, layout_options),
@@ -391,7 +396,13 @@ class ServingSearch:
         zones = counted_zones(requirement, offer)
         cached_options = self._cache_for(requirement).layout_options
         # Precisions are in the key: a relaxation may add one.
-        cache_key = (node, zones, group_sizes, requirement.precisions)
+        cache_key = (
+            node,
+            zones,
+            group_sizes,
+            requirement.precisions,
+            requirement.kv_precisions,
+        )
         if cache_key not in cached_options:
             cached_options[cache_key] = [
                 self._layout_option(
@@ -559,12 +570,7 @@ def _limit_usd(
     """
     if known is None:
         return cutoff_usd
-    known_layout = known.sizing.layout
-    comes_first = (layout.accelerators, layout.pp, layout.ep) < (
-        known_layout.accelerators,
-        known_layout.pp,
-        known_layout.ep,
-    )
+    comes_first = layout.tie_order < known.sizing.layout.tie_order
     return min(
         cutoff_usd,
         float(known.bill.total if comes_first else known.bill.total - CENT_USD),

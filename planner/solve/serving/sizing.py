@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.cost.weekly_load import NO_SPARES, SpareGroups
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.facts.compiler import compile_time_s
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
+from planner.perf.serving.cache_format import has_cache_format
+from planner.perf.serving.replica import SERVING_ENGINE
 from planner.solve.serving.spare_groups import spare_groups, spare_rule
 from planner.units import (
     BYTES_PER_GB,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 MAX_GROUPS: Final = 4096
 ONE_ZONE: Final = "sla.survives"  # the rule that a fleet in one zone misses
 ELASTIC: Final = "elastic"  # the rule that a replica over several nodes misses
+UNQUANTIZED: Final = ("fp32", *SIXTEEN_BIT)
 SURVIVING_ZONES: Final = 2  # zones of a fleet of which one may fail
 ONE_NODE: Final = (1,)
 MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
@@ -138,25 +142,54 @@ def _possible_layouts(
     measurement shows pipelines within a node.
     Several nodes: the largest tp of a node, pp over all other accelerators.
     MoE models also get ep = tp.
-    Order: precision as allowed, fewer accelerators, fewer pipeline stages, ep = 1 first.
+    Order: precision as allowed, fewer accelerators, fewer pipeline stages, ep = 1 first, cache as
+    allowed.
     """
     for precision in node.accelerator.served_precisions(requirement.precisions):
         for tp, pp in _tp_pp_pairs(llm, node, nodes_per_group):
+            # vLLM guesses within one stage.
+            if pp > 1 and requirement.has_draft:
+                continue
             for ep in (
                 (1, tp)
                 # Whole experts per accelerator: tp divides their number.
                 if llm.experts and tp > 1 and llm.experts % tp == 0
                 else (1,)
             ):
-                yield ReplicaLayout(
-                    precision=precision,
-                    kv_precision=memory.cache_precision(
-                        precision, requirement.kv_precision
-                    ),
-                    tp=tp,
-                    pp=pp,
-                    ep=ep,
-                )
+                for kv_precision in cache_precisions(
+                    llm, requirement, node, precision
+                ):
+                    yield ReplicaLayout(
+                        precision=precision,
+                        kv_precision=kv_precision,
+                        tp=tp,
+                        pp=pp,
+                        ep=ep,
+                    )
+
+
+def cache_precisions(
+    llm: Llm, requirement: ServingRequirement, node: Node, precision: str
+) -> tuple[str, ...]:
+    """Return the formats of the KV cache beside weights in a precision, in order of preference.
+
+    The first that a requirement allows is always there. Others need kernels of the engine for
+    the accelerator, and weights that are quantized: who asks for weights in 16 bit means it of
+    the cache too.
+    """
+    first, *others = requirement.kv_precisions
+    if precision in UNQUANTIZED:
+        others = []
+    return (
+        memory.cache_precision(precision, first),
+        *(
+            other
+            for other in others
+            if has_cache_format(
+                SERVING_ENGINE.kind, llm, node.accelerator, other
+            )
+        ),
+    )
 
 
 @cache

@@ -85,4 +85,5 @@ def _client_words(
         f"gpu={sweep.accelerator}",
         f"tp={layout.tp}",
         f"dtype={layout.precision}",
+        f"kv_cache_dtype={layout.kv_precision}",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.perf.serving.memory import vllm_constants
@@ -18,6 +19,7 @@ from stacks.spec.upload import model_upload
 
 if TYPE_CHECKING:
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.drafting import Drafting
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
     from stacks.spec.upload import UploadRule
@@ -137,9 +139,23 @@ def server_words(
     data_parallel_size = fleet.instance.accelerators // layout.accelerators
     # A benchmark measures one replica, also on a machine that has room for more.
     measures_one = stack.benchmark is not None
+    # Its prompts are random words, of which no guess is as right as of a text.
+    if fleet.drafting is not None and not measures_one:
+        options["--speculative-config"] = speculative_config(fleet.drafting)
     if not (fleet.spans_nodes or measures_one) and data_parallel_size > 1:
         options["--data-parallel-size"] = data_parallel_size
     return [
         *(f"{option}={value}" for option, value in options.items()),
         *(["--enable-expert-parallel"] if layout.ep > 1 else []),
     ]
+
+
+def speculative_config(drafting: Drafting) -> str:
+    """Return how vLLM is told to guess, in JSON. A draft with weights of its own is fetched."""
+    settings: dict[str, object] = {
+        "method": drafting.method,
+        "num_speculative_tokens": drafting.draft_tokens,
+    }
+    if drafting.repository:
+        settings["model"] = drafting.repository
+    return json.dumps(settings, separators=(",", ":"))

@@ -70,6 +70,7 @@ class Draw(Struct, frozen=True, kw_only=True):
     spot: str = "never"
     budget: str = ""
     is_batch: bool = False
+    cache: str = "auto"
 
     @property
     def text(self) -> str:
@@ -109,7 +110,7 @@ class Draw(Struct, frozen=True, kw_only=True):
 apiVersion: tonnage/v1
 kind: {"Batch" if self.is_batch else "Inference"}
 name: law
-model: {{name: {self.model}, precision: {_list(self.precisions)}}}
+model: {{name: {self.model}, precision: {_list(self.precisions)}, kv_precision: {self.cache}}}
 {sla}
 traffic: {traffic}
 where: {where}
@@ -214,6 +215,7 @@ def restricted(catalog: Catalog, draw: Draw, source: random.Random) -> Draw:
     kinds = ["clouds", "regions", "allow", "deny"]
     kinds += ["precision"] if len(draw.precisions) > 1 else []
     kinds += ["commit"] if len(draw.commit) > 1 else []
+    kinds += ["cache"] if draw.cache == "auto" else []
     kinds += ["spot"] if draw.spot == "auto" else []
     clouds = sorted({offer.instance.provider for offer in offers})
     changes: dict[str, Callable[[], dict[str, Any]]] = {
@@ -223,6 +225,7 @@ def restricted(catalog: Catalog, draw: Draw, source: random.Random) -> Draw:
         "deny": lambda: {"deny": (source.choice(chips),)},
         "precision": lambda: {"precisions": some_of(draw.precisions, source)},
         "commit": lambda: {"commit": ("none",)},
+        "cache": lambda: {"cache": "bf16"},
         "spot": lambda: {"spot": "never"},
     }
     return replace(draw, **changes[source.choice(kinds)]())

@@ -58,6 +58,24 @@ def service(more: str) -> str:
 
 # A spec that breaks the rule, and one that does not, by one key.
 EXAMPLES = {
+    "engine-unbuilt": (
+        service("serving: {engine: sglang}"),
+        service("serving: {engine: vllm}"),
+    ),
+    "speculation-acceptance": (
+        service("serving: {speculation: ngram}"),
+        service("serving: {speculation: ngram, acceptance: 40%}"),
+    ),
+    "speculation-off": (
+        service("serving: {acceptance: 40%}"),
+        service("serving: {speculation: ngram, acceptance: 40%}"),
+    ),
+    "speculation-weights": (
+        service("serving: {speculation: eagle3}"),
+        service("serving: {speculation: eagle3}").replace(
+            "model: {", "model: {weights: 'hf:owner/name', "
+        ),
+    ),
     "block-kind": (service(f"buy: {{{BLOCK}}}"), service("")),
     "block-reservations": (training(f"{BLOCK}, {RESERVED}"), training(BLOCK)),
     "block-spot": (training(f"{BLOCK}, spot: only"), training(BLOCK)),

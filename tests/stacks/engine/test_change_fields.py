@@ -67,6 +67,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "sla.tpot_p95": "40ms",
             "sla.survives": "node",
             "serving.token_budget": 4096,
+            "serving": {"speculation": "ngram", "acceptance": "40%"},
             "endpoint.api_key": "secret://NAME",
         },
     ),

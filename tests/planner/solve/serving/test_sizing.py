@@ -290,7 +290,10 @@ def test_a_batch_run_has_the_time_that_start_up_leaves() -> None:
 
 def pairs(model: str, count: int, nodes: int = 1) -> list[tuple[int, int, int]]:
     wanted = SimpleNamespace(
-        precisions=("bf16",), kv_precision="bf16", layout=None
+        precisions=("bf16",),
+        kv_precisions=("bf16",),
+        layout=None,
+        has_draft=False,
     )
     found = serving_layouts(find_model(model), wanted, node(count), nodes)  # type: ignore[arg-type]
     return [(x.tp, x.pp, x.ep) for x in found]
@@ -322,7 +325,10 @@ def test_layouts_are_all_that_fit_in_the_order_of_ties() -> None:
 
 def test_a_layout_has_a_precision_that_its_accelerator_computes() -> None:
     wanted = SimpleNamespace(
-        precisions=("fp8", "bf16"), kv_precision="fp8", layout=None
+        precisions=("fp8", "bf16"),
+        kv_precisions=("fp8",),
+        layout=None,
+        has_draft=False,
     )
     for chip, found in (
         ("h100-sxm", ["fp8", "bf16"]),
@@ -354,8 +360,9 @@ def test_auto_is_fp16_where_there_is_no_bf16(
     asked = spec_of(chat()).model  # type: ignore[union-attr]
     wanted = SimpleNamespace(
         precisions=resolve_precisions(asked, model),
-        kv_precision="bf16",
+        kv_precisions=("bf16",),
         layout=None,
+        has_draft=False,
     )
     layouts = serving_layouts(model, wanted, node(1, chip), 1)  # type: ignore[arg-type]
     assert [layout.precision for layout in layouts] == found
@@ -366,7 +373,10 @@ def test_fp32_weights_come_with_a_cache_of_fp32_unless_it_is_quantized() -> (
 ):
     for kv_precision, found in (("bf16", "fp32"), ("fp8", "fp8")):
         wanted = SimpleNamespace(
-            precisions=("fp32",), kv_precision=kv_precision, layout=None
+            precisions=("fp32",),
+            kv_precisions=(kv_precision,),
+            layout=None,
+            has_draft=False,
         )
         [layout] = serving_layouts(
             find_model("llama-3.1-8b"),
@@ -494,3 +504,39 @@ def test_a_bill_counts_what_its_period_of_requests_sends(
         assert float(lines["load_balancer_data"].quantity) == pytest.approx(
             sent + received, abs=1e-4
         )
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "caches"),
+    [
+        (
+            "llama-3.1-8b",
+            "h100-sxm",
+            [("fp8", "bf16"), ("fp8", "fp8"), ("bf16", "bf16")],
+        ),
+        ("llama-3.1-8b", "a100-80gb-sxm", [("bf16", "bf16")]),
+        ("gpt-oss-20b", "h100-sxm", [("fp8", "bf16"), ("bf16", "bf16")]),
+    ],
+)
+def test_a_cache_of_8_bits_is_a_choice_beside_quantized_weights(
+    model: str, chip: str, caches: list[tuple[str, str]]
+) -> None:
+    wanted = SimpleNamespace(
+        precisions=("fp8", "bf16"),
+        kv_precisions=("bf16", "fp8"),
+        layout=None,
+        has_draft=False,
+    )
+    layouts = serving_layouts(find_model(model), wanted, node(1, chip), 1)  # type: ignore[arg-type]
+    assert [(x.precision, x.kv_precision) for x in layouts] == caches
+
+
+def test_a_spec_of_16_bit_weights_keeps_a_16_bit_cache() -> None:
+    wanted = SimpleNamespace(
+        precisions=("bf16",),
+        kv_precisions=("bf16", "fp8"),
+        layout=None,
+        has_draft=False,
+    )
+    layouts = serving_layouts(find_model("llama-3.1-8b"), wanted, node(8), 1)  # type: ignore[arg-type]
+    assert {x.kv_precision for x in layouts} == {"bf16"}

@@ -1,0 +1,92 @@
+"""Formats of the KV cache that an engine can be asked for, beside the one that it takes itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+
+from planner.facts import table
+from planner.perf.common.memory import KV_ELEMENT_BYTES
+
+if TYPE_CHECKING:
+    from planner.facts.accelerator import Accelerator
+    from planner.facts.llm import Llm
+
+Attention: TypeAlias = Literal["full", "windows", "latent", "sparse", "mixed"]
+ATTENTION_KINDS: tuple[Attention, ...] = (
+    "full",
+    "windows",
+    "latent",
+    "sparse",
+    "mixed",
+)
+
+
+class CacheFormat(Struct, frozen=True, kw_only=True):
+    """A format that an engine has kernels for.
+
+    attention        kind of attention of the model
+    kv_precision     number format of the KV cache
+    from_capability  first compute capability with these kernels
+    to_capability    last one
+    """
+
+    engine: str
+    attention: Attention
+    kv_precision: str
+    from_capability: float
+    to_capability: float
+    source: str
+    as_of: str
+
+    def runs_on(self, accelerator: Accelerator) -> bool:
+        """Whether the kernels run on an accelerator; those of other vendors have none."""
+        # AMD writes names in place of numbers.
+        if not accelerator.compute_capability.replace(".", "", 1).isdigit():
+            return False
+        capability = float(accelerator.compute_capability)
+        return self.from_capability <= capability <= self.to_capability
+
+
+@cache
+def cache_formats() -> tuple[CacheFormat, ...]:
+    """Return all rows. Raises CatalogError for an invalid one."""
+    columns: table.Columns = {
+        "engine": table.nonempty_text,
+        "attention": table.one_of(*ATTENTION_KINDS),
+        "kv_precision": table.one_of(*KV_ELEMENT_BYTES),
+        "from_capability": table.real_between(1, 100),
+        "to_capability": table.real_between(1, 100),
+        **table.SOURCE_COLUMNS,
+    }
+    rows = table.load_rows("planner.perf", "cache_formats.csv", columns)
+    return tuple(CacheFormat(**row.cells) for row in rows)
+
+
+def attention_kind(llm: Llm) -> Attention:
+    """Return how a model attends, as far as kernels differ by it.
+
+    mixed: some layers keep a state of constant size in place of keys and values.
+    """
+    if llm.sparse:
+        return "sparse"
+    if llm.state_layers:
+        return "mixed"
+    if llm.kv_lora_rank:
+        return "latent"
+    return "windows" if llm.window_layers else "full"
+
+
+def has_cache_format(
+    engine: str, llm: Llm, accelerator: Accelerator, kv_precision: str
+) -> bool:
+    """Whether an engine has kernels for a cache in a format, as far as rows say so."""
+    attention = attention_kind(llm)
+    return any(
+        row.runs_on(accelerator)
+        for row in cache_formats()
+        if (row.engine, row.attention, row.kv_precision)
+        == (engine, attention, kv_precision)
+    )
