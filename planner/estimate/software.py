@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from planner.estimate import names
 from planner.estimate.cell import (
@@ -12,6 +13,7 @@ from planner.estimate.cell import (
     read_choice,
     read_count,
     read_flag,
+    read_number,
     read_version,
     read_year,
 )
@@ -75,6 +77,14 @@ PRODUCT_PRECISIONS: Final = (
 )
 GATHER_BYTES: Final = {"bf16": 2.0, "fp8": 1.0}  # of a weight
 ROUTINGS: Final = ("dropless", "token_drop")
+# Years in which a framework recomputes no further than backward needs: from PyTorch 2.1 on, and
+# in torchtitan until its pull request 1580 of August 2025.
+EARLY_STOP_YEARS: Final = {
+    "torchtitan": (2023.8, 2025.63),
+    "torchtune": (2023.8, math.inf),
+}
+GRAPHS: Final = ("none", "parts", "step")  # what is a graph of its own
+EXCHANGES: Final = ("per_rank", "per_expert")
 SCOPES: Final = ("steps", "run")
 DOCUMENTS: Final = ("whole", "short")
 PACKING_FRAMEWORK: Final = "megatron-bridge"  # packs the documents of tuning
@@ -93,14 +103,18 @@ def row_software(
     captures_steps = kernel_kind == "te" and _is_since(
         version, source_year, CAPTURE_RELEASE, CAPTURE_YEAR
     )
-    is_captured = (
-        captures_steps
+    captures_parts = kernel_kind == "te" and _is_since(
+        version, source_year, PARTS_RELEASE, PARTS_YEAR
+    )
+    graphs = read_choice(table_row, "cuda_graphs", GRAPHS) or _usual_graphs(
+        captures_steps=captures_steps
         and math_precision == "mxfp8"
-        and bool(language_model.experts)
         and _fits_link_domain(table_row, accelerator)
         and not language_model.state_layers
-        and "Blackwell" in accelerator.architecture
+        and "Blackwell" in accelerator.architecture,
+        captures_parts=captures_parts and accelerator.link_domain >= RACK_GPUS,
     )
+    has_experts = bool(language_model.experts)
     is_torchtune = framework == "torchtune"
     return Software(
         kernels=kernel_kind,
@@ -113,14 +127,13 @@ def row_software(
         tp_overlapped=read_flag(
             table_row, "async_tp", default=kernel_kind == "te"
         ),
-        graph_captured=is_captured,
-        parts_captured=kernel_kind == "te"
-        and _is_since(version, source_year, PARTS_RELEASE, PARTS_YEAR)
-        and bool(language_model.experts)
-        and accelerator.link_domain >= RACK_GPUS
-        and not is_captured,
-        drops_tokens=read_choice(table_row, "routing", ROUTINGS)
-        == "token_drop",
+        graph_captured=has_experts and graphs == "step",
+        parts_captured=has_experts and graphs == "parts",
+        stops_early=read_flag(
+            table_row,
+            "early_stop",
+            default=_stops_early(framework, source_year),
+        ),
         attention_sinks=language_model.family == SINKS_FAMILY
         and kernel_kind == "te"
         and not captures_steps,
@@ -133,7 +146,35 @@ def row_software(
         else _loss_kernel(kernel_kind, source_year),
         keeps_all_logits=framework in ALL_LOGITS_FRAMEWORKS,
         counts_allocated=is_torchtune,
+        **_exchange_traits(table_row),
     )
+
+
+def _usual_graphs(*, captures_steps: bool, captures_parts: bool) -> str:
+    """Return what a release launches as one graph when nobody says."""
+    if captures_steps:
+        return "step"
+    return "parts" if captures_parts else "none"
+
+
+def _exchange_traits(table_row: Row) -> dict[str, Any]:
+    """Return who sends a token how often, and how well experts run."""
+    return {
+        "drops_tokens": read_choice(table_row, "routing", ROUTINGS)
+        == "token_drop",
+        "sends_per_expert": read_choice(table_row, "exchange", EXCHANGES)
+        == "per_expert",
+        "exchange_overlapped": read_flag(table_row, "exchange_overlap"),
+        "gradient_slowdown": max(
+            1.0, read_number(table_row, "expert_slowdown")
+        ),
+    }
+
+
+def _stops_early(framework: str, source_year: float) -> bool:
+    """Whether a framework ends recomputation at the last operand that backward needs."""
+    first_year, end_year = EARLY_STOP_YEARS.get(framework, (0.0, 0.0))
+    return first_year <= source_year < end_year
 
 
 def _product_precision(table_row: Row, accelerator: Accelerator) -> str:

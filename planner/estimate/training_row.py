@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 METHODS: Final = ("full", "lora", "qlora")
 SHARDINGS: Final[tuple[Sharding, ...]] = ("none", "zero1", "zero2", "zero3")
 RECOMPUTE_KINDS: Final[
-    tuple[Literal["none", "selective", "layer", "full"], ...]
-] = ("none", "selective", "layer", "full")
+    tuple[Literal["none", "selective", "experts", "layer", "full"], ...]
+] = ("none", "selective", "experts", "layer", "full")
 SCHEDULES: Final[tuple[Schedule, ...]] = ("1f1b", "dualpipe")
 DEFAULT_NETWORK_GB_S: Final = 25.0  # of an architecture that nobody stated
 DEFAULT_LATENCY_S: Final = 30e-6

@@ -194,6 +194,11 @@ def _run_row(table_kind: TableKind, truth_row: Row) -> TypedRow:
         "gather_precision": "fp8" if "all-gather" in notes else "",
         "routing": "token_drop" if "tokendrop)" in notes else "",
         "optimizer": _optimizer(notes) if is_torchtune else "",
+        "early_stop": _text(truth_row, "early_stop"),
+        "cuda_graphs": _text(truth_row, "cuda_graphs"),
+        "exchange": _text(truth_row, "exchange"),
+        "exchange_overlap": _text(truth_row, "exchange_overlap"),
+        "expert_slowdown": _text(truth_row, "slow_kernel"),
         "offload_states": _yes(is_torchtune and "cpu offload" in notes),
         "optimizer_in_backward": _yes(
             is_torchtune and "optimizer-in-backward" in notes

@@ -38,14 +38,14 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     host_power        exponent of the norm of host time and accelerator time
     latency           time of a gather for each doubling of its ranks, s
     link              share of link bandwidth (one direction) that collectives reach
-    local_expert      time of a local expert and layer, forward and backward, s
+    local_expert      host time of a local expert, layer and micro-batch, s
     loss_traffic      factor on the bytes of the loss
-    moe_host          host time of a mixture-of-experts layer and micro-batch, s
+    moe_host          host time of a layer with experts and micro-batch, beside its experts, s
     network           share of network bandwidth that collectives reach
     permute           passes over the tokens that are sorted by expert
     precision         rate of products over the data-sheet rate of the precision
     products          share of the peak at the sustained clock
-    quantizing        twice the additional share of element-wise bytes for quantization
+    quantizing        factor on the bytes that quantize operands
     scores            passes over a stored score matrix
     softmax           exponentials for each pair of tokens
     speed             rate of products over the data-sheet rate of the accelerator
@@ -126,6 +126,9 @@ def coefficient_keys(job: Job) -> frozenset[str]:
         "captured": software.graph_captured,
         "parts captured": software.parts_captured,
         "dropping": software.drops_tokens,
+        # A whole graph overlaps too: its own factors say so.
+        "interleaved": software.exchange_overlapped
+        and not software.graph_captured,
         "sinks": software.attention_sinks,
         # Experts with biases and clamps are not one fused product.
         "biased": job.llm.family in BIASED_FAMILIES,

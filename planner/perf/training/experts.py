@@ -22,6 +22,7 @@ EXPERT_FIELDS: Final = (
     "exchange_link_bytes",
     "exchange_network_bytes",
     "exchange_latency_s",
+    "slow_passes",
 )
 
 
@@ -79,6 +80,8 @@ def _expert_products(job: Job, moe_layers: float) -> dict[str, float]:
         * routed_tokens
         * (up_matrices * expert_width + hidden_width),
         "local_experts": moe_layers * local_experts,
+        # One of three passes over one of the products.
+        "slow_passes": (job.software.gradient_slowdown - 1) / (up_matrices + 1),
     }
 
 
@@ -132,16 +135,26 @@ def _expert_hidden(job: Job) -> int:
 
 
 def remote_ranks(job: Job) -> float:
-    """Return the expected number of other ranks that a token is sent to."""
-    return reached_others(job.layout.ep, job.llm.experts_per_token)
+    """Return the expected number of times that a token is sent to other ranks."""
+    return sent_times(job, job.layout.ep)
 
 
 def remote_machines(job: Job) -> float:
-    """Return the expected number of other machines that a token is sent to."""
+    """Return the expected number of times that a token is sent to other machines."""
     group = exchange_group(job)
-    return reached_others(
-        group.size / group.link_ranks, job.llm.experts_per_token
-    )
+    return sent_times(job, group.size / group.link_ranks)
+
+
+def sent_times(job: Job, place_count: float) -> float:
+    """Return the expected number of times that a token is sent to other places.
+
+    k * (1 - 1 / n) where it is sent once for each of its k experts in n places, else once to
+    each of those that its experts are in
+    """
+    chosen_experts = job.llm.experts_per_token
+    if job.software.sends_per_expert:
+        return chosen_experts * (1 - 1 / place_count)
+    return reached_others(place_count, chosen_experts)
 
 
 @lru_cache(maxsize=1024)

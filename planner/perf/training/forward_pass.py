@@ -25,6 +25,7 @@ class ForwardTime(Struct, frozen=True, kw_only=True):
     attention  attention kernels
     scores     traffic of a stored score matrix
     traffic    other element-wise traffic
+    quantizing  quantization of inputs
     tensor     exposed collectives of tensor parallelism
     exchange   exposed all-to-all of tokens
     permute    permutation of tokens
@@ -35,6 +36,7 @@ class ForwardTime(Struct, frozen=True, kw_only=True):
     attention: float
     scores: float
     traffic: float
+    quantizing: float
     tensor: float
     exchange: float
     permute: float
@@ -45,6 +47,7 @@ class ForwardTime(Struct, frozen=True, kw_only=True):
         movement_s = (
             self.scores
             + self.traffic
+            + self.quantizing
             + self.tensor
             + self.exchange
             + self.permute
@@ -76,6 +79,9 @@ def forward_time(
         * work_counts.score_bytes
         / work_counts.memory_bytes_s,
         traffic=_traffic_time(work_counts, coefficients),
+        quantizing=quantization_time(
+            work_counts.quantized_input_bytes, work_counts, coefficients
+        ),
         tensor=_tensor_time(work_counts, coefficients),
         exchange=_exchange_time(work_counts, coefficients),
         permute=coefficients.permute
@@ -107,20 +113,13 @@ def _expert_time(
     """Return the time of products of routed experts, in seconds.
 
     (FLOP + depth * FLOP of depth 1) / rate + bytes / memory bandwidth
-    + local experts * launches of one
     """
     return (
-        (
-            work_counts.expert_flop
-            + coefficients.depth * work_counts.expert_sum_flop
-        )
-        / (flop_per_s * coefficients.expert_products)
-        + work_counts.expert_bytes / work_counts.memory_bytes_s
-        + work_counts.local_experts
-        # `local_expert` covers three passes; one of them is forward.
-        * coefficients.local_expert
-        / TRAINING_PASSES
-    )
+        work_counts.expert_flop
+        + coefficients.depth * work_counts.expert_sum_flop
+    ) / (
+        flop_per_s * coefficients.expert_products
+    ) + work_counts.expert_bytes / work_counts.memory_bytes_s
 
 
 def _attention_time(
@@ -150,17 +149,23 @@ def _traffic_time(
 ) -> float:
     """Return the time of element-wise traffic without stored scores, in seconds.
 
-    traffic * (1 + quantizing / 2 if quantized) * bytes / memory bandwidth
+    traffic * bytes / memory bandwidth
     """
-    traffic_s_per_byte = (
-        coefficients.traffic
-        # Additional traffic of quantization: half of `quantizing`.
-        * (1 + 0.5 * coefficients.quantizing * work_counts.is_quantized)
-        / work_counts.memory_bytes_s
-    )
-    return traffic_s_per_byte * (
+    traffic_bytes = (
         work_counts.traffic_bytes
         + coefficients.expert_traffic * work_counts.expert_traffic_bytes
+    )
+    return coefficients.traffic * traffic_bytes / work_counts.memory_bytes_s
+
+
+def quantization_time(
+    quantized_bytes: float,
+    work_counts: RankWork,
+    coefficients: TrainingCoefficients,
+) -> float:
+    """Return the time that quantizes operands of products, in seconds."""
+    return (
+        coefficients.quantizing * quantized_bytes / work_counts.memory_bytes_s
     )
 
 

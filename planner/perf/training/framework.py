@@ -35,6 +35,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     adamw         row of optimizers.csv that its AdamW is
     keeps_logits  logits of all micro-batches stay in memory until the end of the step
     loads_in_group  one rank of each tensor-parallel group loads data, not every rank
+    sends_per_expert  its job sends a token once for each expert (an all-to-all)
     default_for   methods that take it when a spec names none
     """
 
@@ -48,6 +49,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     adamw: str
     keeps_logits: bool
     loads_in_group: bool
+    sends_per_expert: bool
     default_for: frozenset[str]
 
     def software(self, precision: str, *, is_unseen: bool = False) -> Software:
@@ -58,6 +60,7 @@ class Framework(Struct, frozen=True, kw_only=True):
             precision=precision,
             loss=self.loss,
             tp_overlapped=self.kernels == "te",
+            sends_per_expert=self.sends_per_expert,
             keeps_all_logits=self.keeps_logits,
             is_unseen=is_unseen,
         )
@@ -96,6 +99,7 @@ def frameworks() -> dict[str, Framework]:
         "adamw": table.nonempty_text,
         "keeps_logits": table.yes_or_no,
         "loads": table.one_of("rank", "tensor group"),
+        "sends_per_expert": table.yes_or_no,
         "default_for": table.any_text,
         **table.SOURCE_COLUMNS,
     }
@@ -113,6 +117,7 @@ def frameworks() -> dict[str, Framework]:
             adamw=row["adamw"],
             keeps_logits=row["keeps_logits"],
             loads_in_group=row["loads"] == "tensor group",
+            sends_per_expert=row["sends_per_expert"],
             default_for=frozenset(row["default_for"].split()),
         )
         for row in table.load_rows(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Sharding: TypeAlias = Literal["none", "zero1", "zero2", "zero3"]
 Recompute: TypeAlias = Literal[
-    "none", "attention", "ops", "layer", "full", "forced"
+    "none", "attention", "experts", "ops", "layer", "full", "forced"
 ]
 Schedule: TypeAlias = Literal["1f1b", "dualpipe"]
 Reference: TypeAlias = Literal["none", "copy", "base"]
@@ -56,6 +56,7 @@ class ParallelLayout(NamedTuple):
     micro       sequences of a micro-batch
     recompute   activations that are recomputed in backward:
                 `attention` Megatron's selective recomputation
+                `experts`   layers of experts, norms and scores (Megatron's modules)
                 `ops`       PyTorch's selective recomputation by operation
                 `layer`     the first layers of each chunk, a share `layer_share` of them
                 `full`      all layers
@@ -124,6 +125,10 @@ class Software(Struct, frozen=True, kw_only=True):
     graph_captured     a whole step is one graph, with an overlapped all-to-all
     parts_captured     router and dispatch of experts are graphs of their own
     drops_tokens       experts have a fixed capacity, so the host knows all shapes
+    stops_early        a layer is not recomputed beyond the last operand that backward needs
+    sends_per_expert   a token is sent once for each of its experts, not once to each rank
+    exchange_overlapped  the all-to-all overlaps with products of another micro-batch
+    gradient_slowdown  time of the gradient of the last product of experts over the usual
     attention_sinks    attention has sinks and no fused kernel
     packed_tokens      context of packed documents in tokens; 0 means the whole sequence
     gather_bytes       bytes of a parameter that FSDP gathers
@@ -142,6 +147,10 @@ class Software(Struct, frozen=True, kw_only=True):
     graph_captured: bool = False
     parts_captured: bool = False
     drops_tokens: bool = False
+    stops_early: bool = False
+    sends_per_expert: bool = False
+    exchange_overlapped: bool = False
+    gradient_slowdown: float = 1.0
     attention_sinks: bool = False
     packed_tokens: int = 0
     gather_bytes: float = 2.0

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.enumeration import microbatch_sizes
-from planner.perf.training.experts import reached_others, remote_machines
+from planner.perf.training.experts import remote_machines, sent_times
 from planner.perf.training.sharding import sharding_traffic
 from planner.perf.training.single_accelerator import single_accelerator
 from planner.perf.training.step import overlapped_s, sharding_time
@@ -79,14 +79,15 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
 
     Seconds of a micro-batch:
     weight_read_s      reading of all dense weights in all passes
-    expert_read_s      reading of all experts in all passes, with their launches
+    expert_read_s      reading of all experts in all passes
     host_s             host time of all layers
+    expert_host_s      host time of all experts
 
     Others:
     pass_count         passes over the products: 3, or 2 with frozen weights
     reference_passes   forward passes of a reference: 0 or 1
+    repeated_share     share of a recomputed forward pass that is repeated, at least
     link_ranks         ranks that share a link
-    experts_per_token  experts that a token is sent to
     coefficients       coefficients of the job without a pipeline
     pipelined_share    `exchange_network` with a pipeline
     link_bytes_s       link bandwidth that collectives reach, bytes/s
@@ -100,14 +101,15 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     tensor_rank_s: float
     tensor_rank_bytes: float
     link_ranks: int
-    experts_per_token: int
     exchange_s: float
     gather_rank_s: float
     context_shard_s: float
     reference_passes: float
+    repeated_share: float
     weight_read_s: float
     expert_read_s: float
     host_s: float
+    expert_host_s: float
     exchange_bytes: float
     context_bytes: float
     coefficients: TrainingCoefficients
@@ -243,15 +245,16 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
 
         W     work of a step summed over all accelerators, from `_work_bound`
         R     reading of weights in a micro-batch, from `_weight_read_bound`
-        H     host_s
+        H     host_s + expert_host_s / ep
         A, M  accelerators, and micro-batches of a step
         """
         rank_count = layout.accelerators
         host_power = self.coefficients.host_power
         rank_sequences = job.global_batch / layout.dp
-        work_s = self._work_bound(layout, comm_bound)
+        work_s = self._work_bound(job, layout, comm_bound)
         weight_read_s = self._weight_read_bound(layout)
-        host_term = (self.host_s / layout.pp) ** host_power
+        host_s = self.host_s + self.expert_host_s / layout.ep
+        host_term = (host_s / layout.pp) ** host_power
         bubble_factor = self.coefficients.bubble * (layout.pp - 1)
         minimum_s = math.inf
         for micro_batch, chunk_count in choices:
@@ -278,7 +281,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         return (minimum_s + comm_bound.once_s) * scale_factor
 
     def _work_bound(
-        self, layout: ParallelLayout, comm_bound: CommBound
+        self, job: Job, layout: ParallelLayout, comm_bound: CommBound
     ) -> float:
         """Return the work of a step summed over all accelerators, in seconds.
 
@@ -301,7 +304,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             + recompute_share * self.extra_forward_s
             # The exchange is forward and backward: one pass more is a half.
             + (1 + self._extra_forwards(layout) / 2)
-            * self._exchange_bound(layout, comm_bound)
+            * self._exchange_bound(job, layout, comm_bound)
         )
         ring_s = (
             comm_bound.ring_s
@@ -314,18 +317,16 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         return layout.cp > 1 and layout.tp * layout.cp > self.link_ranks
 
     def _exchange_bound(
-        self, layout: ParallelLayout, comm_bound: CommBound
+        self, job: Job, layout: ParallelLayout, comm_bound: CommBound
     ) -> float:
         """Return the exposed exchange of a step, summed over all accelerators, in seconds.
 
-        exchange = exchange_s * other ranks of a token + sent_s
+        exchange = exchange_s * times that a token is sent to other ranks + sent_s
                    + tensor_rank_s * (tp - 1) within the link
         """
         exchange_s = comm_bound.sent_s
         if self.exchange_s:
-            exchange_s += self.exchange_s * reached_others(
-                layout.ep, self.experts_per_token
-            )
+            exchange_s += self.exchange_s * sent_times(job, layout.ep)
         exchange_s += (
             self.tensor_rank_s * (layout.tp - 1)
             # Beyond the link `sent_s` already has the tensor bytes.
@@ -351,9 +352,12 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         return weight_read_s
 
     def _extra_forwards(self, layout: ParallelLayout) -> float:
-        """Return the forward passes of recomputation and of a reference."""
+        """Return the forward passes of recomputation, at least, and of a reference."""
         # Recomputation and a reference each repeat the communication.
-        return layout.recomputed_share + self.reference_passes
+        return (
+            self.repeated_share * layout.recomputed_share
+            + self.reference_passes
+        )
 
 
 @lru_cache(maxsize=512)
@@ -375,7 +379,6 @@ def step_lower_bound(job: Job) -> StepLowerBound:
         tensor_rank_s=single.tensor_bytes / single.link_bytes_s,
         tensor_rank_bytes=single.tensor_bytes,
         link_ranks=job.chip.link_domain,
-        experts_per_token=job.llm.experts_per_token,
         # An all-to-all has its own share of the nominal bandwidth.
         exchange_s=single.exchange_bytes
         / max(1, job.llm.experts_per_token)
@@ -383,9 +386,11 @@ def step_lower_bound(job: Job) -> StepLowerBound:
         gather_rank_s=single.gather_rank_s,
         context_shard_s=single.context_shard_s,
         reference_passes=float(job.reference != "none"),
+        repeated_share=single.repeated_share,
         weight_read_s=single.weight_read_s,
         expert_read_s=single.expert_read_s,
         host_s=single.host_s,
+        expert_host_s=single.expert_host_s,
         exchange_bytes=single.exchange_bytes
         # Cancels `network` in `network_bytes_s`: an all-to-all has its own.
         * single.coefficients.network

@@ -67,6 +67,7 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     full       2 h / r
     layer      s * `full` + (1 - s) * `none`
     ops        2 e h / r + 2 (2 q + kv + mlp) / tp + routed
+    experts    as `none`, of layers with experts no MLP and nothing routed
     none       8 h / r + (2 (q + k + v + o) + c mlp) / tp + routed
     megatron21 10 h / r, and 5 a s / tp for stored scores without recomputation
 
@@ -125,6 +126,8 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
         (6 if is_megatron21 else 4) + 2 * input_bytes
     ) * language_model.hidden
     is_gated = language_model.mlp_matrices == GATED_MATRICES
+    if recompute == "experts" and language_model.experts:
+        routed_bytes = mlp_width = 0.0
     inside_bytes = (
         _attention_bytes(job, input_bytes)
         # 16-bit tensors of the MLP beside its input: 1, with a gate 2, unfused 3.

@@ -181,6 +181,23 @@ def dense_mlp_layers(language_model: Llm) -> int:
     return language_model.layers
 
 
+def last_product_share(language_model: Llm) -> float:
+    """Return the share of the last product of a dense layer in the FLOP of its products.
+
+    0 with experts or state-space layers, whose layers end otherwise.
+    """
+    if language_model.experts or language_model.state_layers:
+        return 0.0
+    hidden_width = language_model.hidden
+    head_width = language_model.heads * language_model.head_dim
+    kv_width = language_model.kv_heads * language_model.head_dim
+    layer_params = hidden_width * (
+        2 * (head_width + kv_width)
+        + language_model.mlp_matrices * language_model.ffn
+    )
+    return hidden_width * language_model.ffn / layer_params
+
+
 def _projections(job: Job) -> list[tuple[float, float]]:
     """Return (width, depth) of each projection of attention on one rank.
 

@@ -14,6 +14,7 @@ from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.forward_pass import TRAINING_PASSES
 from planner.perf.training.job import OPERAND_BYTES, ParallelLayout
 from planner.perf.training.memory import BYTES_16BIT
+from planner.perf.training.products import last_product_share
 from planner.perf.training.step import BACKWARD_PASSES, step_time
 from planner.perf.training.work import rank_work
 
@@ -51,7 +52,8 @@ class SingleAccelerator(Struct, frozen=True, kw_only=True):
     def layout_free_s(self) -> float:
         """Return the time of what every layout computes, in seconds.
 
-        unlike * (products + attention + traffic + recomputation + permutation) + head
+        unlike * (products + attention + traffic + quantization + recomputation + permutation)
+        + head
         """
         invariant_time = self.invariant_time
         compute_s = (
@@ -59,6 +61,7 @@ class SingleAccelerator(Struct, frozen=True, kw_only=True):
             + invariant_time.expert_products
             + invariant_time.attention
             + invariant_time.traffic
+            + invariant_time.quantization
             + invariant_time.recomputation
         )
         return (
@@ -72,11 +75,15 @@ class SingleAccelerator(Struct, frozen=True, kw_only=True):
         """Return the time of one more forward pass without communication, in seconds.
 
         unlike * (products / passes + attention / 3.5 + traffic / 3 + permutation / 2)
+
+        Quantization is left out, and the last product where it is not repeated.
         """
         invariant_time = self.invariant_time
         forward_s = (
-            invariant_time.products + invariant_time.expert_products
-        ) / self.work.pass_count
+            self.repeated_share * invariant_time.products / self.work.pass_count
+            + invariant_time.expert_products
+            / (self.work.pass_count + self.work.slow_passes)
+        )
         # Attention has 3.5 passes, element-wise traffic three.
         forward_s += (
             invariant_time.attention / ATTENTION_PASSES
@@ -84,6 +91,13 @@ class SingleAccelerator(Struct, frozen=True, kw_only=True):
         )
         # `_permute_s` is forward and backward: one pass is a half.
         return self.coefficients.unlike * (forward_s + self._permute_s / 2)
+
+    @property
+    def repeated_share(self) -> float:
+        """Return the share of the products of a forward pass that recomputation repeats."""
+        if self.job.software.stops_early:
+            return 1 - last_product_share(self.job.llm)
+        return 1.0
 
     @property
     def tensor_bytes(self) -> float:
@@ -169,28 +183,29 @@ class SingleAccelerator(Struct, frozen=True, kw_only=True):
 
     @property
     def expert_read_s(self) -> float:
-        """Return the time to read and launch all experts in all passes, in seconds.
+        """Return the time to read all experts in all passes, in seconds.
 
-        unlike * passes * (expert bytes / memory bandwidth + local experts * local_expert / 3)
+        unlike * passes * expert bytes / memory bandwidth
         """
-        launch_s = (
-            self.work.local_experts
-            * self.coefficients.local_expert
-            / TRAINING_PASSES
-        )
         return (
             self.coefficients.unlike
             * self.work.pass_count
-            * (self.expert_bytes / self.work.memory_bytes_s + launch_s)
+            * self.expert_bytes
+            / self.work.memory_bytes_s
         )
 
     @property
     def host_s(self) -> float:
-        """Return the host time of all layers for a micro-batch, in seconds."""
+        """Return the host time of all layers for a micro-batch, without experts, in seconds."""
         return (
             self.work.moe_layers * self.coefficients.moe_host
             + self.work.dense_layers * self.coefficients.dense_host
         )
+
+    @property
+    def expert_host_s(self) -> float:
+        """Return the host time of all experts for a micro-batch, in seconds."""
+        return self.work.local_experts * self.coefficients.local_expert
 
     @property
     def link_bytes_s(self) -> float:

@@ -15,6 +15,7 @@ from planner.perf.training.forward_pass import (
     TRAINING_PASSES,
     clock_share,
     forward_time,
+    quantization_time,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class StepTime(Struct, frozen=True, kw_only=True):
     products         dense products, forward and backward
     attention        attention kernels, forward and backward
     traffic          element-wise traffic and stored scores
+    quantization     quantization of operands, forward and backward
     expert_products  products of routed experts
     tensor_comm      exposed collectives of tensor parallelism
     token_exchange   all-to-all and permutation of tokens for experts
@@ -54,6 +56,7 @@ class StepTime(Struct, frozen=True, kw_only=True):
     products: float
     attention: float
     traffic: float
+    quantization: float
     expert_products: float
     tensor_comm: float
     token_exchange: float
@@ -147,10 +150,15 @@ def _part_times(
     return {
         # Forward, gradient of inputs and, if trained, that of weights.
         "products": work_counts.pass_count * forward_pass.gemm,
-        "expert_products": work_counts.pass_count * forward_pass.expert,
+        "expert_products": (work_counts.pass_count + work_counts.slow_passes)
+        * forward_pass.expert,
         "attention": (1 + BACKWARD_PASSES) * forward_pass.attention,
         "traffic": TRAINING_PASSES
         * (forward_pass.scores + forward_pass.traffic),
+        "quantization": forward_pass.quantizing
+        + quantization_time(
+            work_counts.quantized_gradient_bytes, work_counts, coefficients
+        ),
         # Backward sends as much as forward: two passes.
         "tensor_comm": 2 * forward_pass.tensor,
         "token_exchange": 2 * (forward_pass.exchange + forward_pass.permute),
@@ -187,15 +195,12 @@ def _recompute_time(
 
     stated level + pass of a reference + forced * forced_share^forced_power * forward pass
     """
-    product_s = (
-        forward_pass.gemm
-        + forward_pass.expert
-        + forward_pass.tensor
-        + forward_pass.exchange
-        + forward_pass.permute
+    expert_s = (
+        forward_pass.expert + forward_pass.exchange + forward_pass.permute
     )
     stated_s = (
-        work_counts.recomputed_gemm * product_s
+        work_counts.recomputed_gemm * (forward_pass.gemm + forward_pass.tensor)
+        + work_counts.recomputed_experts * expert_s
         + work_counts.recomputed_attention
         * (forward_pass.attention + forward_pass.scores)
     )
@@ -207,7 +212,8 @@ def _recompute_time(
     )
     return (
         stated_s
-        + work_counts.recomputed_traffic * forward_pass.traffic
+        + work_counts.recomputed_traffic
+        * (forward_pass.traffic + forward_pass.quantizing)
         + forced_s
     )
 
@@ -283,6 +289,7 @@ def _busy_time(
     host_s = (
         work_counts.moe_layers * coefficients.moe_host
         + work_counts.dense_layers * coefficients.dense_host
+        + work_counts.local_experts * coefficients.local_expert
     )
     # Host and accelerator overlap in part: a norm of both.
     busy_s: float = (

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
 from planner.perf.training import memory
 from planner.perf.training.accelerator_rates import accelerator_rates
 from planner.perf.training.experts import expert_work
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import local_params
-from planner.perf.training.products import dense_mlp_layers, product_work
+from planner.perf.training.products import (
+    dense_mlp_layers,
+    last_product_share,
+    product_work,
+)
+from planner.perf.training.quantization import quantization_work
 from planner.perf.training.rank_group import context_group, tensor_group
 from planner.perf.training.sharding import sharding_traffic
 from planner.units import BYTES_PER_GIB
@@ -44,6 +48,7 @@ class RankWork(Struct, frozen=True, kw_only=True):
     gemm_flop, gemm_bytes   FLOP and operand bytes of dense products
     expert_flop, expert_bytes  FLOP and operand bytes of routed experts
     local_experts           experts of the rank * layers
+    slow_passes             passes over experts that a slow kernel adds
     gemm_sum_flop, expert_sum_flop  FLOP of products of depth 1 with the same results
     unpacked_bytes          bytes moved to unpack frozen weights of less than 8 bit once
     head_flop, head_bytes   FLOP of the head, and bytes of the loss in all passes
@@ -52,7 +57,8 @@ class RankWork(Struct, frozen=True, kw_only=True):
     score_bytes             bytes of a stored score matrix, 0 with fused attention
     traffic_bytes           element-wise bytes, each tensor once
     expert_traffic_bytes    the same of experts
-    is_quantized            1 when products have less than 16 bit, else 0
+    quantized_input_bytes, quantized_gradient_bytes  bytes that quantize inputs of products in a
+                            forward pass, and gradients in a backward one
     tensor_bytes            bytes that tensor parallelism sends
     tensor_on_network       1 when tensor parallelism exceeds the link, else 0
     tensor_latency_s        latency of the network in its collectives, s
@@ -68,7 +74,8 @@ class RankWork(Struct, frozen=True, kw_only=True):
     exchange_latency_s      latency of the network in an all-to-all of all layers, s
     dense_layers            layers of a stage without experts
     moe_layers              layers of a stage with experts
-    recomputed_gemm, recomputed_attention, recomputed_traffic  repeated forward passes of each
+    recomputed_gemm, recomputed_attention, recomputed_traffic, recomputed_experts  repeated
+                            forward passes of each
     forced_share            share of the activations that does not fit memory
     shard_*, reduce_*, gathers_once, optimizer_bytes  as in `ShardingTraffic`
     rank_doublings          doublings of accelerators beyond 8
@@ -95,6 +102,7 @@ class RankWork(Struct, frozen=True, kw_only=True):
     expert_sum_flop: float
     unpacked_bytes: float
     local_experts: float
+    slow_passes: float
     head_flop: float
     head_bytes: float
     attention_flop: float
@@ -102,7 +110,8 @@ class RankWork(Struct, frozen=True, kw_only=True):
     score_bytes: float
     traffic_bytes: float
     expert_traffic_bytes: float
-    is_quantized: float
+    quantized_input_bytes: float
+    quantized_gradient_bytes: float
     tensor_bytes: float
     tensor_on_network: float
     tensor_latency_s: float
@@ -121,6 +130,7 @@ class RankWork(Struct, frozen=True, kw_only=True):
     recomputed_gemm: float
     recomputed_attention: float
     recomputed_traffic: float
+    recomputed_experts: float
     forced_share: float
     shard_link_bytes: float
     shard_network_bytes: float
@@ -143,7 +153,6 @@ class RankWork(Struct, frozen=True, kw_only=True):
 def rank_work(job: Job) -> RankWork:
     """Return the work of one rank of a job."""
     layout = job.layout
-    software = job.software
     accelerators = layout.accelerators
     return RankWork(
         tokens=job.global_batch * job.sequence_tokens / accelerators,
@@ -153,10 +162,10 @@ def rank_work(job: Job) -> RankWork:
         stage_count=float(layout.pp),
         # Frozen weights have no product for their gradient.
         pass_count=2.0 if job.frozen_bytes else 3.0,
-        is_quantized=float(software.precision not in SIXTEEN_BIT),
         rank_doublings=max(0.0, math.log2(accelerators / 8)),
         unpacked_bytes=_unpacked_bytes(job),
         **product_work(job),
+        **quantization_work(job),
         **_attention_work(job),
         **_traffic_work(job),
         **_parallel_work(job),
@@ -401,22 +410,30 @@ def _context_work(job: Job) -> dict[str, float]:
 
 
 def _recompute_work(job: Job) -> dict[str, float]:
-    """Return the forward passes that are repeated, for products, attention and traffic.
+    """Return the forward passes that are repeated, for products, attention, traffic and experts.
 
     Recomputation repeats a share of a pass. A reference adds one pass.
     """
-    # Shares of products, attention and element-wise traffic.
+    layer_share = job.layout.layer_share
+    # Nothing in backward needs the result of the last product.
+    product_share = (
+        1 - last_product_share(job.llm) if job.software.stops_early else 1.0
+    )
+    # Shares of products, attention, element-wise traffic and experts.
     recompute_shares = {
-        "full": (1.0, 1.0, 1.0),
-        "attention": (0.0, 1.0, 0.0),
-        "layer": (job.layout.layer_share,) * 3,
-        "ops": (0.5, 0.0, 1.0),
-    }.get(job.layout.recompute, (0.0, 0.0, 0.0))
+        "full": (product_share, 1.0, 1.0, 1.0),
+        "attention": (0.0, 1.0, 0.0, 0.0),
+        "layer": (layer_share * product_share, *(layer_share,) * 3),
+        "ops": (0.5, 0.0, 1.0, 0.5),
+        # Half of the element-wise traffic is that of norms and experts.
+        "experts": (0.0, 1.0, 0.5, 1.0),
+    }.get(job.layout.recompute, (0.0,) * 4)
     reference_passes = float(job.reference != "none")
     field_names = (
         "recomputed_gemm",
         "recomputed_attention",
         "recomputed_traffic",
+        "recomputed_experts",
     )
     shares_by_field = {
         field_name: pass_share + reference_passes

@@ -58,6 +58,9 @@ def megatron_options(
             )
     if layout.ep > 1:
         options["expert-model-parallel-size"] = layout.ep
+        options["moe-token-dispatcher-type"] = (
+            "alltoall" if training_job.software.sends_per_expert else "flex"
+        )
     flags = [
         *PRECISIONS.get(training_job.software.precision, ()),
         *_sharding_flags(layout),

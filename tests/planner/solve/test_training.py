@@ -845,7 +845,7 @@ def test_a_time_to_live_is_a_limit_of_the_run() -> None:
 
 def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
     told = {}
-    for tokens in ("20B", "2T"):
+    for tokens in ("20B", "2.5T"):
         solution = solve(
             CATALOG, text(MODEL="llama-3.1-405b", TOKENS=tokens, DEADLINE="60d")
         )
@@ -853,7 +853,7 @@ def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
         most = capacity_block.max_nodes(pool.instance.provider)
         told[tokens] = "size" in {w.code for w in solution.warnings}
         assert told[tokens] == (most is not None and pool.nodes > most)
-    assert told == {"20B": False, "2T": True}
+    assert told == {"20B": False, "2.5T": True}
 
 
 def test_a_run_costs_more_without_its_fabric() -> None:

@@ -113,6 +113,8 @@ def test_a_planned_job_is_told_what_was_planned(model: str) -> None:
     assert known.global_batch_size == run.global_batch
     assert known.train_iters == run.optimizer_steps
     assert (known.expert_model_parallel_size or 1) == layout.ep
+    sends_per_expert = known.moe_token_dispatcher_type == "alltoall"
+    assert sends_per_expert == (layout.ep > 1)
     assert known.save == known.load == "/checkpoints"
 
 

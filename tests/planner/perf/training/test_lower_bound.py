@@ -1,0 +1,58 @@
+"""The bound of the step time against layouts of software with every trait."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from planner.facts.accelerator import accelerators
+from planner.facts.llm import find_model
+from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.job import Job, ParallelLayout, Recompute, Software
+from planner.perf.training.lower_bound import step_lower_bound
+from planner.perf.training.step import step_time
+from planner.perf.training.work import rank_work
+
+RECOMPUTED: tuple[Recompute, ...] = ("none", "full")
+TRAITS = {
+    "plain": Software(),
+    "stops early": Software(kernels="compiled", stops_early=True),
+    "graphs": Software(precision="mxfp8", graph_captured=True),
+    "pieces": Software(
+        precision="fp8", exchange_overlapped=True, sends_per_expert=True
+    ),
+    "slow": Software(precision="mxfp8", gradient_slowdown=10.0),
+    "row-wise": Software(kernels="compiled", precision="fp8row"),
+}
+
+
+@pytest.mark.parametrize("trait", TRAITS)
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b"])
+def test_no_layout_is_faster_than_its_bound(model: str, trait: str) -> None:
+    asked = Job(
+        llm=find_model(model),
+        chip=accelerators()["b200-sxm"],
+        layout=ParallelLayout(),
+        software=TRAITS[trait],
+        sequence_tokens=4096,
+        global_batch=64.0,
+        network_bytes_s=50e9,
+        network_latency_s=30e-6,
+    )
+    least = step_lower_bound(asked)
+    for tp, pp, ep, recompute in itertools.product(
+        (1, 2, 8), (1, 2), (1, 4), RECOMPUTED
+    ):
+        dp = 32 // (tp * pp)
+        if ep > 1 and (not asked.llm.experts or ep > dp * tp):
+            continue
+        layout = ParallelLayout(
+            tp=tp, pp=pp, ep=ep, dp=dp, micro=2.0, recompute=recompute
+        )
+        one = asked._replace(layout=layout)
+        seconds = step_time(
+            rank_work(one), TRAINING_TABLE.select(coefficient_keys(one))
+        ).total
+        bound = least.bound_layout(asked, layout, least.comm_bound(one))
+        assert 0.2 * seconds < bound <= seconds
