@@ -79,11 +79,11 @@ SENTENCES: Final = {
     "answers: compare them on questions of your own, or write model.kv_precision: bf16",
     "small-cache-only": "the KV cache has 8 bits, which may change answers: compare them on "
     "questions of your own; with model.kv_precision: bf16 no machine meets the limits",
-    "draft": "{method} makes {guesses:,} guesses a step, each taken as right with "
-    "{acceptance_share:.0%} ({told_by}): watch vllm:spec_decode_num_accepted_tokens; without "
+    "draft": "guesses by {method}, {guesses:,} ahead in each step: each is taken as right with "
+    "{acceptance_share:.0%} ({told_by}), watch vllm:spec_decode_num_accepted_tokens; without "
     "guesses the plan costs ${without_usd:,.2f}",
-    "draft-only": "{method} makes {guesses:,} guesses a step, each taken as right with "
-    "{acceptance_share:.0%} ({told_by}): watch vllm:spec_decode_num_accepted_tokens; without "
+    "draft-only": "guesses by {method}, {guesses:,} ahead in each step: each is taken as right "
+    "with {acceptance_share:.0%} ({told_by}), watch vllm:spec_decode_num_accepted_tokens; without "
     "guesses no machine meets the limits",
     "asleep": "while nobody asks, no machine runs, and then nothing answers: the hours of the "
     "schedule bring machines back, or tonnage start, in {startup_s:time}",
