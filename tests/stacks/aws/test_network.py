@@ -207,7 +207,7 @@ def test_endpoints_come_and_go_in_the_simulated_cloud(
 
 def test_logs_of_many_machines_have_an_endpoint_unasked(catalog) -> None:
     """It costs less than the NAT takes for them; of a few machines it costs more."""
-    for rps, is_cheaper in ((2, False), (1500, True)):
+    for rps, is_cheaper in ((2, False), (2500, True)):
         text = chat(traffic=f"peak_rps: {rps}", extra=WHERE)
         bill = present(solve(catalog, text, keep=0).bill)
         graph = graph_of(catalog, text)

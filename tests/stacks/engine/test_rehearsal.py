@@ -85,7 +85,7 @@ def test_a_change_of_what_stands_is_rehearsed_too(here, catalog) -> None:
     engine.apply(planned(catalog, "aws"), quiet)
     before = objects(engine)
     larger = planned(
-        catalog, "aws", TEXT.replace("peak_rps: 2", "peak_rps: 400")
+        catalog, "aws", TEXT.replace("peak_rps: 2", "peak_rps: 1000")
     )
     told = engine.preflight(larger)
     assert [refusal for refusal in told if "nodes" in refusal.step]
