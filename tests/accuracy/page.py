@@ -64,7 +64,9 @@ causes, by what was measured:
   steps more on one, two and four accelerators than on eight, and with longer answers not at all.
 - InferenceX is nearly all there is of closed loops of DeepSeek-R1 on Nvidia: left out, AMD has to
   stand for it.
-- vLLM's fp8 cache on H100 is read as slowly as a 16-bit one, and overflows as early.
+- vLLM on H100 with fp8 weights reads its cache as slowly as one of 16 bit, and overflows as early.
+  Those load tests do not state their cache; start-up logs with one of 8 bits report twice the
+  tokens.
 """
 
 

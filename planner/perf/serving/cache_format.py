@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
 
 Attention: TypeAlias = Literal["full", "windows", "latent", "sparse", "mixed"]
-ATTENTION_KINDS: tuple[Attention, ...] = (
-    "full",
-    "windows",
-    "latent",
-    "sparse",
-    "mixed",
-)
 
 
 class CacheFormat(Struct, frozen=True, kw_only=True):
@@ -55,7 +48,7 @@ def cache_formats() -> tuple[CacheFormat, ...]:
     """Return all rows. Raises CatalogError for an invalid one."""
     columns: table.Columns = {
         "engine": table.nonempty_text,
-        "attention": table.one_of(*ATTENTION_KINDS),
+        "attention": table.one_of(*get_args(Attention)),
         "kv_precision": table.one_of(*KV_ELEMENT_BYTES),
         "from_capability": table.real_between(1, 100),
         "to_capability": table.real_between(1, 100),

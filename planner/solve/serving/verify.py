@@ -130,13 +130,20 @@ class FleetJudge:
         """
         if requirement.mode != "open" or requirement.trace is not None:
             return False
-        table = self._table(sizing.replica)
         replicas = sizing.peak_groups * sizing.replicas_per_group
-        stream = self._stream(requirement.load)
-        most_rps = most_rate(
-            table, context_load(stream.lengths(MEANT_REQUESTS))
-        )
+        most_rps = self._most_rps(requirement.load, sizing.replica)
         return requirement.load.rate_per_s / replicas > most_rps
+
+    def _most_rps(self, load: ServingLoad, replica: Replica) -> float:
+        """Return an upper bound of the requests/s that a replica completes."""
+        key = self._table(replica), load.lengths
+        if key not in self._rate_bounds:
+            # A bound keeps its table in memory.
+            if len(self._rate_bounds) >= MOST_TABLES:
+                self._rate_bounds.clear()
+            lengths = self._stream(load).lengths(MEANT_REQUESTS)
+            self._rate_bounds[key] = most_rate(key[0], context_load(lengths))
+        return self._rate_bounds[key]
 
     def idle_rejection(
         self, requirement: ServingRequirement, replica: Replica
