@@ -343,7 +343,7 @@ def measured_batches(
 
 
 class OpenRun:
-    """The times of the batches of `open_steps`, and which of their requests are late for sure.
+    """The times of the batches of `open_steps`, and how many of their requests are late for sure.
 
     The first `warm_up` requests do not count: a replica fills up before its times are those of a
     steady state.
@@ -401,33 +401,42 @@ class OpenRun:
                 self._unended.append(batch)
             uncounted -= len(batch)
 
-    def sure_late_share(
+    def late_shares(
         self, position: int, metric: str, time_s: float
-    ) -> float | None:
-        """Return the share of requests later than a time of a batch that has not ended.
+    ) -> tuple[float, float]:
+        """Return the least and the most share of requests later than a time of an unended batch.
 
-        None while it may still change. A prompt that waits starts after now, which no other term
-        of its time to first token makes up for:
-            ttft >= ttft of one that starts now, alone
-            e2e  >= ttft
-        Of a prompt that has started the time to first token is known.
+        What has not happened yet happens after now: a request that starts, has its first token
+        and ends now would have the least times. Of a prompt that has started the time to first
+        token is known.
         """
+        now_s = self._now_s
         batch = self._unended[position]
-        floors_s = self._times_of(
+        least_times_s = self._times_of(
             [
                 request
-                if request.prompt_start_s
-                else replace(request, prompt_start_s=self._now_s)
+                if request.end_s
+                else replace(
+                    request,
+                    prompt_start_s=request.prompt_start_s or now_s,
+                    first_token_s=request.first_token_s or now_s,
+                    end_s=now_s,
+                )
                 for request in batch
             ]
-        )["ttft"]
-        late_count = 0
-        for request, floor_s in zip(batch, floors_s, strict=True):
-            if floor_s > time_s:
+        )[metric]
+        late_count = open_count = 0
+        for request, least_s in zip(batch, least_times_s, strict=True):
+            if least_s > time_s:
                 late_count += 1
-            elif metric != "ttft" or not request.prompt_start_s:
-                return None
-        return late_count / len(batch)
+            elif not request.end_s and not (
+                metric == "ttft" and request.prompt_start_s
+            ):
+                open_count += 1
+        return (
+            late_count / len(batch),
+            (late_count + open_count) / len(batch),
+        )
 
 
 def request_times(

@@ -132,6 +132,27 @@ def late_share(shares: list[float]) -> LateShare:
     )
 
 
+def late_for_sure(
+    least_shares: list[float], most_shares: list[float], limit: TrialLimit
+) -> bool:
+    """Return whether any shares of late requests between these miss a limit.
+
+    The mean of some shares x is at least that of the least ones, and their distance from their
+    mean is at most (triangle inequality, and a mean is the nearest number)
+        |x - mean of x| <= |x - mean of least| <= |least - mean of least| + |most - least|
+    """
+    batch_count = len(least_shares)
+    least = late_share(least_shares)
+    spread = math.dist(least_shares, most_shares) / math.sqrt(
+        batch_count * (batch_count - 1)
+    )
+    return replace(
+        least,
+        half_width=least.half_width
+        + student_quantile(INTERVAL_PROBABILITY, batch_count - 1) * spread,
+    ).misses(limit)
+
+
 def _share_beyond(values_s: list[float], time_s: float) -> float:
     return sum(1 for value_s in values_s if value_s > time_s) / len(values_s)
 
@@ -169,7 +190,7 @@ class Trial:
     def misses(self, limits: Sequence[TrialLimit]) -> bool:
         """Return whether `decide` names a limit that is not kept, which may take fewer batches.
 
-        In an overload batches hardly end, but most of their requests are late for sure.
+        Batches end late, and most of their requests are known to be late before.
         """
         for batch_count in LOOKS:
             if self._misses_for_sure(limits, batch_count):
@@ -196,8 +217,7 @@ class Trial:
     ) -> bool:
         """Play until so many batches have ended, or a look at them is known to find a miss.
 
-        That look measures the shares of late requests. All of them are known then:
-            late share = sure late share, for each of its batches
+        That look measures the shares of late requests, which are between known ones then.
         """
         run = self._unplayed_batches
         if not isinstance(run, OpenRun):
@@ -217,21 +237,24 @@ class Trial:
     ) -> bool:
         """Whether so many batches miss a limit, whatever becomes of those that have not ended."""
         unended_count = batch_count - len(self._batches)
-        # A token comes after another, so a time per token is known at its end alone.
-        if limit.metric == "tpot" or not 0 < unended_count <= run.unended_count:
+        if not 0 < unended_count <= run.unended_count:
             return False
-        sure_shares: list[float] = []
-        # The last one to arrive is the last one to be sure.
-        for position in reversed(range(unended_count)):
-            share = run.sure_late_share(position, limit.metric, limit.limit_s)
-            if share is None:
-                return False
-            sure_shares.append(share)
         ended_shares = [
             _share_beyond(batch[limit.metric], limit.limit_s)
             for batch in self._batches
         ]
-        return late_share([*ended_shares, *reversed(sure_shares)]).misses(limit)
+        # Where few are late, counting the others takes longer than to play on.
+        if ended_shares and statistics.fmean(ended_shares) <= limit.late_share:
+            return False
+        unended_shares = [
+            run.late_shares(position, limit.metric, limit.limit_s)
+            for position in range(unended_count)
+        ]
+        return late_for_sure(
+            [*ended_shares, *(least for least, _ in unended_shares)],
+            [*ended_shares, *(most for _, most in unended_shares)],
+            limit,
+        )
 
     def _confirm(
         self, limits: Sequence[TrialLimit], batch_count: int

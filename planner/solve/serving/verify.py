@@ -11,8 +11,8 @@ from planner.perf.serving.monte_carlo import (
     measured_batches,
     open_batches,
 )
-from planner.perf.serving.pool_rate import context_load, most_rate
 from planner.perf.serving.simulation import table_inputs, tabulate
+from planner.perf.serving.steady_state import context_load, steady_state
 from planner.perf.serving.trial import LOOKS, Trial, TrialLimit
 from planner.solve.serving.peak_run import TraceRun, batch_size, peak_run
 from planner.solve.serving.sizing import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.replica import Replica
     from planner.perf.serving.simulation import ReplicaTable, TableInputs
+    from planner.perf.serving.steady_state import ContextLoad, SteadyState
     from planner.perf.serving.trial import SimulatedPercentile
     from planner.solve.serving.peak_run import PeakRun
     from planner.solve.serving.requirement import ServingRequirement
@@ -41,8 +42,14 @@ IDLE_RPS: Final = 1e-6  # a rate at which no request meets another
 SEED: Final = 1
 # Streams of requests that are kept; a stream that is asked for again is drawn again.
 MOST_STREAMS: Final = 10
-# Requests of a stream whose mean lengths stand for all of them.
-MEANT_REQUESTS: Final = 2048
+# Requests of a stream whose mean lengths stand for all of them, and of those whose prompts do.
+MEANT_REQUESTS: Final = 8192
+MEANT_PROMPTS: Final = 1024
+# By how much less work those that are simulated may be: more than a standard error of the mean of
+# so many answers that differ by as much as they are long.
+MEAN_ERROR: Final = 0.015
+# A percentile from which on a time per token is above its mean.
+ABOVE_MEAN: Final = 90
 # Tables that are kept, each with the times of some thousand lengths of prompts.
 MOST_TABLES: Final = 32
 
@@ -64,7 +71,10 @@ class FleetJudge:
         self._streams: dict[ServingLoad, RequestStream] = {}
         self._tables: dict[TableInputs, ReplicaTable] = {}
         self._trials: dict[_TrialKey, Trial] = {}
-        self._rate_bounds: dict[tuple[ReplicaTable, ServingLoad], float] = {}
+        self._context_loads: dict[ServingLoad, ContextLoad] = {}
+        self._steady_states: dict[
+            tuple[ReplicaTable, ServingLoad], SteadyState
+        ] = {}
 
     def missed_limit(
         self, requirement: ServingRequirement, sizing: FleetSizing
@@ -97,12 +107,13 @@ class FleetJudge:
     def _far_limit(
         self, requirement: ServingRequirement, sizing: FleetSizing
     ) -> LayoutRejection | None:
-        """Return what a fleet misses so far that it is not simulated."""
+        """Return what a fleet misses so surely that it is not simulated."""
         replica, groups = sizing.replica, sizing.peak_groups
         service = predict_service(
             requirement, replica, groups * sizing.replicas_per_group
         )
-        if service is None or self._falls_behind(requirement, sizing):
+        least_tpot_s = self._least_tpot(requirement, sizing)
+        if service is None or least_tpot_s == math.inf:
             return LayoutRejection(
                 layout=sizing.layout,
                 constraint="rate",
@@ -110,40 +121,65 @@ class FleetJudge:
                 limit=requirement.load.rate_per_s,
                 groups=groups,
             )
-        far_limit = violated_limit(service, requirement.limits, SCREEN_FACTOR)
+        far_limit = violated_limit(
+            service, requirement.limits, SCREEN_FACTOR
+        ) or next(
+            (
+                limit
+                for limit in requirement.limits
+                if limit.metric == "tpot"
+                and limit.percentile >= ABOVE_MEAN
+                and least_tpot_s > limit.seconds
+            ),
+            None,
+        )
         if far_limit is None:
             return None
+        reached_s = service.quantile(far_limit.metric, far_limit.percentile)
         return LayoutRejection(
             layout=sizing.layout,
             constraint=far_limit.key,
-            reached=service.quantile(far_limit.metric, far_limit.percentile),
+            reached=max(reached_s, least_tpot_s)
+            if far_limit.metric == "tpot"
+            else reached_s,
             limit=float(far_limit.seconds),
             groups=groups,
         )
 
-    def _falls_behind(
+    def _least_tpot(
         self, requirement: ServingRequirement, sizing: FleetSizing
-    ) -> bool:
-        """Whether more requests arrive at a replica than it can ever complete.
+    ) -> float:
+        """Return a lower bound of the mean time per token at the peak, in seconds.
 
-        A recording ends, and users of a closed loop wait.
+        It is infinite where more requests arrive at a replica than it ever completes. A recording
+        ends, and users of a closed loop wait: there is no bound of theirs.
         """
         if requirement.mode != "open" or requirement.trace is not None:
-            return False
+            return 0.0
         replicas = sizing.peak_groups * sizing.replicas_per_group
-        most_rps = self._most_rps(requirement.load, sizing.replica)
-        return requirement.load.rate_per_s / replicas > most_rps
+        load = requirement.load
+        return self._steady_state(load, sizing.replica).least_tpot(
+            load.rate_per_s / replicas * (1 - MEAN_ERROR),
+            load.replica_variation(replicas / requirement.traffic_share),
+        )
 
-    def _most_rps(self, load: ServingLoad, replica: Replica) -> float:
-        """Return an upper bound of the requests/s that a replica completes."""
-        key = self._table(replica), load.lengths
-        if key not in self._rate_bounds:
-            # A bound keeps its table in memory.
-            if len(self._rate_bounds) >= MOST_TABLES:
-                self._rate_bounds.clear()
+    def _steady_state(self, load: ServingLoad, replica: Replica) -> SteadyState:
+        """Return what a replica reaches at best with requests of the lengths of a load."""
+        table = self._table(replica)
+        key = table, load.lengths
+        if key not in self._steady_states:
+            # Each keeps its table in memory.
+            if len(self._steady_states) >= MOST_TABLES:
+                self._steady_states.clear()
             lengths = self._stream(load).lengths(MEANT_REQUESTS)
-            self._rate_bounds[key] = most_rate(key[0], context_load(lengths))
-        return self._rate_bounds[key]
+            if load.lengths not in self._context_loads:
+                self._context_loads[load.lengths] = context_load(lengths)
+            self._steady_states[key] = steady_state(
+                table,
+                self._context_loads[load.lengths],
+                [prompt for prompt, _ in lengths[:MEANT_PROMPTS]],
+            )
+        return self._steady_states[key]
 
     def idle_rejection(
         self, requirement: ServingRequirement, replica: Replica

@@ -292,6 +292,26 @@ def test_an_overload_is_proved_before_its_requests_end() -> None:
     assert whole.decide(limits).verdict == "misses"
 
 
+@pytest.mark.parametrize("metric", ["ttft", "tpot", "e2e"])
+def test_what_is_known_of_a_batch_encloses_what_becomes_of_it(
+    metric: str,
+) -> None:
+    """Shares of late requests, from all that may be to exactly one, as requests end."""
+    one = machine(8, pool=12_000.0)
+    whole = list(itertools.islice(open_run(one, 0.4), 20))
+    for seconds in (0.02, 0.05, 0.5, 5.0):
+        run = open_run(one, 0.4)
+        ended = 0
+        for _ in range(12):
+            run.play_on()
+            ended += len(run.take_ended())
+            for position in range(run.unended_count):
+                least, most = run.late_shares(position, metric, seconds)
+                times_s = whole[ended + position][metric]
+                late = statistics.fmean(time_s > seconds for time_s in times_s)
+                assert least <= late <= most
+
+
 def test_what_fills_a_replica_is_not_measured() -> None:
     one = simulation.tabulate_replica(replica())
     requests = monte_carlo.draw_requests(LOAD, 400, 4, 1.0, 6.0)

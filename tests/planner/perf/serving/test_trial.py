@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from planner.numeric import nearest_rank
-from planner.perf.serving.trial import LOOKS, Trial, TrialLimit
+from planner.perf.serving.trial import (
+    LOOKS,
+    Trial,
+    TrialLimit,
+    late_for_sure,
+    late_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -240,3 +246,22 @@ def test_all_limits_hold_when_each_one_holds() -> None:
             assert together.limit is None, seed
         if "misses" not in each:
             assert together.verdict != "misses", seed
+
+
+def test_a_sure_miss_is_a_miss_of_all_shares_between() -> None:
+    """Drawn bounds of the shares of late requests, and shares between them."""
+    found = []
+    for seed in range(300):
+        draw = random.Random(seed)
+        limit = TrialLimit("ttft", 90, 1.0)
+        least = [draw.uniform(0, 0.5) for _ in range(8)]
+        most = [share + draw.uniform(0, 0.2) ** 2 for share in least]
+        found.append(late_for_sure(least, most, limit))
+        if found[-1]:
+            for _ in range(20):
+                shares = [
+                    draw.choice([low, high, draw.uniform(low, high)])
+                    for low, high in zip(least, most, strict=True)
+                ]
+                assert late_share(shares).misses(limit)
+    assert 30 < sum(found) < 270
