@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
 
-# Two kinds of pools, their groups, and whether the cost is that of the fleet or a bound of it.
+# Two kinds of pools, and their groups.
+_Fleet: TypeAlias = "tuple[tuple[PoolKind, PoolKind], tuple[int, int]]"
+# The same, and whether the cost is that of the fleet or a bound of it.
 _Entry: TypeAlias = "tuple[tuple[PoolKind, PoolKind], tuple[int, int], bool]"
 # Prices of a machine of each of two offers, and the offers.
 _PricedPair: TypeAlias = "tuple[tuple[float, float], tuple[Offer, Offer]]"
@@ -67,9 +69,9 @@ class MixedSearch:
         self._first_high: dict[PoolKind, float] = {}
         self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
         self._bounds_usd: dict[tuple[PoolKind, int], float] = {}
-        self._totals_usd: dict[
-            tuple[tuple[PoolKind, PoolKind], tuple[int, int]], float
-        ] = {}
+        self._totals_usd: dict[_Fleet, float] = {}
+        # Fleets that were added, with a bound of their cost, by each of their kinds.
+        self._fleets: dict[PoolKind, dict[_Fleet, float]] = {}
 
     def cheapest(
         self, offers: Iterable[Offer], ceiling_usd: float
@@ -93,7 +95,7 @@ class MixedSearch:
                 self._push_more(frontier, kinds, groups, ceiling_usd)
                 continue
             if self._is_open(kinds, groups):
-                if self._ask(kinds, groups):
+                if self._ask(kinds, groups, ceiling_usd):
                     self._push(frontier, kinds, groups, is_exact=True)
                 else:
                     self._push_more(frontier, kinds, groups, ceiling_usd)
@@ -233,6 +235,8 @@ class MixedSearch:
             else sum(map(self._bound_usd, kinds, groups))
             * float(self._search.price_book.surcharges.factor)
         )
+        for kind in kinds:
+            self._fleets.setdefault(kind, {})[kinds, groups] = usd
         frontier.push(
             usd,
             (kinds, groups, is_exact),
@@ -268,15 +272,36 @@ class MixedSearch:
         )
         return carried_rps < self._rate_rps * (1 - SAME_SHARE)
 
+    def _useful_rps(self, kind: PoolKind, ceiling_usd: float) -> float:
+        """Return the least that a fleet below a ceiling may ask of a group, requests/s.
+
+        It is what the other kind leaves at most. Fleets that are too few ask for nothing.
+        """
+        parts_rps: list[float] = []
+        for (kinds, groups), usd in self._fleets[kind].items():
+            own, other = (0, 1) if kinds[0] == kind else (1, 0)
+            other_rps = groups[other] * self._group_rps(kinds[other])[1]
+            part_rps = (self._rate_rps - other_rps) / groups[own]
+            if usd < ceiling_usd and part_rps <= self._group_rps(kind)[1]:
+                parts_rps.append(max(0.0, part_rps))
+        return min(parts_rps, default=math.inf)
+
     def _ask(
-        self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
+        self,
+        kinds: tuple[PoolKind, PoolKind],
+        groups: tuple[int, int],
+        ceiling_usd: float,
     ) -> bool:
         """Simulate a replica of one kind at the rate that tells most of these groups.
 
         False when there is nothing to ask: they are too few, or hardly enough.
         """
         pools = [
-            PoolBounds(count, *self._group_rps(kind))
+            PoolBounds(
+                count,
+                *self._group_rps(kind),
+                self._useful_rps(kind, ceiling_usd),
+            )
             for kind, count in zip(kinds, groups, strict=True)
         ]
         question = telling_rate(pools, self._rate_rps, CLOSE_SHARE)

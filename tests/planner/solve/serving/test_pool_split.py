@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -45,7 +46,8 @@ def test_questions_end_in_what_is_true(seed: int) -> None:
     for _ in range(2):
         high_rps = draw.uniform(0.1, 10)
         capacities.append(high_rps * draw.choice([0, 0.1, 0.5, 0.9, 1]))
-        pools.append(PoolBounds(draw.randint(1, 12), 0.0, high_rps))
+        useful_rps = draw.choice([math.inf, 0.0, draw.uniform(0, high_rps)])
+        pools.append(PoolBounds(draw.randint(1, 12), 0.0, high_rps, useful_rps))
     carried_rps = sum(
         pool.groups * capacity
         for pool, capacity in zip(pools, capacities, strict=True)
@@ -70,3 +72,13 @@ def test_what_one_carries_is_not_asked_of_the_other() -> None:
     """Of 10 one is known to carry 7, so the other is asked for the rest and not for half."""
     pools = [PoolBounds(2, 3.5, 4.5), PoolBounds(3, 0.0, 2.5)]
     assert telling_rate(pools, 10.0, CLOSE_SHARE) == (1, 1.0)
+
+
+def test_what_another_fleet_may_ask_widens_the_range() -> None:
+    """The other pool leaves 7 to 8; another fleet may ask for 4 already, or from 5 on."""
+    pools = [PoolBounds(1, 0.0, 8.0), PoolBounds(1, 0.0, 3.0)]
+    assert telling_rate(pools, 10.0, CLOSE_SHARE) == (0, 7.0)
+    pools[0] = replace(pools[0], useful_rps=4.0)
+    assert telling_rate(pools, 10.0, CLOSE_SHARE) == (0, 6.0)
+    pools[0] = replace(pools[0], low_rps=5.0)
+    assert telling_rate(pools, 10.0, CLOSE_SHARE) == (0, 6.5)
