@@ -10,7 +10,7 @@ import math
 import statistics
 from bisect import bisect_left
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.perf.serving.simulation import ReplicaTable
+
+# More of the speed is not taken as lost to prompts: what is left of it then would hang on
+# prompts that are not their mean.
+MOST_SLOWING: Final = 0.5
 
 
 class ContextLoad(Struct, frozen=True):
@@ -37,7 +41,7 @@ class SteadyState(Struct, frozen=True):
     in_flight     requests in flight at the corners of the hull, from 0
     tokens_per_s  tokens a second at the corners, from 0 to the most
     steps         mean decode steps of a request
-    prompt_s      mean time that a prompt occupies a stage of the pipeline, s
+    prompts_s     times that some prompts occupy a stage of the pipeline, s
     stage_count   stages of the pipeline
     interference  share of the speed of decoding that prompts take
     """
@@ -45,7 +49,7 @@ class SteadyState(Struct, frozen=True):
     in_flight: tuple[float, ...]
     tokens_per_s: tuple[float, ...]
     steps: float
-    prompt_s: float
+    prompts_s: tuple[float, ...]
     stage_count: float
     interference: float
 
@@ -53,15 +57,16 @@ class SteadyState(Struct, frozen=True):
     def most_rate(self) -> float:
         """Upper bound of the requests a second that are completed, for ever.
 
-        It is 1 / (steps / most tokens a second + interference * prompt): each request takes the
-        time of its steps, and that in which its prompt stops those of others.
+        Each takes the time of its steps and that in which its prompt stops those of others, and
+        the first stage for its prompt:
+            1 / max(steps / most tokens a second + interference * prompt, prompt)
         """
         most_tokens_per_s = self.tokens_per_s[-1]
         if not most_tokens_per_s:
             return 0.0
-        return 1 / (
-            self.steps / most_tokens_per_s + self.interference * self.prompt_s
-        )
+        prompt_s = statistics.fmean(self.prompts_s)
+        decode_s = self.steps / most_tokens_per_s
+        return 1 / max(decode_s + self.interference * prompt_s, prompt_s)
 
     def least_tpot(self, rate_per_s: float, variation: float) -> float:
         """Return a lower bound of the mean time per output token, in seconds.
@@ -72,42 +77,44 @@ class SteadyState(Struct, frozen=True):
             tpot         = N / (rate * steps)
         It is infinite where more arrives than is ever completed.
         """
-        if rate_per_s > self.most_rate:
-            return math.inf
         arriving_per_s = rate_per_s * self.steps
-        decoded_per_s, least_decoded_per_s = (
-            arriving_per_s / (1 - self.interference * share)
-            for share in self._prompt_shares(rate_per_s, variation)
-        )
-        if decoded_per_s > self.tokens_per_s[-1]:
-            decoded_per_s = least_decoded_per_s
-        return self._least_in_flight(decoded_per_s) / arriving_per_s
+        for share in self._prompt_shares(rate_per_s, variation):
+            # The first stage has no time for all prompts.
+            if share > 1:
+                break
+            slowing = min(MOST_SLOWING, self.interference * share)
+            decoded_per_s = arriving_per_s / (1 - slowing)
+            if decoded_per_s <= self.tokens_per_s[-1]:
+                return self._least_in_flight(decoded_per_s) / arriving_per_s
+        return math.inf
 
     def _prompt_shares(
         self, rate_per_s: float, variation: float
     ) -> tuple[float, float]:
         """Return the shares of time in which prompts are in any stage and in the first one.
 
-        The first one is busy for b = rate * prompt of the time. When it falls idle, the last
-        prompts are in the other stages, until a next one comes. Crowds of k requests leave k times
+        They exceed 1 where more prompts arrive than the first stage can do.
+
+        The first one is busy for b = rate * mean prompt of the time. When it falls idle, the last
+        prompt is in the other stages, until a next one comes. Crowds of k requests leave k times
         as long between them:
-            any stage = b + (1 - b) * (1 - exp(-rate / k * (stages - 1) * prompt))
+            any stage = b + (1 - b) * (1 - mean of exp(-rate / k * (stages - 1) * prompt))
             k         = max(1, (1 + variation) / 2)
         """
-        busy_share = rate_per_s * self.prompt_s
+        busy_share = rate_per_s * statistics.fmean(self.prompts_s)
+        if self.stage_count == 1 or busy_share > 1:
+            return busy_share, busy_share
+        other_stages = self.stage_count - 1
         crowd_rate = rate_per_s / max(1.0, (1 + variation) / 2)
-        next_comes = -math.expm1(
-            -crowd_rate * (self.stage_count - 1) * self.prompt_s
+        none_comes = statistics.fmean(
+            math.exp(-crowd_rate * other_stages * prompt_s)
+            for prompt_s in self.prompts_s
         )
-        return busy_share + (1 - busy_share) * next_comes, busy_share
+        return busy_share + (1 - busy_share) * (1 - none_comes), busy_share
 
     def _least_in_flight(self, tokens_per_s: float) -> float:
         """Return the fewest requests in flight that get so many tokens a second, on the hull."""
-        high = min(
-            max(1, bisect_left(self.tokens_per_s, tokens_per_s)),
-            # Rounding at the most rate.
-            len(self.tokens_per_s) - 1,
-        )
+        high = max(1, bisect_left(self.tokens_per_s, tokens_per_s))
         low = high - 1
         share = (tokens_per_s - self.tokens_per_s[low]) / (
             self.tokens_per_s[high] - self.tokens_per_s[low]
@@ -163,7 +170,7 @@ def steady_state(
         in_flight=tuple(in_flight for in_flight, _ in corners),
         tokens_per_s=tuple(tokens_per_s for _, tokens_per_s in corners),
         steps=load.steps,
-        prompt_s=statistics.fmean(map(table.busy_time, prompts)),
+        prompts_s=tuple(map(table.busy_time, prompts)),
         stage_count=table.stage_count,
         interference=1 - table.prompt_decode_speed,
     )

@@ -44,7 +44,7 @@ SEED: Final = 1
 MOST_STREAMS: Final = 10
 # Requests of a stream whose mean lengths stand for all of them, and of those whose prompts do.
 MEANT_REQUESTS: Final = 8192
-MEANT_PROMPTS: Final = 1024
+MEANT_PROMPTS: Final = 2048
 # By how much less work those that are simulated may be: more than a standard error of the mean of
 # so many answers that differ by as much as they are long.
 MEAN_ERROR: Final = 0.015
