@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from planner.cli.option import OptionValues
     from planner.market.offer import Catalog
     from planner.plan.diff_document import DiffDocument, SpecDiff
+    from planner.plan.policy.verdict import Verdict
     from planner.plan.types import Plan
 
 FORMATS: Final = (
@@ -123,9 +124,7 @@ def command(paths: tuple[str, ...], **option_values: Any) -> int:
         from planner.cli.base_diff import compare_revisions
 
         document, plans = compare_revisions(paths, option_values)
-    _write(document, option_values)
-    _raise_problems(document)
-    policy.refuse_changes(
+    verdicts = policy.judge_changes(
         option_values["policy"],
         [
             (path, plan, spec)
@@ -133,6 +132,9 @@ def command(paths: tuple[str, ...], **option_values: Any) -> int:
             if plan is not None
         ],
     )
+    _write(document, verdicts, option_values)
+    _raise_problems(document)
+    policy.refuse_denied(verdicts)
     is_changed = document.is_changed
     # Terraform scripts expect 2 for changes.
     if option_values["detailed_exitcode"]:
@@ -198,7 +200,11 @@ def _read_plan(
     )
 
 
-def _write(document: DiffDocument, option_values: OptionValues) -> None:
+def _write(
+    document: DiffDocument,
+    verdicts: tuple[Verdict, ...],
+    option_values: OptionValues,
+) -> None:
     """Write the difference in the format that was asked for."""
     output_format = option_values["format"]
     output_path = option_values["output"]
@@ -211,7 +217,7 @@ def _write(document: DiffDocument, option_values: OptionValues) -> None:
         return
     from planner.render.diff.formats import WRITERS
 
-    option.write_output(WRITERS[output_format](document), output_path)
+    option.write_output(WRITERS[output_format](document, verdicts), output_path)
 
 
 def _raise_problems(document: DiffDocument) -> None:

@@ -106,22 +106,17 @@ def judge_specs(
     )
 
 
-def refuse_changes(
+def judge_changes(
     paths: Sequence[str], changes: Iterable[tuple[str, Plan, SpecDiff]]
-) -> None:
-    """Judge plans by the files of their specs, with the difference of each to another one.
-
-    Raises PolicyError for what is denied.
-    """
-    refuse_denied(
-        judge_all(
-            paths,
-            [
-                _changed_plan(path, plan, diff)
-                for path, plan, diff in changes
-                if plan.is_feasible
-            ],
-        )
+) -> tuple[Verdict, ...]:
+    """Return what the files of specs say of plans with the difference of each to another one."""
+    return judge_all(
+        paths,
+        [
+            _changed_plan(path, plan, diff)
+            for path, plan, diff in changes
+            if plan.is_feasible
+        ],
     )
 
 

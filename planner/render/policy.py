@@ -81,6 +81,17 @@ def _verdict_lines(verdict: Verdict) -> Iterator[Paragraph]:
         yield Paragraph(margin + verdict.problem.next_step, "dim", LINE_WIDTH)
 
 
+def reason_text(verdict: Verdict) -> str:
+    """Say which rule does not pass where, and why or by whom it is waived."""
+    reason = (
+        waiver_text(verdict.waiver)
+        if verdict.judgment == "waived" and verdict.waiver
+        else verdict.cause
+    )
+    text = f"{verdict.place}: {verdict.rule.id}: {verdict.rule.message}"
+    return f"{text} ({reason})" if reason else text
+
+
 def waiver_text(waiver: PolicyWaiver) -> str:
     """Say who answers for a waiver, how long and why."""
     return f"waived by {waiver.owner} until {waiver.until}: {waiver.reason}"

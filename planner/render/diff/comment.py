@@ -33,11 +33,13 @@ from planner.render.diff.wording import (
 )
 from planner.render.markdown import escape, render
 from planner.render.page import Paragraph
+from planner.render.policy import reason_text, verdicts_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from planner.plan.diff_document import DiffDocument, SpecDiff
+    from planner.plan.policy.verdict import Verdict
     from planner.render.page import Block
 
 # By this whoever posts it finds it again, to update it.
@@ -74,24 +76,32 @@ class _FoldedSpec(Struct, frozen=True):
 
 
 def comment_body(
-    document: DiffDocument, most_letters: int = MOST_LETTERS
+    document: DiffDocument,
+    verdicts: Sequence[Verdict] = (),
+    most_letters: int = MOST_LETTERS,
 ) -> str:
-    """Return a difference as GitHub markdown of at most so many characters."""
+    """Return a difference as GitHub markdown of at most so many characters.
+
+    `verdicts` are those of policies on the new side.
+    """
     folded = [_folded(spec) for spec in document.specs if has_difference(spec)]
     body = ""
     for count in range(len(DROPPED_FIRST) + 1):
-        body = _body(document, folded, DROPPED_FIRST[:count], SHOWN_ROWS)
+        body = _body(
+            document, verdicts, folded, DROPPED_FIRST[:count], SHOWN_ROWS
+        )
         if len(body) <= most_letters:
             return body
     row_count = SHOWN_ROWS
     while len(body) > most_letters and row_count:
         row_count //= 2
-        body = _body(document, folded, DROPPED_FIRST, row_count)
+        body = _body(document, verdicts, folded, DROPPED_FIRST, row_count)
     return body
 
 
 def _body(
     document: DiffDocument,
+    verdicts: Sequence[Verdict],
     folded: list[_FoldedSpec],
     dropped: tuple[str, ...],
     row_count: int,
@@ -100,7 +110,7 @@ def _body(
         COMMENT_MARKER,
         _title(document),
         _table(document, row_count),
-        _notes(document),
+        _notes(document, verdicts, row_count),
         *(_details(spec, dropped) for spec in folded),
     ]
     if dropped:
@@ -141,12 +151,15 @@ def _weight(spec: SpecDiff) -> tuple[bool, Decimal]:
     return False, abs(spec.delta.usd)
 
 
-def _notes(document: DiffDocument) -> str:
-    """Return thresholds, what is in no total, and what catalogs did, as a list."""
+def _notes(
+    document: DiffDocument, verdicts: Sequence[Verdict], row_count: int
+) -> str:
+    """Return thresholds, verdicts, what is in no total, and what catalogs did, as a list."""
     notes = []
     for verdict in document.thresholds:
         word = "**failed**" if verdict.is_exceeded else "ok"
         notes.append(f"{word}: {escape(verdict_text(verdict))}")
+    notes += _verdict_notes(verdicts, row_count)
     if document.left_out:
         names = ", ".join(document.left_out[:SHOWN_ROWS])
         notes.append(f"**not in the total**: {escape(names)}")
@@ -158,6 +171,24 @@ def _notes(document: DiffDocument) -> str:
         escape(effect_text(effect)) for effect in document.catalog_effects
     ]
     return "\n".join(f"- {note}" for note in notes)
+
+
+def _verdict_notes(verdicts: Sequence[Verdict], row_count: int) -> list[str]:
+    """Say how many rules pass, and of the others at most so many and why, the gravest first."""
+    if not verdicts:
+        return []
+    told = [
+        f"**{judgment}** {escape(reason_text(verdict))}"
+        for judgment in ("denies", "warns", "waived")
+        for verdict in verdicts
+        if verdict.judgment == judgment
+    ]
+    hidden = len(told) - row_count
+    return [
+        escape(verdicts_line(verdicts)),
+        *told[:row_count],
+        *([f"and {hidden} verdicts more"] if hidden > 0 else []),
+    ]
 
 
 def _folded(spec: SpecDiff) -> _FoldedSpec:

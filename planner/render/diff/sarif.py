@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from planner.errors import Place
 from planner.render.diff.finding import RULES, diff_findings
+from planner.render.policy import verdict_findings
 from planner.render.sarif import SarifFinding, sarif_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.plan.diff_document import DiffDocument
+    from planner.plan.policy.verdict import Verdict
     from planner.render.diff.finding import DiffFinding, RuleId
 
 PROBLEM_RULES: Final[frozenset[RuleId]] = frozenset(
@@ -20,15 +24,14 @@ PROBLEM_RULES: Final[frozenset[RuleId]] = frozenset(
 )
 
 
-def sarif_log(document: DiffDocument) -> str:
-    """Return the log of one run."""
-    return sarif_text(
-        [
-            _sarif_finding(finding)
-            for finding in diff_findings(document)
-            if finding.rule in PROBLEM_RULES
-        ]
-    )
+def sarif_log(document: DiffDocument, verdicts: Sequence[Verdict] = ()) -> str:
+    """Return the log of one run, with what policies say of the new side."""
+    problems = [
+        _sarif_finding(finding)
+        for finding in diff_findings(document)
+        if finding.rule in PROBLEM_RULES
+    ]
+    return sarif_text([*problems, *verdict_findings(verdicts)])
 
 
 def _sarif_finding(finding: DiffFinding) -> SarifFinding:

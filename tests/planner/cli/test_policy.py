@@ -186,6 +186,13 @@ def test_diff_judges_what_is_after_and_what_changes(
     assert "error[rise]: too much at once" in err
     line = SPEC.splitlines().index("  peak_rps: 2") + 1
     assert f"chat.yaml:{line}:3" in err
+    # A comment and a log of a code host have what the job says.
+    _, body, _ = tonnage("diff", "days.json", "always.json", "-f", "markdown")
+    assert "policy policy.yaml: 1 denies" in body
+    assert f"**denies** chat.yaml:{line}:3: rise: too much at once" in body
+    _, log, _ = tonnage("diff", "days.json", "always.json", "-f", "sarif")
+    [result] = json.loads(log)["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("rise", "error")
     assert tonnage("diff", "always.json", "days.json")[0] == 0
     # A plan alone has no difference: the rule is not judged, and says so.
     code, _, err = tonnage("apply", "always.json", "--simulate")

@@ -46,11 +46,13 @@ def test_a_body_is_short_enough_and_keeps_its_headline(count: int) -> None:
 def test_whole_sections_go_in_a_fixed_order_and_that_is_told() -> None:
     assert set(DROPPED_FIRST) == set(SECTIONS)
     told = many(4, lines=8)
-    whole = comment_body(told, 10**9)
+    whole = comment_body(told, most_letters=10**9)
     assert "Left out" not in whole
     seen = []
     for most in range(len(whole), 200, -50):
-        found = re.search(r"Left out, .*: (.*)\. All", comment_body(told, most))
+        found = re.search(
+            r"Left out, .*: (.*)\. All", comment_body(told, most_letters=most)
+        )
         names = found[1].split(", ") if found else []
         assert names == list(DROPPED_FIRST[: len(names)])
         seen.append(len(names))
