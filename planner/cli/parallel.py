@@ -46,7 +46,9 @@ def run_aside(task: Callable[[], ResultT]) -> Callable[[], ResultT]:
     if not _may_fork():
         return task
     workers = _forked_workers([task])
+    # That forks, so the worker has the task.
     future = workers.submit(_run_task, 0)
+    _tasks.clear()
     workers.shutdown(wait=False)
     return future.result
 
