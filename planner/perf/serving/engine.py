@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from planner.facts import table
 from planner.facts.accelerator import SIXTEEN_BIT
+from planner.facts.serving_engine import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -48,6 +49,11 @@ class ServingEngine(Struct, frozen=True, kw_only=True):
     max_sequences: int = 1024
     latency_tuned: bool = False
     token_budget: int = 0
+
+    @property
+    def has_startup_rules(self) -> bool:
+        """Whether what it reports at start-up is known: see `serving.memory`."""
+        return self.kind == DEFAULT_ENGINE
 
     @property
     def pool_rule(self) -> PoolRule:

@@ -18,16 +18,17 @@ from msgspec.structs import replace
 
 from planner.numeric import last_true
 from planner.perf.common import memory
-from planner.perf.serving import memory as startup
 from planner.perf.serving.coefficients import SERVING
 from planner.perf.serving.correction import REFERENCE_BATCH
 from planner.perf.serving.engine import coefficient_keys, find_engine
 from planner.perf.serving.error_band import (
     Band,
     assess_novelty,
+    closed_load,
     error_band,
     extrapolation,
 )
+from planner.perf.serving.fitted_memory import engine_memory
 from planner.perf.serving.load import bin_mean, percentile_bin
 from planner.perf.serving.margin import (
     NO_MARGINS,
@@ -57,12 +58,8 @@ if TYPE_CHECKING:
     from planner.perf.serving.memory import StartupMemory
     from planner.perf.serving.step import DecodeTimer
 
-SERVING_ENGINE: Final = find_engine(
-    "vllm"
-)  # what the boot script of a node starts
 # How often guesses are right is assumed: the wider band of settings that nobody states.
 UNSTATED: Final = frozenset({"loose"})
-BAND_LOAD: Final = "closed vllm"  # the load whose bands apply to it
 
 
 class Confidence(Struct, frozen=True):
@@ -102,16 +99,18 @@ class Replica:
         self.load = load
         self.confidence = confidence or Confidence()
         self.metrics = metrics
+        self.engine = find_engine(load.engine)
         self.coefficients = SERVING.select(
-            coefficient_keys(layout.as_it_is_read, node, SERVING_ENGINE),
-            SERVING_ENGINE.software_year,
+            coefficient_keys(layout.as_it_is_read, node, self.engine),
+            self.engine.software_year,
         )
         self.startup_memory = _beside_draft(
-            startup.replica_memory(
+            engine_memory(
                 llm,
                 layout,
                 node,
-                SERVING_ENGINE.software_year,
+                self.engine,
+                self.coefficients,
                 token_budget=load.token_budget,
             ),
             llm,
@@ -174,7 +173,7 @@ class Replica:
                     self.layout,
                     self.node.accelerator,
                     self.load,
-                    engine_kind=SERVING_ENGINE.kind,
+                    engine_kind=self.engine.kind,
                 )
                 if self.correction.measured(self.layout)
                 else None,
@@ -185,7 +184,7 @@ class Replica:
             self.layout,
             self.node.accelerator,
             self.load,
-            engine_kind=SERVING_ENGINE.kind,
+            engine_kind=self.engine.kind,
             metrics=self.metrics,
         )
 
@@ -197,6 +196,7 @@ class Replica:
             self.llm.model,
             self.node.accelerator.accelerator,
             self.layout.precision,
+            self.engine.kind,
         )
         return (
             correction
@@ -220,7 +220,7 @@ class Replica:
                 self.layout,
             )
         novelties, basis = assess_novelty(
-            self.llm, self.layout, self.node.accelerator, SERVING_ENGINE.kind
+            self.llm, self.layout, self.node.accelerator, self.engine.kind
         )
         if self.load.drafting is not None:
             novelties |= UNSTATED
@@ -230,7 +230,8 @@ class Replica:
             active=self.llm.active_params,
             accelerators=self.layout.accelerators,
         )
-        return error_band(metric, BAND_LOAD, novelties, basis, doublings)
+        load_kind = closed_load(self.engine.kind)
+        return error_band(metric, load_kind, novelties, basis, doublings)
 
     def bias_factor(self, metric: str, batch_size: float) -> float:
         """Return the factor on ttft or tpot that a benchmark taught, else 1."""

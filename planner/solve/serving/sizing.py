@@ -16,7 +16,6 @@ from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
 from planner.perf.serving.cache_format import has_cache_format
-from planner.perf.serving.replica import SERVING_ENGINE
 from planner.solve.serving.spare_groups import spare_groups, spare_rule
 from planner.units import (
     BYTES_PER_GB,
@@ -147,7 +146,7 @@ def _possible_layouts(
     """
     for precision in node.accelerator.served_precisions(requirement.precisions):
         for tp, pp in _tp_pp_pairs(llm, node, nodes_per_group):
-            # vLLM guesses within one stage.
+            # Engines guess within one stage.
             if pp > 1 and requirement.has_draft:
                 continue
             for ep in (
@@ -186,7 +185,7 @@ def cache_precisions(
             other
             for other in others
             if has_cache_format(
-                SERVING_ENGINE.kind, llm, node.accelerator, other
+                requirement.load.engine, llm, node.accelerator, other
             )
         ),
     )
