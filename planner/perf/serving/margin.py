@@ -114,17 +114,23 @@ def rate_margins(
     *,
     engine_kind: str,
     metrics: Collection[LimitedMetric],
+    is_borrowed: bool = False,
 ) -> RateMargins:
     """Return how much slower a replica is planned, so that `metrics` keep their limits.
 
     All of them hold together with chance `level`, from 0.5 to 0.99. The factors grow with it,
     and at 0.5 they may be above 1: two limits hold together less often than each of them.
-    Raises ValueError outside of that range.
+    `is_borrowed` is that of `rate_error`. Raises ValueError outside of that range.
     """
     if not LEVELS[0] <= level <= LEVELS[1]:
         raise ValueError(f"confidence {level} is not within {LEVELS}")
     error_of = rate_errors(
-        llm, layout, accelerator, load, engine_kind=engine_kind
+        llm,
+        layout,
+        accelerator,
+        load,
+        engine_kind=engine_kind,
+        is_borrowed=is_borrowed,
     )
     if set(metrics) <= {"throughput"}:
         slowdown = error_of("throughput").slowdown(level)
@@ -141,6 +147,7 @@ def rate_errors(
     load: ServingLoad,
     *,
     engine_kind: str,
+    is_borrowed: bool = False,
 ) -> Callable[[RateTarget], RateError]:
     """Return the error of each rate of a replica that nobody has measured."""
     novelties, basis = assess_novelty(llm, layout, accelerator, engine_kind)
@@ -159,6 +166,7 @@ def rate_errors(
             basis,
             doublings,
             engine_kind=engine_kind,
+            is_borrowed=is_borrowed,
         )
 
     return error_of
@@ -255,6 +263,7 @@ def rate_error(
     doublings: int = 0,
     *,
     engine_kind: str = DEFAULT_ENGINE,
+    is_borrowed: bool = False,
 ) -> RateError:
     """Return the error of a rate, widened by what is new about a configuration.
 
@@ -264,15 +273,14 @@ def rate_error(
                   + (doublings * error of one doubling)^2
 
     An architecture without enough cells of its own counts as a new GPU. One that nobody
-    measured at all has `unseen` times the sigma. The rates of a service by an engine without rows
-    of its own have those of the engine that is taken by itself, and `engine_variance` more.
+    measured at all has `unseen` times the sigma. An engine without rows of its own has those of
+    the engine that is taken by itself; a plan that borrows them so adds `engine_variance`.
     """
-    is_own = target == "throughput" or has_own_errors(engine_kind)
-    load_kind = (
-        OFFLINE_LOAD
-        if target == "throughput"
-        else closed_load(engine_kind if is_own else DEFAULT_ENGINE)
-    )
+    load_kind = OFFLINE_LOAD
+    if target != "throughput":
+        load_kind = closed_load(
+            engine_kind if has_own_errors(engine_kind) else DEFAULT_ENGINE
+        )
     error_rows = _error_rows()[load_kind]
     base = error_rows.get((target, architecture, "source"))
     if base is None:
@@ -291,7 +299,7 @@ def rate_error(
     # The constant is half the width of a 90 % band.
     growth = constant("beyond", GROWTH_METRICS[target]) / Z_OF_90_PERCENT_BAND
     variance += (doublings * growth) ** 2
-    if not is_own:
+    if is_borrowed and target != "throughput":
         variance += engine_variance()
     widening = constant("unseen") if basis == "spec" else 1.0
     return replace(base, sigma=math.sqrt(variance) * widening)

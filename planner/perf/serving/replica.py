@@ -33,6 +33,7 @@ from planner.perf.serving.load import bin_mean, percentile_bin
 from planner.perf.serving.margin import (
     NO_MARGINS,
     benchmark_margins,
+    has_own_errors,
     rate_errors,
     rate_margins,
 )
@@ -174,6 +175,7 @@ class Replica:
                     self.node.accelerator,
                     self.load,
                     engine_kind=self.engine.kind,
+                    is_borrowed=not has_own_errors(self.engine.kind),
                 )
                 if self.correction.measured(self.layout)
                 else None,
@@ -186,6 +188,7 @@ class Replica:
             self.load,
             engine_kind=self.engine.kind,
             metrics=self.metrics,
+            is_borrowed=not has_own_errors(self.engine.kind),
         )
 
     @cached_property

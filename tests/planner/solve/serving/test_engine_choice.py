@@ -56,6 +56,7 @@ def test_an_engine_without_errors_of_its_own_is_never_surer(
                 frozenset(),
                 "calibrated",
                 engine_kind=kind,
+                is_borrowed=not has_own_errors(kind),
             )
             for kind in ("vllm", "sglang")
         )
@@ -67,7 +68,12 @@ def test_throughput_is_as_sure_with_every_engine() -> None:
     """Offline measurements are of all engines, and so are their errors."""
     errors = {
         rate_error(
-            "throughput", "Hopper", frozenset(), "calibrated", engine_kind=kind
+            "throughput",
+            "Hopper",
+            frozenset(),
+            "calibrated",
+            engine_kind=kind,
+            is_borrowed=not has_own_errors(kind),
         )
         for kind in ("vllm", "sglang")
     }
