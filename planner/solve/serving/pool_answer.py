@@ -153,16 +153,12 @@ def _engine_warnings(
 ) -> Iterator[PlanWarning]:
     """Yield which engine serves, where it is not the one that is taken by itself."""
     engine = requirement.load.engine
-    if engine != DEFAULT_ENGINE:
-        reason = because(
-            "engine"
-            if has_own_errors(find_engine(engine).kind)
-            else "engine-margins",
-            engine=engine,
-        )
-        yield PlanWarning(
-            code="engine", reason=reason, place=spec.serving.place
-        )
+    if engine == DEFAULT_ENGINE:
+        return
+    reason = because("engine-margins", engine=engine)
+    if has_own_errors(find_engine(engine).kind):
+        reason = because("engine", engine=engine)
+    yield PlanWarning(code="engine", reason=reason, place=spec.serving.place)
 
 
 def _cache_warnings(
