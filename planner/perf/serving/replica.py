@@ -101,6 +101,7 @@ class Replica:
         self.confidence = confidence or Confidence()
         self.metrics = metrics
         self.engine = find_engine(load.engine)
+        self.stored_llm = self.engine.stored(llm)
         self.coefficients = SERVING.select(
             coefficient_keys(layout.as_it_is_read, node, self.engine),
             self.engine.software_year,
@@ -141,7 +142,8 @@ class Replica:
         """Return how many sequences of `context_tokens` fit in the KV pool."""
         pool_bytes = max(0.0, self.startup_memory.kv_gib) * BYTES_PER_GIB
         return int(
-            pool_bytes / memory.kv_bytes(self.llm, self.layout, context_tokens)
+            pool_bytes
+            / memory.kv_bytes(self.stored_llm, self.layout, context_tokens)
         )
 
     @cached_property

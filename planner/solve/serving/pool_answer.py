@@ -156,7 +156,8 @@ def _engine_warnings(
     if engine == DEFAULT_ENGINE:
         return
     reason = because("engine-margins", engine=engine)
-    if has_own_errors(find_engine(engine).kind):
+    # A batch has no latency, and the errors of throughput are those of all engines.
+    if requirement.mode == "batch" or has_own_errors(find_engine(engine).kind):
         reason = because("engine", engine=engine)
     yield PlanWarning(code="engine", reason=reason, place=spec.serving.place)
 

@@ -94,7 +94,7 @@ def _predict_memory(
         # Mean requests in flight * KV bytes at the mean decode context.
         sizing.service.in_flight
         * memory.kv_bytes(
-            requirement.llm,
+            sizing.replica.stored_llm,
             sizing.layout,
             requirement.load.decode_context_tokens,
         )

@@ -9,6 +9,7 @@ from planner.facts.llm import find_model
 from planner.perf.common import memory
 from planner.perf.common.layout import Node, ReplicaLayout
 from planner.perf.serving import fitted_memory
+from planner.perf.serving.engine import find_engine
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica import Replica
 from planner.units import BYTES_PER_GIB
@@ -105,3 +106,16 @@ def test_engines_have_their_own_times_and_slots() -> None:
     assert sglang.startup_memory.max_sequences == sglang.engine.max_sequences
     # The fixed time before a first token is that of its own fit.
     assert sglang.start_delay(1) > vllm.start_delay(1)
+
+
+def test_all_tokens_of_windowed_layers_take_room() -> None:
+    """SGLang keeps them for gpt-oss: what vLLM drops fills its pool."""
+    llm = find_model("gpt-oss-20b")
+    vllm, sglang = (find_engine(name) for name in ("vllm", "sglang"))
+    assert vllm.stored(llm) is llm
+    layout = ReplicaLayout(precision="mxfp4", kv_precision="bf16", tp=1)
+    whole = memory.kv_bytes(sglang.stored(llm), layout, 8192)
+    assert whole == 8192 * llm.attending_layers * memory.kv_token_bytes(
+        llm, layout
+    )
+    assert whole > memory.kv_bytes(llm, layout, 8192)

@@ -90,6 +90,14 @@ def test_a_plan_says_which_engine_serves(catalog: Catalog) -> None:
     assert solved(catalog, SGLANG).pools[0].engine == "sglang"
 
 
+def test_an_accelerator_that_nothing_shows_an_engine_on_is_left_out(
+    catalog: Catalog,
+) -> None:
+    only = "where: {accelerators: {allow: [rtx-pro-6000-bse]}}\n"
+    assert solved(catalog, only).pools
+    assert not solved(catalog, only + SGLANG).pools
+
+
 def test_a_cache_of_8_bits_is_never_guessed(catalog: Catalog) -> None:
     """No row says that SGLang has kernels for it: it is there where the spec asks for it."""
     spec = spec_of(chat(extra=SGLANG))

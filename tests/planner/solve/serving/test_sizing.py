@@ -52,7 +52,7 @@ class Steady:
         self.max_batch = batch
         self.node = node()
         self.layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=2)
-        self.llm = find_model("llama-3.1-8b")
+        self.llm = self.stored_llm = find_model("llama-3.1-8b")
         self.idle = 0.01
         self.asked: list[float] = []
         self.startup_memory = SimpleNamespace(total_gib=80.0, kv_gib=-12.0)
@@ -379,6 +379,7 @@ def test_fp32_weights_come_with_a_cache_of_fp32_unless_it_is_quantized() -> (
             precisions=("fp32",),
             kv_precisions=(kv_precision,),
             layout=None,
+            load=SimpleNamespace(engine="vllm"),
             has_draft=False,
         )
         [layout] = serving_layouts(

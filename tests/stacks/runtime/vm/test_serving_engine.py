@@ -99,7 +99,7 @@ def solve_pool(text: str, machine: str) -> Any:
         ("g6e.xlarge", "bf16", "bf16", (None, None, "bf16")),
         ("g6e.xlarge", "fp8", "fp8", (None, "fp8", "fp8_e4m3")),
         # The cache has the format of activations, which is that of the weights.
-        ("g4dn.xlarge", "fp16", "auto", ("float16", None, None)),
+        ("g6e.xlarge", "fp16", "auto", ("float16", None, None)),
     ],
 )
 def test_formats_are_named_as_sglang_names_them(
