@@ -158,3 +158,15 @@ def test_the_document_of_a_plan_has_the_engine_of_its_spec(
     code, shown, _ = tonnage("plan", "s.yaml")
     assert code == 0
     assert "! machines start sglang" in shown
+
+
+def test_a_given_machine_that_nothing_shows_the_engine_on_is_refused(
+    tonnage: Callable[..., tuple[int, str, str]], here: Path
+) -> None:
+    (here / "s.yaml").write_text(chat(extra=SGLANG))
+    words = ("estimate", "s.yaml", "--on")
+    code, _, told = tonnage(*words, "g7e.2xlarge")
+    assert code == 10
+    assert "nothing shows that sglang serves" in told
+    assert "next: choose another precision, or serving.engine: vllm" in told
+    assert tonnage(*words, "g6e.xlarge")[0] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 from argparse import Namespace
@@ -9,14 +10,18 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from planner.estimate.benchmark import read_benchmark
 from planner.facts.serving_engine import DEFAULT_ENGINE
 from providers.catalog.load import load_catalog
 from stacks.build import build_stack
+from stacks.runtime.vm.serving import serving_work
 from stacks.runtime.vm.serving_engine import engine_launches
 from stacks.spec.table import lookup_table
-from tests.conftest import chat, only, solve, spec_of
+from tests.conftest import ROOT, chat, only, present, solve, spec_of
 from tests.stacks.runtime.vm.arguments import parser_of
+from tests.stacks.runtime.vm.sandbox import stack_of
 from tests.stacks.test_build import LARGE, built, node_of
 
 ARGUMENTS = "sglang_arguments.csv"
@@ -189,3 +194,29 @@ def test_a_word_of_a_launch_is_one_word() -> None:
         assert word.endswith("=a b $c")
         assert launch.program("/models/x")[-1].endswith("/models/x")
         assert shlex.split(launch.server) == launch.server.split()
+
+
+def test_a_benchmark_says_which_engine_it_measured() -> None:
+    """The client is that of vLLM; what it writes is read back with the engine of the words."""
+    stack = stack_of("aws", "bench")
+    sweep = present(stack.benchmark)
+    fleet, group = stack.scaling_groups[0]
+    for engine in engine_launches():
+        measured = replace(stack, benchmark=replace(sweep, engine=engine))
+        work = serving_work(
+            measured,
+            replace(fleet, engine=engine),
+            group,
+            present(fleet.layout),
+        )
+        client = work["bench"]["container"]
+        assert client["lead"][-3:] == ["vllm", "bench", "serve"]
+        metadata = dict(
+            word.split("=")
+            for word in work["bench"]["runs"][0]["words"]
+            if not word.startswith("--")
+        )
+        path = ROOT / "tests" / "data" / "benchmarks" / "vllm_bench_serve.json"
+        report = json.loads(path.read_text()) | metadata
+        [point] = read_benchmark(json.dumps(report), "bench.json")
+        assert point.framework == engine
