@@ -72,6 +72,10 @@ SENTENCES: Final = {
     "parameter",
     "edge": "the fleet is close to a limit: a simulation of other requests may not confirm it",
     "other-calibration": "the calibration is of {model} on {accelerator}: it says nothing here",
+    "engine-calibration": "the calibration is of {engine}, which serves nothing here",
+    "engine": "machines start {engine}",
+    "engine-margins": "machines start {engine}, whose margins nobody has measured: they are those "
+    "of vllm, wider by what all engines err more; tonnage bench measures its own",
     "spot": "spot machines can be taken back at short notice, all of them at once",
     "reserved-roll": "a new template takes one machine more than the {machines:,} that are "
     "reserved: write update: recreate, or the roll waits for ever",

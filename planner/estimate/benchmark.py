@@ -215,12 +215,13 @@ def _vllm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
         tpot_s=report["mean_tpot_ms"] / MS_PER_S,
         user_count=float(report.get("max_concurrency") or 0),
         rate_per_s=_finite_rate(report.get("request_rate")),
-        # vLLM does not write these four: they come from --metadata.
+        # vLLM does not write what follows: it comes from --metadata.
         gpu=str(report.get("gpu", "")),
         tp=int(report.get("tp") or 0),
         precision=str(report.get("dtype", "")),
         kv_precision=str(report.get("kv_cache_dtype", "")),
-        framework="vllm",
+        # Its client measures other engines too.
+        framework=str(report.get("framework", "vllm")),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.perf.common.constant import constant
 from planner.perf.serving.correction import (
     Correction,
@@ -46,6 +47,7 @@ class BenchmarkSweep(Struct, frozen=True, kw_only=True):
     """A sweep over concurrency on one machine, at the mean lengths of a spec.
 
     `layout`  layout of the replica that is measured
+    `engine`  what serves it
     `prompt_tokens`, `answer_tokens`  mean lengths, tokens
     `minutes`  duration of all steps and of the start-up, minutes
     `usd`  price of the machine for that time, USD
@@ -60,6 +62,7 @@ class BenchmarkSweep(Struct, frozen=True, kw_only=True):
     steps: tuple[SweepStep, ...]
     minutes: float
     usd: Decimal
+    engine: str = DEFAULT_ENGINE
 
 
 def plan_sweep(plan: Plan, spec: Inference | Batch) -> BenchmarkSweep | None:
@@ -114,6 +117,7 @@ def plan_sweep(plan: Plan, spec: Inference | Batch) -> BenchmarkSweep | None:
         steps=tuple(sweep_steps),
         minutes=total_minutes,
         usd=total_usd,
+        engine=spec.serving.engine_name,
     )
 
 
@@ -136,6 +140,7 @@ def measured_alike(
         model=sweep.model_name,
         accelerator=sweep.accelerator,
         precision=sweep.layout.precision,
+        engine=sweep.engine,
         tp=sweep.layout.tp,
         points=len(features),
         tpot=learned("tpot", tpot_log_ratio),

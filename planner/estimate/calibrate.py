@@ -95,6 +95,7 @@ class _PointGroup(Struct, frozen=True, order=True):
     gpu: str
     tp: int
     precision: str
+    framework: str
 
 
 def calibrate(
@@ -104,7 +105,7 @@ def calibrate(
 
     `overrides` has model, gpu, tp, precision and framework. It takes precedence over files.
     Two sorts of points are excluded with a warning:
-        points of another model, accelerator, tp or precision than the most frequent ones
+        points of another model, accelerator, tp, precision or engine than the most frequent ones
         points with |ln(measured / predicted)| > MAX_LOG_RATIO
     Raises UsageError when a point does not state its model or accelerator, does not fit in
     memory, or when no point remains.
@@ -167,13 +168,15 @@ def _split_groups(
 
 
 def _point_group(point: BenchmarkPoint) -> _PointGroup:
-    return _PointGroup(point.model, point.gpu, point.tp, point.precision)
+    return _PointGroup(
+        point.model, point.gpu, point.tp, point.precision, point.framework
+    )
 
 
 def _group_warning(point: BenchmarkPoint) -> str:
     return (
         f"{point.place} is of {point.model or 'an unnamed model'} on {point.gpu} tp {point.tp} "
-        f"in {point.precision}: it is left out"
+        f"in {point.precision} with {point.framework}: it is left out"
     )
 
 
@@ -212,6 +215,7 @@ def _learned_correction(
         model=deployment.llm.model,
         accelerator=deployment.node.accelerator.accelerator,
         precision=deployment.layout.precision,
+        engine=deployment.engine.kind,
         tp=deployment.layout.tp,
         points=len(used_rows),
         tpot=learned("tpot"),

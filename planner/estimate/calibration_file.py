@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from planner.errors import Place, Problem, UsageError
 from planner.estimate.calibrate import HOST_GPUS
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.perf.serving.correction import (
     METRICS,
     BiasModel,
@@ -34,6 +35,7 @@ def dump_correction(
         "model": correction.model,
         "accelerator": correction.accelerator,
         "precision": correction.precision,
+        "engine": correction.engine,
         "tp": correction.tp,
         "points": correction.points,
         "sources": dict(source_hashes),
@@ -72,6 +74,8 @@ def parse_correction(file_bytes: bytes, source_path: str) -> Correction:
         correction = Correction(
             tpot=_parse_bias(beliefs["tpot"]),
             ttft=_parse_bias(beliefs["ttft"]),
+            # Calibrations of before there was a choice are of that engine.
+            engine=schema_document.get("engine", DEFAULT_ENGINE),
             **{
                 field_name: schema_document[field_name]
                 for field_name in field_names

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.estimate.benchmark_sweep import measured_alike, plan_sweep
-from planner.perf.serving.margin import rate_errors
-from planner.perf.serving.replica import SERVING_ENGINE
+from planner.perf.serving.engine import find_engine
+from planner.perf.serving.margin import has_own_errors, rate_errors
 from planner.solve.serving.requirement import serving_requirement
 from planner.spec.model import Inference
 from planner.workload.solver import find
@@ -55,12 +55,15 @@ def calibration_worth(
         return None
     pool = planned.pools[0]
     assert pool.layout is not None  # noqa: S101 - it serves a model
+    load = serving_requirement(spec, settings.read_file).load
+    engine_kind = find_engine(load.engine).kind
     error_of = rate_errors(
         planned.llm,
         pool.layout,
         pool.instance.chip,
-        serving_requirement(spec, settings.read_file).load,
-        engine_kind=SERVING_ENGINE.kind,
+        load,
+        engine_kind=engine_kind,
+        is_borrowed=not has_own_errors(engine_kind),
     )
     correction = measured_alike(
         sweep, error_of("decode").mean, error_of("prefill").mean

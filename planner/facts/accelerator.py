@@ -127,6 +127,12 @@ class Accelerator(Struct, frozen=True, kw_only=True):
             return precision in self.precisions and self.tflops(precision) > 0
         return bool(self.bf16_tflops)
 
+    def has_capability(self, first: float, last: float) -> bool:
+        """Whether its compute capability is from `first` to `last`; of AMD none is a number."""
+        if not self.compute_capability.replace(".", "", 1).isdigit():
+            return False
+        return first <= float(self.compute_capability) <= last
+
     def served_precisions(self, precisions: Sequence[str]) -> tuple[str, ...]:
         """Return those of the precisions that can be served, in their order.
 

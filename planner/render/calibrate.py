@@ -7,6 +7,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from planner import figures
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.render.page import Heading, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:
@@ -113,6 +114,10 @@ def recipe_page(sweep: BenchmarkSweep) -> Page:
         f"--metadata gpu={sweep.accelerator} tp={sweep.layout.tp} "
         f"dtype={sweep.layout.precision}"
     )
+    engine_flag = ""
+    if sweep.engine != DEFAULT_ENGINE:
+        metadata_flags += f" framework={sweep.engine}"
+        engine_flag = f" --framework {sweep.engine}"
     table_rows = tuple(
         (
             f"{load_step.user_count}",
@@ -152,7 +157,7 @@ def recipe_page(sweep: BenchmarkSweep) -> Page:
         Heading("then"),
         Paragraph(
             f"tonnage calibrate bench*.json {calibrate_flags} --precision "
-            f"{sweep.layout.precision} -o mine.json"
+            f"{sweep.layout.precision}{engine_flag} -o mine.json"
         ),
     )
 

@@ -109,7 +109,8 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     groups that availability adds, or the spare nodes of a training job, `context_tokens` the
     longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
     else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
-    `drafting` is its speculative decoding, None without it.
+    `drafting` is its speculative decoding, None without it. `engine` is its name, and
+    `memory_share` the share of memory that it is told to fill.
     `startup_s` is the time from the request of a node until its replica serves, else 0. `elastic`
     says how far its nodes follow the load, None when they follow the hours of the week alone.
     `stand_ins` are started where a cloud has none of the type, the first first. `weight` is
@@ -132,6 +133,8 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     run_window_s: int
     token_budget: int = 0
     drafting: Drafting | None = None
+    engine: str = ""
+    memory_share: float = 0.0
     startup_s: float = 0.0
     elastic: ElasticRange | None = None
     stand_ins: tuple[StandInType, ...] = ()

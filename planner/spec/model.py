@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from planner.facts.cloud import clouds
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.spec.block import (
     CapacityBlock,  # noqa: TC001 - msgspec reads the annotations
 )
@@ -118,7 +119,7 @@ class Traffic(Struct, frozen=True, kw_only=True):
 class EngineSettings(Struct, frozen=True, kw_only=True):
     """How the serving engine is started.
 
-    engine        what serves the model; auto is vLLM
+    engine        what serves the model; auto is vLLM, also where another one would cost less
     token_budget  most tokens of one step, prompts and answers together; None is the default of
                   the engine for the accelerator
     speculation   what guesses tokens that a step then checks; auto is off
@@ -130,6 +131,11 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     token_budget: int | None = None
     speculation: Literal["auto", "off", "ngram", "eagle3", "mtp"] = "auto"
     acceptance: Decimal | None = None
+
+    @property
+    def engine_name(self) -> str:
+        """The engine that serves, by its name in perf/data/engines.csv."""
+        return DEFAULT_ENGINE if self.engine == "auto" else self.engine
 
 
 class AcceleratorRule(Struct, frozen=True, kw_only=True):

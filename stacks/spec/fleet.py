@@ -75,7 +75,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
     when it is loaded. `token_budget` is the most tokens of one step of the serving engine.
-    `drafting` is its speculative decoding, None without it.
+    `drafting` is its speculative decoding, None without it. `engine` is its name, and
+    `memory_share` the share of memory that it is told to fill.
     `weight` is that of its machines where a router shares requests among fleets, else 0.
     """
 
@@ -90,6 +91,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     context_tokens: int
     token_budget: int
     drafting: Drafting | None
+    engine: str
+    memory_share: float
     quantize_on_load: bool
     data_disk_gb: int
     home_gb: int
@@ -194,6 +197,8 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         context_tokens=pool.context_tokens,
         token_budget=pool.token_budget,
         drafting=pool.drafting,
+        engine=pool.engine,
+        memory_share=pool.memory_share,
         quantize_on_load=_quantizes_on_load(solution, pool),
         data_disk_gb=_data_disk_gb(solution, pool),
         home_gb=(

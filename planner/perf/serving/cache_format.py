@@ -36,11 +36,9 @@ class CacheFormat(Struct, frozen=True, kw_only=True):
 
     def runs_on(self, accelerator: Accelerator) -> bool:
         """Whether the kernels run on an accelerator; those of other vendors have none."""
-        # AMD writes names in place of numbers.
-        if not accelerator.compute_capability.replace(".", "", 1).isdigit():
-            return False
-        capability = float(accelerator.compute_capability)
-        return self.from_capability <= capability <= self.to_capability
+        return accelerator.has_capability(
+            self.from_capability, self.to_capability
+        )
 
 
 @cache

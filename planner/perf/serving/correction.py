@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.numeric import Z_OF_90_PERCENT_BAND
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import Band
@@ -148,6 +149,7 @@ def posterior(
 class Correction(Struct, frozen=True, kw_only=True):
     """Correction of one model on one accelerator in one precision.
 
+    engine       kind of the engine that was measured
     tp           tensor-parallel size of the measured layout; another layout has the basis
                  `calibrated`
     points       number of measured points
@@ -162,14 +164,18 @@ class Correction(Struct, frozen=True, kw_only=True):
     points: int
     tpot: BiasModel
     ttft: BiasModel
+    engine: str = DEFAULT_ENGINE
     sha256: str = ""
 
-    def applies(self, model: str, accelerator: str, precision: str) -> bool:
-        """Return whether the correction is of this model, accelerator and precision."""
-        return (self.model, self.accelerator, self.precision) == (
+    def applies(
+        self, model: str, accelerator: str, precision: str, engine: str
+    ) -> bool:
+        """Return whether it is of this model, accelerator, precision and kind of engine."""
+        return (self.model, self.accelerator, self.precision, self.engine) == (
             model,
             accelerator,
             precision,
+            engine,
         )
 
     def measured(self, layout: ReplicaLayout) -> bool:

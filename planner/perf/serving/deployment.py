@@ -222,7 +222,7 @@ def _startup_memory(
     llm: Llm, layout: ReplicaLayout, node: Node, serving_engine: ServingEngine
 ) -> StartupMemory | None:
     """Return the memory of vLLM after start-up; None of other engines."""
-    if serving_engine.kind != "vllm":
+    if not serving_engine.has_startup_rules:
         return None
     return replica_memory(
         llm,

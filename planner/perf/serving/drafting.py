@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts import table
 from planner.facts.model_name import compact_name
@@ -21,6 +22,7 @@ from planner.units import BYTES_PER_GIB
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.memory import StartupMemory
     from planner.perf.serving.step import Draft
 
 # Guesses without a model of their own, from the prompt.
@@ -169,4 +171,27 @@ def drafting(row: DraftRow, acceptance: float) -> Drafting:
         format=row.format,
         repository=row.repository,
         task=row.task if is_published else "",
+    )
+
+
+def beside_draft(
+    alone: StartupMemory,
+    llm: Llm,
+    layout: ReplicaLayout,
+    drafting: Drafting | None,
+) -> StartupMemory:
+    """Return the memory of an accelerator that also holds a draft, if there is one.
+
+    pool = (pool without a draft - weights of the draft) * layers / (layers + 1)
+    """
+    if drafting is None:
+        return alone
+    draft_gib = drafting.weights_gib(layout)
+    pool_gib = (alone.kv_gib - draft_gib) * drafting.cache_share(llm)
+    share = max(0.0, pool_gib / alone.kv_gib) if alone.kv_gib > 0 else 0.0
+    return replace(
+        alone,
+        weights_gib=alone.weights_gib + draft_gib,
+        kv_gib=pool_gib,
+        kv_tokens=int(alone.kv_tokens * share),
     )

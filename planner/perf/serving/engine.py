@@ -6,9 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts import table
 from planner.facts.accelerator import SIXTEEN_BIT
+from planner.facts.serving_engine import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -48,6 +50,21 @@ class ServingEngine(Struct, frozen=True, kw_only=True):
     max_sequences: int = 1024
     latency_tuned: bool = False
     token_budget: int = 0
+
+    @property
+    def has_startup_rules(self) -> bool:
+        """Whether what it reports at start-up is known: see `serving.memory`."""
+        return self.kind == DEFAULT_ENGINE
+
+    def stored(self, llm: Llm) -> Llm:
+        """Return a model as its cache is stored, where sequences are counted.
+
+        SGLang keeps all tokens of windowed layers of some models, and of others 80 %: all of them
+        count (server_args.py of 0.5.7: disable_hybrid_swa_memory, swa_full_tokens_ratio).
+        """
+        if self.has_startup_rules:
+            return llm
+        return replace(llm, window_layers=0)
 
     @property
     def pool_rule(self) -> PoolRule:

@@ -83,6 +83,14 @@ class Band(Struct, frozen=True):
         return midpoint * math.exp(normal_quantile(probability) * log_sigma)
 
 
+def closed_load(engine_kind: str) -> str:
+    """Return the kind of load whose errors are those of a service by an engine.
+
+    Closed loops of that engine; without rows of its own those of all engines: `error_band`.
+    """
+    return f"closed {engine_kind}"
+
+
 @cache
 def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
     columns: table.Columns = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
     routing             how the router assigns requests to replicas
     token_budget        most tokens of one engine step; 0 is the engine's default
     drafting            speculative decoding, None without it
+    engine              what serves, by its name in perf/data/engines.csv
     """
 
     prompt_lengths: LengthDistribution
@@ -132,6 +134,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
     routing: Routing = "random"
     token_budget: int = 0
     drafting: Drafting | None = None
+    engine: str = DEFAULT_ENGINE
 
     @property
     def shape(self) -> ServingLoad:
@@ -147,6 +150,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
             routing="random",
             token_budget=0,
             drafting=None,
+            engine=DEFAULT_ENGINE,
         )
 
     def thinned_variation(self, arrival_share: float) -> float:

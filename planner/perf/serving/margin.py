@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.facts import table
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.numeric import (
     Z_OF_90_PERCENT_BAND,
     bisect_up,
@@ -34,6 +35,8 @@ from planner.perf.serving.error_band import (
     NOVELTY_KINDS,
     Basis,
     assess_novelty,
+    closed_load,
+    error_band,
     extrapolation,
     novelty_excess,
 )
@@ -52,6 +55,7 @@ RateTarget: TypeAlias = Literal["decode", "prefill", "throughput"]
 
 LEVELS: Final = (0.5, 0.99)  # the confidence that can be asked for
 ANY_ARCHITECTURE: Final = "*"
+OFFLINE_LOAD: Final = "offline"
 # The metric whose growth beyond the measured ranges is that of a rate.
 GROWTH_METRICS: Final[dict[RateTarget, str]] = {
     "decode": "tpot",
@@ -110,17 +114,23 @@ def rate_margins(
     *,
     engine_kind: str,
     metrics: Collection[LimitedMetric],
+    is_borrowed: bool = False,
 ) -> RateMargins:
     """Return how much slower a replica is planned, so that `metrics` keep their limits.
 
     All of them hold together with chance `level`, from 0.5 to 0.99. The factors grow with it,
     and at 0.5 they may be above 1: two limits hold together less often than each of them.
-    Raises ValueError outside of that range.
+    `is_borrowed` is that of `rate_error`. Raises ValueError outside of that range.
     """
     if not LEVELS[0] <= level <= LEVELS[1]:
         raise ValueError(f"confidence {level} is not within {LEVELS}")
     error_of = rate_errors(
-        llm, layout, accelerator, load, engine_kind=engine_kind
+        llm,
+        layout,
+        accelerator,
+        load,
+        engine_kind=engine_kind,
+        is_borrowed=is_borrowed,
     )
     if set(metrics) <= {"throughput"}:
         slowdown = error_of("throughput").slowdown(level)
@@ -137,6 +147,7 @@ def rate_errors(
     load: ServingLoad,
     *,
     engine_kind: str,
+    is_borrowed: bool = False,
 ) -> Callable[[RateTarget], RateError]:
     """Return the error of each rate of a replica that nobody has measured."""
     novelties, basis = assess_novelty(llm, layout, accelerator, engine_kind)
@@ -149,7 +160,13 @@ def rate_errors(
 
     def error_of(target: RateTarget) -> RateError:
         return rate_error(
-            target, accelerator.architecture, novelties, basis, doublings
+            target,
+            accelerator.architecture,
+            novelties,
+            basis,
+            doublings,
+            engine_kind=engine_kind,
+            is_borrowed=is_borrowed,
         )
 
     return error_of
@@ -244,6 +261,9 @@ def rate_error(
     novelties: frozenset[str],
     basis: Basis,
     doublings: int = 0,
+    *,
+    engine_kind: str = DEFAULT_ENGINE,
+    is_borrowed: bool = False,
 ) -> RateError:
     """Return the error of a rate, widened by what is new about a configuration.
 
@@ -253,9 +273,15 @@ def rate_error(
                   + (doublings * error of one doubling)^2
 
     An architecture without enough cells of its own counts as a new GPU. One that nobody
-    measured at all has `unseen` times the sigma.
+    measured at all has `unseen` times the sigma. An engine without rows of its own has those of
+    the engine that is taken by itself; a plan that borrows them so adds `engine_variance`.
     """
-    error_rows = _error_rows()
+    load_kind = OFFLINE_LOAD
+    if target != "throughput":
+        load_kind = closed_load(
+            engine_kind if has_own_errors(engine_kind) else DEFAULT_ENGINE
+        )
+    error_rows = _error_rows()[load_kind]
     base = error_rows.get((target, architecture, "source"))
     if base is None:
         base = error_rows[target, ANY_ARCHITECTURE, "source"]
@@ -273,12 +299,41 @@ def rate_error(
     # The constant is half the width of a 90 % band.
     growth = constant("beyond", GROWTH_METRICS[target]) / Z_OF_90_PERCENT_BAND
     variance += (doublings * growth) ** 2
+    if is_borrowed and target != "throughput":
+        variance += engine_variance()
     widening = constant("unseen") if basis == "spec" else 1.0
     return replace(base, sigma=math.sqrt(variance) * widening)
 
 
+def has_own_errors(engine_kind: str) -> bool:
+    """Return whether the rates of a service by an engine have errors of their own."""
+    return closed_load(engine_kind) in _error_rows()
+
+
 @cache
-def _error_rows() -> dict[tuple[str, str, str], RateError]:
+def engine_variance() -> float:
+    """Return what the variance of a rate grows by for an engine without errors of its own, ln^2.
+
+        variance of the time per token in closed loops of all engines
+        - that in those of the engine whose errors are taken
+
+    by their bands, with sources left out. First tokens of other engines say nothing of a rate:
+    their servers still compiled, or let prompts wait for each other (docs/accuracy.md). So prompts
+    are taken to be as much less certain as decoding.
+    """
+    all_engines, default_engine = (
+        math.log(band.high / band.low) / 2 / Z_OF_90_PERCENT_BAND
+        for band in (
+            error_band("tpot", load_kind, frozenset(), "calibrated")
+            for load_kind in ("closed", closed_load(DEFAULT_ENGINE))
+        )
+    )
+    return max(0.0, all_engines**2 - default_engine**2)
+
+
+@cache
+def _error_rows() -> dict[str, dict[tuple[str, str, str], RateError]]:
+    """Return the errors by kind of load, and by target, architecture and what is new."""
     columns: table.Columns = {
         "target": table.one_of(*GROWTH_METRICS),
         "load": table.nonempty_text,
@@ -292,12 +347,13 @@ def _error_rows() -> dict[tuple[str, str, str], RateError]:
         **table.SOURCE_COLUMNS,
     }
     csv_rows = table.load_rows("planner.perf", "margins.csv", columns)
-    return {
-        (csv_row["target"], csv_row["architecture"], csv_row["new"]): RateError(
+    errors: dict[str, dict[tuple[str, str, str], RateError]] = {}
+    for csv_row in csv_rows:
+        error_key = csv_row["target"], csv_row["architecture"], csv_row["new"]
+        errors.setdefault(csv_row["load"], {})[error_key] = RateError(
             mean=csv_row["mean"],
             sigma=csv_row["sigma"],
             cells=csv_row["cells"],
             correlation=csv_row["correlation"],
         )
-        for csv_row in csv_rows
-    }
+    return errors

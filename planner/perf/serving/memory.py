@@ -79,6 +79,7 @@ class StartupMemory(Struct, frozen=True, kw_only=True):
     kv_tokens       tokens that the pool holds
     max_sequences   most sequences in one step
     max_step_tokens  most tokens in one step, prompts and answers together
+    told_share      share of memory that the engine is told to fill
     """
 
     total_gib: float
@@ -90,6 +91,7 @@ class StartupMemory(Struct, frozen=True, kw_only=True):
     kv_tokens: int
     max_sequences: int
     max_step_tokens: int
+    told_share: float
 
     @property
     def overhead_gib(self) -> float:
@@ -252,6 +254,7 @@ def startup_memory(
         ),
         max_sequences=step_limits.max_sequences,
         max_step_tokens=step_limits.max_tokens,
+        told_share=accelerator.memory_share,
     )
 
 

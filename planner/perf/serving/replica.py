@@ -14,24 +14,26 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from planner.numeric import last_true
 from planner.perf.common import memory
-from planner.perf.serving import memory as startup
 from planner.perf.serving.coefficients import SERVING
 from planner.perf.serving.correction import REFERENCE_BATCH
+from planner.perf.serving.drafting import beside_draft
 from planner.perf.serving.engine import coefficient_keys, find_engine
 from planner.perf.serving.error_band import (
     Band,
     assess_novelty,
+    closed_load,
     error_band,
     extrapolation,
 )
+from planner.perf.serving.fitted_memory import engine_memory
 from planner.perf.serving.load import bin_mean, percentile_bin
 from planner.perf.serving.margin import (
     NO_MARGINS,
     benchmark_margins,
+    has_own_errors,
     rate_errors,
     rate_margins,
 )
@@ -51,18 +53,12 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.correction import Correction
-    from planner.perf.serving.drafting import Drafting
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.margin import LimitedMetric, RateMargins
-    from planner.perf.serving.memory import StartupMemory
     from planner.perf.serving.step import DecodeTimer
 
-SERVING_ENGINE: Final = find_engine(
-    "vllm"
-)  # what the boot script of a node starts
 # How often guesses are right is assumed: the wider band of settings that nobody states.
 UNSTATED: Final = frozenset({"loose"})
-BAND_LOAD: Final = "closed vllm"  # the load whose bands apply to it
 
 
 class Confidence(Struct, frozen=True):
@@ -102,16 +98,19 @@ class Replica:
         self.load = load
         self.confidence = confidence or Confidence()
         self.metrics = metrics
+        self.engine = find_engine(load.engine)
+        self.stored_llm = self.engine.stored(llm)
         self.coefficients = SERVING.select(
-            coefficient_keys(layout.as_it_is_read, node, SERVING_ENGINE),
-            SERVING_ENGINE.software_year,
+            coefficient_keys(layout.as_it_is_read, node, self.engine),
+            self.engine.software_year,
         )
-        self.startup_memory = _beside_draft(
-            startup.replica_memory(
+        self.startup_memory = beside_draft(
+            engine_memory(
                 llm,
                 layout,
                 node,
-                SERVING_ENGINE.software_year,
+                self.engine,
+                self.coefficients,
                 token_budget=load.token_budget,
             ),
             llm,
@@ -146,7 +145,8 @@ class Replica:
         """Return how many sequences of `context_tokens` fit in the KV pool."""
         pool_bytes = max(0.0, self.startup_memory.kv_gib) * BYTES_PER_GIB
         return int(
-            pool_bytes / memory.kv_bytes(self.llm, self.layout, context_tokens)
+            pool_bytes
+            / memory.kv_bytes(self.stored_llm, self.layout, context_tokens)
         )
 
     @cached_property
@@ -179,7 +179,8 @@ class Replica:
                     self.layout,
                     self.node.accelerator,
                     self.load,
-                    engine_kind=SERVING_ENGINE.kind,
+                    engine_kind=self.engine.kind,
+                    is_borrowed=not has_own_errors(self.engine.kind),
                 )
                 if self.correction.measured(self.layout)
                 else None,
@@ -190,8 +191,9 @@ class Replica:
             self.layout,
             self.node.accelerator,
             self.load,
-            engine_kind=SERVING_ENGINE.kind,
+            engine_kind=self.engine.kind,
             metrics=self.metrics,
+            is_borrowed=not has_own_errors(self.engine.kind),
         )
 
     @cached_property
@@ -202,6 +204,7 @@ class Replica:
             self.llm.model,
             self.node.accelerator.accelerator,
             self.layout.precision,
+            self.engine.kind,
         )
         return (
             correction
@@ -225,7 +228,7 @@ class Replica:
                 self.layout,
             )
         novelties, basis = assess_novelty(
-            self.llm, self.layout, self.node.accelerator, SERVING_ENGINE.kind
+            self.llm, self.layout, self.node.accelerator, self.engine.kind
         )
         if self.load.drafting is not None:
             novelties |= UNSTATED
@@ -235,7 +238,8 @@ class Replica:
             active=self.llm.active_params,
             accelerators=self.layout.accelerators,
         )
-        return error_band(metric, BAND_LOAD, novelties, basis, doublings)
+        load_kind = closed_load(self.engine.kind)
+        return error_band(metric, load_kind, novelties, basis, doublings)
 
     def bias_factor(self, metric: str, batch_size: float) -> float:
         """Return the factor on ttft or tpot that a benchmark taught, else 1."""
@@ -570,26 +574,3 @@ class Replica:
             / (3 * first_moment * (1 - utilization) * mean_wait_s**2)
         )
         return Wait(utilization, mean_wait_s, wait_variation)
-
-
-def _beside_draft(
-    alone: StartupMemory,
-    llm: Llm,
-    layout: ReplicaLayout,
-    drafting: Drafting | None,
-) -> StartupMemory:
-    """Return the memory of an accelerator that also holds a draft, if there is one.
-
-    pool = (pool without a draft - weights of the draft) * layers / (layers + 1)
-    """
-    if drafting is None:
-        return alone
-    draft_gib = drafting.weights_gib(layout)
-    pool_gib = (alone.kv_gib - draft_gib) * drafting.cache_share(llm)
-    share = max(0.0, pool_gib / alone.kv_gib) if alone.kv_gib > 0 else 0.0
-    return replace(
-        alone,
-        weights_gib=alone.weights_gib + draft_gib,
-        kv_gib=pool_gib,
-        kv_tokens=int(alone.kv_tokens * share),
-    )

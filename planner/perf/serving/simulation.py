@@ -196,7 +196,7 @@ def table_inputs(replica: Replica) -> TableInputs:
     context_tokens = replica.load.decode_context_tokens
     # Mean KV bytes per token, page rounding and windows included.
     token_bytes = (
-        memory.kv_bytes(replica.llm, replica.layout, context_tokens)
+        memory.kv_bytes(replica.stored_llm, replica.layout, context_tokens)
         / context_tokens
     )
     return TableInputs(

@@ -11,6 +11,10 @@ from planner.errors import InfeasibleError, Problem
 from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout, can_shard
 from planner.perf.serving.replica import Replica
+from planner.perf.serving.weight_format import (
+    has_weight_format,
+    served_formats,
+)
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.sizing import (
     FleetSizing,
@@ -64,6 +68,7 @@ def predict_fixed(
     node = instance.node
     layout = _fixed_layout(requirement, node, layout_options)
     _check_layout(requirement.llm, layout, node)
+    _check_format(requirement, layout, node)
     replica = Replica(requirement.llm, layout, node, requirement.load)
     _check_memory(replica, node)
     # Accelerators beyond a multiple of tp * pp stay unused.
@@ -88,8 +93,8 @@ def _fixed_layout(
     node: Node,
     layout_options: Mapping[str, str],
 ) -> ReplicaLayout:
-    served_precisions = node.accelerator.served_precisions(
-        requirement.precisions
+    served_precisions = served_formats(
+        requirement.load.engine, node.accelerator, requirement.precisions
     )
     # Where none is served, the first one is refused by its name.
     precision = layout_options.get(
@@ -135,6 +140,21 @@ def _check_layout(llm: Llm, layout: ReplicaLayout, node: Node) -> None:
             f"{node.accelerator.accelerator} does not run {layout.precision}"
         )
         raise _infeasible_error(message, "choose another precision")
+
+
+def _check_format(
+    requirement: ServingRequirement, layout: ReplicaLayout, node: Node
+) -> None:
+    """Raise InfeasibleError when the engine does not serve a format on an accelerator."""
+    engine, accelerator = requirement.load.engine, node.accelerator
+    if not has_weight_format(engine, accelerator, layout.precision):
+        message = (
+            f"nothing shows that {engine} serves {layout.precision} on "
+            f"{accelerator.accelerator}"
+        )
+        raise _infeasible_error(
+            message, "choose another precision, or serving.engine: vllm"
+        )
 
 
 def _check_memory(replica: Replica, node: Node) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.facts.serving_engine import DEFAULT_ENGINE
+from planner.perf.serving.engine import find_engine
+from planner.perf.serving.margin import has_own_errors
 from planner.solve.cause import because
 from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.sizing import (
@@ -84,6 +87,8 @@ def serving_pool(
         context_tokens=requirement.load.max_context_tokens,
         token_budget=sizing.replica.startup_memory.max_step_tokens,
         drafting=requirement.load.drafting,
+        engine=requirement.load.engine,
+        memory_share=sizing.replica.startup_memory.told_share,
         startup_s=startup_time_s(sizing.replica),
         elastic=elastic_range(requirement, sizing, search.judge),
         run_window_s=run_window_s(requirement, sizing),
@@ -111,16 +116,14 @@ def serving_warnings(
         and selection.sizing.replica.correction is None
     ):
         calibration = requirement.confidence.correction
-        plan_warnings.append(
-            PlanWarning(
-                code="calibration",
-                reason=because(
-                    "other-calibration",
-                    model=calibration.model,
-                    accelerator=calibration.accelerator,
-                ),
-            )
+        reason = because(
+            "other-calibration",
+            model=calibration.model,
+            accelerator=calibration.accelerator,
         )
+        if calibration.engine != selection.sizing.replica.engine.kind:
+            reason = because("engine-calibration", engine=calibration.engine)
+        plan_warnings.append(PlanWarning(code="calibration", reason=reason))
     return (
         *plan_warnings,
         *_sleep_warnings(spec, selection),
@@ -140,8 +143,23 @@ def choice_warnings(
     usd: Decimal,
 ) -> Iterator[PlanWarning]:
     """Yield what the engine is told for a fleet of `usd` that may be decided otherwise."""
+    yield from _engine_warnings(spec, requirement)
     yield from _cache_warnings(spec, requirement, finder, layouts, usd)
     yield from _draft_warnings(spec, requirement, finder)
+
+
+def _engine_warnings(
+    spec: Inference | Batch, requirement: ServingRequirement
+) -> Iterator[PlanWarning]:
+    """Yield which engine serves, where it is not the one that is taken by itself."""
+    engine = requirement.load.engine
+    if engine == DEFAULT_ENGINE:
+        return
+    reason = because("engine-margins", engine=engine)
+    # A batch has no latency, and the errors of throughput are those of all engines.
+    if requirement.mode == "batch" or has_own_errors(find_engine(engine).kind):
+        reason = because("engine", engine=engine)
+    yield PlanWarning(code="engine", reason=reason, place=spec.serving.place)
 
 
 def _cache_warnings(

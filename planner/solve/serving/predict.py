@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import Band, assess_novelty, error_band
-from planner.perf.serving.replica import SERVING_ENGINE
 from planner.solve.serving.sizing import expected_service, saturation_rps
 from planner.solve.solution import BandedPrediction
 from planner.units import BYTES_PER_GIB, MS_PER_S
@@ -37,7 +36,7 @@ def predict_serving(
         requirement.llm,
         sizing.layout,
         sizing.replica.node.accelerator,
-        SERVING_ENGINE.kind,
+        sizing.replica.engine.kind,
     )
     replica_count = sizing.replicas_per_group * sizing.peak_groups
     service = expected_service(requirement, sizing)
@@ -95,7 +94,7 @@ def _predict_memory(
         # Mean requests in flight * KV bytes at the mean decode context.
         sizing.service.in_flight
         * memory.kv_bytes(
-            requirement.llm,
+            sizing.replica.stored_llm,
             sizing.layout,
             requirement.load.decode_context_tokens,
         )

@@ -260,6 +260,7 @@ def serving_requirement(
         _base_load(spec.model, traffic, architecture),
         token_budget=spec.serving.token_budget or 0,
         drafting=_drafting(spec, architecture),
+        engine=spec.serving.engine_name,
     )
     shared_fields = _shared_fields(spec.model, architecture)
     if isinstance(spec, Batch):

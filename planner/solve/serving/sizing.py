@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
 from planner.perf.serving.cache_format import has_cache_format
-from planner.perf.serving.replica import SERVING_ENGINE
+from planner.perf.serving.weight_format import served_formats
 from planner.solve.serving.spare_groups import spare_groups, spare_rule
 from planner.units import (
     BYTES_PER_GB,
@@ -145,9 +144,11 @@ def _possible_layouts(
     Order: precision as allowed, fewer accelerators, fewer pipeline stages, ep = 1 first, cache as
     allowed.
     """
-    for precision in node.accelerator.served_precisions(requirement.precisions):
+    for precision in served_formats(
+        requirement.load.engine, node.accelerator, requirement.precisions
+    ):
         for tp, pp in _tp_pp_pairs(llm, node, nodes_per_group):
-            # vLLM guesses within one stage.
+            # Engines guess within one stage.
             if pp > 1 and requirement.has_draft:
                 continue
             for ep in (
@@ -186,18 +187,9 @@ def cache_precisions(
             other
             for other in others
             if has_cache_format(
-                SERVING_ENGINE.kind, llm, node.accelerator, other
+                requirement.load.engine, llm, node.accelerator, other
             )
         ),
-    )
-
-
-@cache
-def _divisors(accelerator_count: int) -> tuple[int, ...]:
-    return tuple(
-        divisor
-        for divisor in range(1, accelerator_count + 1)
-        if accelerator_count % divisor == 0
     )
 
 
@@ -206,8 +198,8 @@ def _tp_pp_pairs(
 ) -> list[tuple[int, int]]:
     tp_degrees = [
         tp_degree
-        for tp_degree in _divisors(node.accelerator_count)
-        if can_shard(llm, tp_degree)
+        for tp_degree in range(1, node.accelerator_count + 1)
+        if node.accelerator_count % tp_degree == 0 and can_shard(llm, tp_degree)
     ]
     # tp all-reduces in every layer, so it stays within a node.
     if nodes_per_group > 1:
@@ -270,7 +262,9 @@ def unfit_rejection(
     memory_budget = replica.startup_memory
     kv_cache_gib = (
         memory.kv_bytes(
-            replica.llm, replica.layout, requirement.load.max_context_tokens
+            replica.stored_llm,
+            replica.layout,
+            requirement.load.max_context_tokens,
         )
         / BYTES_PER_GIB
     )

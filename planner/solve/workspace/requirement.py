@@ -24,12 +24,13 @@ from planner.cost.weekly_load import (
 )
 from planner.facts import llm
 from planner.facts.accelerator import accelerators
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.market.capacity import fleet_limit
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.serving import memory as startup
-from planner.perf.serving.replica import SERVING_ENGINE
+from planner.perf.serving.engine import find_engine
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.memory import peak_gib
 from planner.perf.training.model_states import frozen_bytes
@@ -128,12 +129,13 @@ def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
     model_bytes = memory.weight_bytes(architecture, layout) + memory.kv_bytes(
         architecture, layout, INFERENCE_TOKENS
     )
-    memory_rules = startup.vllm_constants(SERVING_ENGINE.software_year)
+    software_year = find_engine(DEFAULT_ENGINE).software_year
+    memory_rules = startup.vllm_constants(software_year)
     # Small-card defaults of vLLM: the smallest activation peak.
     step_limits = startup.SMALL_STEP
     reserve_gib = (
         startup.activation_bytes(
-            architecture, layout, SERVING_ENGINE.software_year, step_limits
+            architecture, layout, software_year, step_limits
         )
         / BYTES_PER_GIB
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.runtime.vm.container import SERVE_IMAGE, container_settings
+from planner.facts.serving_engine import DEFAULT_ENGINE
+from stacks.runtime.vm.container import container_settings
 from stacks.spec.stack import SERVING_PORT
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec
     from stacks.spec.stack import StackSpec
 
+# Its client asks any server that answers as OpenAI does.
+CLIENT_IMAGE: Final = "vllm"
 # On the machine, and at the same place in its containers.
 RESULT_FOLDER: Final = "/models/bench"
 
@@ -30,7 +33,7 @@ def bench_settings(
     return {
         "bench": {
             "container": container_settings(
-                fleet, SERVE_IMAGE, ["vllm", "bench", "serve"]
+                fleet, CLIENT_IMAGE, ["vllm", "bench", "serve"]
             ),
             "folder": RESULT_FOLDER,
             "runs": [
@@ -59,7 +62,8 @@ def _client_words(
     """Return the arguments of the client for a load.
 
     Each load has a seed of its own: equal seeds repeat prompts, which the prefix cache would
-    answer. vLLM does not record the accelerator and the layout, so they are told as metadata.
+    answer. The client does not record the accelerator, the layout and the engine, so they are told
+    as metadata.
     """
     options = {
         "--host": "127.0.0.1",
@@ -86,4 +90,9 @@ def _client_words(
         f"tp={layout.tp}",
         f"dtype={layout.precision}",
         f"kv_cache_dtype={layout.kv_precision}",
+        *(
+            []
+            if sweep.engine == DEFAULT_ENGINE
+            else [f"framework={sweep.engine}"]
+        ),
     ]

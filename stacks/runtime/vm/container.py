@@ -8,18 +8,22 @@ from planner.facts import table
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stacks.spec.fleet import FleetSpec
 
 TRAIN_IMAGE: Final = "train"
-SERVE_IMAGE: Final = "vllm"
 # Images of a fabric are named after the image without it.
 FABRIC_IMAGE: Final = "{image}-{fabric}"
 
 
 def container_settings(
-    fleet: FleetSpec, image: str, program: Sequence[str], *options: str
+    fleet: FleetSpec,
+    image: str,
+    program: Sequence[str],
+    *options: str,
+    prelude: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return how a container of a fleet is run.
 
@@ -27,25 +31,31 @@ def container_settings(
     options      words of `docker run`
     environment  variables
     entry, lead  the program, and its first words; the words of the work come after them
+
+    `prelude` are commands of the shell that it runs first.
     """
     fabric = joined_fabric(fleet)
-    work = "train" if fleet.is_training else "serve"
-    rows = [row for row in _fabric_rows() if row["fabric"] == fabric]
-    texts: dict[str, list[str]] = {"option": [], "prelude": []}
-    for row in rows:
-        if row["work"] in ("any", work) and row["kind"] in texts:
-            texts[row["kind"]].append(row["text"])
     images = lookup_table("images.csv", "image", "reference")
     fabric_image = FABRIC_IMAGE.format(image=image, fabric=fabric)
+    # An image that is not made for the fabric takes its libraries from the machine.
+    parts = ("any",) if fabric_image in images else ("any", "bare")
+    texts: dict[str, list[str]] = {"option": [], "prelude": []}
+    for row in _fabric_rows():
+        if (
+            row["fabric"] == fabric
+            and row["image"] in parts
+            and row["kind"] in texts
+        ):
+            texts[row["kind"]].append(row["text"])
     return {
         "image": images.get(fabric_image, images[image]),
         "options": [*texts["option"], *options],
-        "environment": nccl_environment(fleet),
+        "environment": nccl_environment(fleet) | dict(environment or {}),
         "entry": "/bin/bash",
         # The words that follow are the arguments of the shell, which expands none of them.
         "lead": [
             "-c",
-            "; ".join([*texts["prelude"], 'exec "$@"']),
+            "; ".join([*texts["prelude"], *prelude, 'exec "$@"']),
             "tonnage",
             *program,
         ],
@@ -151,7 +161,7 @@ def nccl_environment(fleet: FleetSpec) -> dict[str, str]:
 def _fabric_rows() -> Iterator[table.TableRow]:
     columns: table.Columns = {
         "fabric": table.nonempty_text,
-        "work": table.one_of("any", "serve", "train"),
+        "image": table.one_of("any", "bare"),
         "kind": table.one_of(
             "option",
             "prelude",

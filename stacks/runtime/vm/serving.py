@@ -1,17 +1,18 @@
-"""What a node of a service or a batch runs: vLLM, with the layout and the limits of the plan."""
+"""What a node of a service or a batch runs: an engine with the layout and limits of the plan."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.perf.serving.memory import vllm_constants
-from planner.perf.serving.replica import SERVING_ENGINE
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from stacks.runtime.vm.bench import bench_settings
-from stacks.runtime.vm.container import (
-    SERVE_IMAGE,
-    container_settings,
-    fabric_settings,
+from stacks.runtime.vm.container import container_settings, fabric_settings
+from stacks.runtime.vm.serving_engine import (
+    FIXED,
+    KEY,
+    engine_launches,
 )
 from stacks.spec.stack import HTTPS_PORT, ROUTED_PORT, SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
     from stacks.spec.upload import UploadRule
 
-# What vLLM calls formats that checkpoints are converted to when it loads them.
+# What engines call formats that checkpoints are converted to when they load them.
 DTYPES: Final = {"fp16": "float16", "fp32": "float32"}
+SHARE_STEPS: Final = 1000
+# A share that was written in thousandths is told as it was.
+ROUNDING: Final = 1e-6
 
 
 def serving_work(
@@ -37,10 +41,17 @@ def serving_work(
     """Return the settings of the work of a node that serves."""
     rule = model_upload(stack.model_name)
     folder = f"/{rule.prefix.rstrip('/')}"
+    launch = engine_launches()[fleet.engine]
     return {
         "container": container_settings(
-            fleet, SERVE_IMAGE, ["vllm", "serve", folder]
+            fleet,
+            fleet.engine,
+            launch.program(folder),
+            prelude=launch.prelude if stack.api_key else (),
+            environment=launch.environment,
         ),
+        # Nodes take the engine for granted that is taken by itself.
+        **({} if fleet.engine == DEFAULT_ENGINE else {"engine": fleet.engine}),
         **fabric_settings(fleet),
         "words": server_words(stack, fleet, layout),
         # Requests of a batch come from the machine itself.
@@ -118,36 +129,61 @@ def server_words(
     stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout
 ) -> list[str]:
     """Return the arguments of the server: the layout, the steps and the memory of the plan."""
-    gpu_memory_share = vllm_constants(SERVING_ENGINE.software_year)["share"]
-    options = {
-        "--served-model-name": stack.model_name,
-        "--port": _engine_port(stack),
-        "--tensor-parallel-size": layout.tp,
-        "--pipeline-parallel-size": layout.pp,
-        "--max-num-seqs": fleet.max_batch,
+    settings = [
+        *((name, "") for name in FIXED),
+        ("name", stack.model_name),
+        ("port", _engine_port(stack)),
+        ("tensor", layout.tp),
+        ("stages", layout.pp),
+        ("sequences", fleet.max_batch),
         # Stated also where it is the default, so that a later engine runs what was simulated.
-        "--max-num-batched-tokens": fleet.token_budget,
-        "--max-model-len": fleet.context_tokens,
-        "--gpu-memory-utilization": f"{gpu_memory_share:g}",
-    }
+        ("step", fleet.token_budget),
+        ("context", fleet.context_tokens),
+        ("memory", _told_share(fleet.memory_share)),
+        *_format_settings(fleet, layout),
+        *_replica_settings(stack, fleet, layout),
+        *([(KEY, "")] if stack.api_key else []),
+    ]
+    return engine_launches()[fleet.engine].words(settings)
+
+
+def _told_share(memory_share: float) -> str:
+    """Return a share as an engine is told it: never more than the plan counts on."""
+    thousandths = math.floor(memory_share * SHARE_STEPS + ROUNDING)
+    return f"{thousandths / SHARE_STEPS:g}"
+
+
+def _format_settings(
+    fleet: FleetSpec, layout: ReplicaLayout
+) -> list[tuple[str, object]]:
+    """Return the formats of weights and cache."""
+    settings: list[tuple[str, object]] = []
     if layout.precision in DTYPES:
-        options["--dtype"] = DTYPES[layout.precision]
+        settings.append(("dtype", DTYPES[layout.precision]))
     if fleet.quantize_on_load:
-        options["--quantization"] = layout.precision
-    if layout.kv_precision == "fp8":
-        options["--kv-cache-dtype"] = "fp8"
+        settings.append(("quantization", layout.precision))
+    # What is not quantized is kept as activations are, which that format then decides.
+    if layout.kv_precision == "fp8" or layout.precision not in DTYPES:
+        settings.append((f"cache-{layout.kv_precision}", ""))
+    return settings
+
+
+def _replica_settings(
+    stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout
+) -> list[tuple[str, object]]:
+    """Return what a machine does with its accelerators beside tensor parallelism."""
+    settings: list[tuple[str, object]] = []
     data_parallel_size = fleet.instance.accelerators // layout.accelerators
     # A benchmark measures one replica, also on a machine that has room for more.
     measures_one = stack.benchmark is not None
     # Its prompts are random words, of which no guess is as right as of a text.
     if fleet.drafting is not None and not measures_one:
-        options["--speculative-config"] = speculative_config(fleet.drafting)
+        settings.append(("guesses", speculative_config(fleet.drafting)))
     if not (fleet.spans_nodes or measures_one) and data_parallel_size > 1:
-        options["--data-parallel-size"] = data_parallel_size
-    return [
-        *(f"{option}={value}" for option, value in options.items()),
-        *(["--enable-expert-parallel"] if layout.ep > 1 else []),
-    ]
+        settings.append(("replicas", data_parallel_size))
+    if layout.ep > 1:
+        settings.append(("experts", layout.ep))
+    return settings
 
 
 def speculative_config(drafting: Drafting) -> str:

@@ -9,8 +9,8 @@ import pytest
 from planner.estimate.benchmark_sweep import measured_alike
 from planner.estimate.calibration_file import dump_correction
 from planner.estimate.calibration_worth import calibration_worth
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.perf.serving.margin import rate_errors
-from planner.perf.serving.replica import SERVING_ENGINE
 from planner.plan.canonical import parse_plan
 from planner.plan.types import Plan
 from planner.solve.serving.requirement import serving_requirement
@@ -61,7 +61,7 @@ def test_its_plan_is_that_of_the_calibration_file(
         present(pool.layout),
         pool.instance.chip,
         serving_requirement(spec, lambda _: b"").load,
-        engine_kind=SERVING_ENGINE.kind,
+        engine_kind=DEFAULT_ENGINE,
     )
     correction = measured_alike(
         worth.sweep, error_of("decode").mean, error_of("prefill").mean

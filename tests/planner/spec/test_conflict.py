@@ -59,8 +59,12 @@ def service(more: str) -> str:
 # A spec that breaks the rule, and one that does not, by one key.
 EXAMPLES = {
     "engine-unbuilt": (
+        service("serving: {engine: tensorrt-llm}"),
         service("serving: {engine: sglang}"),
-        service("serving: {engine: vllm}"),
+    ),
+    "engine-speculation": (
+        service("serving: {engine: sglang, speculation: mtp}"),
+        service("serving: {engine: vllm, speculation: mtp}"),
     ),
     "speculation-acceptance": (
         service("serving: {speculation: ngram}"),

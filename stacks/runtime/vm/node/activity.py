@@ -14,8 +14,19 @@ if TYPE_CHECKING:
 BUSY_UTILIZATION = 5.0
 # Processes that wait for a processor, on average over a minute.
 BUSY_LOAD = 0.3
-COUNTERS = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
-GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+
+
+class EngineMetrics(NamedTuple):
+    """What an engine calls what it counts.
+
+    gauges    requests that it runs or queues
+    counters  tokens of prompts and answers
+    label     of the lines that count, where each stage counts for itself
+    """
+
+    gauges: tuple[str, ...]
+    counters: tuple[str, ...]
+    label: str = ""
 
 
 class EngineCounts(NamedTuple):
@@ -30,7 +41,7 @@ class EngineCounts(NamedTuple):
 
 
 def engine_traffic(
-    machine: Host, address: str, port: int
+    machine: Host, address: str, port: int, metrics: EngineMetrics
 ) -> EngineCounts | None:
     """Return what the engine at an address counts; nothing when it does not answer."""
     try:
@@ -40,7 +51,10 @@ def engine_traffic(
     except RequestError:
         return None
     lines = answer.body.decode("utf-8", "replace").splitlines()
-    return EngineCounts(_total(lines, GAUGES), _total(lines, COUNTERS))
+    lines = [line for line in lines if metrics.label in line]
+    return EngineCounts(
+        _total(lines, metrics.gauges), _total(lines, metrics.counters)
+    )
 
 
 def _total(lines: list[str], names: tuple[str, ...]) -> float:

@@ -128,6 +128,10 @@ def _steps(
                 ),
             )
         )
+    if "bench" in job:
+        # Of another engine than its own the client has an image of its own.
+        client = job["bench"]["container"]["image"]
+        steps.append(("client", partial(container.pull, machine, client)))
     if "router" in job:
         steps.append(
             ("router", partial(container.pull, machine, job["router"]["image"]))

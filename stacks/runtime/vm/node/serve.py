@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacks.runtime.vm.node import activity, container
 from stacks.runtime.vm.node.group import Membership, SeatPool
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from stacks.runtime.vm.node.work import Work
 
 NAME = "tonnage-serve"
-# The engine then answers requests with this key alone; it is asked for its health without one.
-KEY_VARIABLE = "VLLM_API_KEY"
 # So long the engine may take for what it has begun; then it is ended, and drops what is left.
 DRAIN_S = 100.0
 DRAIN_LOOK_S = 2.0
@@ -31,11 +29,72 @@ SICK_LOOKS = 4
 HUNG_S = 300.0
 
 
+class EngineProgram(NamedTuple):
+    """What is the same of an engine on all machines.
+
+    metrics           how it calls what it counts
+    key_variable      has the key of clients: the engine then answers requests with it alone, and
+                      is asked for its health without one
+    address_variable  has the address of the machine: among many interfaces it would guess
+    group_words       of every machine of a group, with {span}, {rank} and {leader}
+    follower_words    of those that do not lead
+    drains            whether it answers what it has begun when it is told to end
+    """
+
+    metrics: activity.EngineMetrics
+    key_variable: str
+    address_variable: str
+    group_words: tuple[str, ...]
+    follower_words: tuple[str, ...] = ()
+    drains: bool = False
+
+
+ENGINES = {
+    "vllm": EngineProgram(
+        metrics=activity.EngineMetrics(
+            gauges=("vllm:num_requests_running", "vllm:num_requests_waiting"),
+            counters=(
+                "vllm:prompt_tokens_total",
+                "vllm:generation_tokens_total",
+            ),
+        ),
+        key_variable="VLLM_API_KEY",
+        address_variable="VLLM_HOST_IP",
+        group_words=(
+            "--nnodes={span}",
+            "--node-rank={rank}",
+            "--master-addr={leader}",
+        ),
+        follower_words=("--headless",),
+    ),
+    # python/sglang/srt of SGLang 0.5.7: metrics/collector.py, server_args.py, utils/common.py and
+    # managers/tokenizer_manager.py.
+    "sglang": EngineProgram(
+        metrics=activity.EngineMetrics(
+            gauges=("sglang:num_running_reqs", "sglang:num_queue_reqs"),
+            # Those of prompts and answers grow when a request ends: a long one would look hung.
+            counters=("sglang:realtime_tokens_total",),
+            label='pp_rank="0"',
+        ),
+        key_variable="SGLANG_API_KEY",
+        address_variable="SGLANG_HOST_IP",
+        group_words=(
+            "--nnodes={span}",
+            "--node-rank={rank}",
+            "--dist-init-addr={leader}:20000",
+        ),
+        drains=True,
+    ),
+}
+DEFAULT_ENGINE = "vllm"
+
+
 class ServingNode:
     """The engine of this node.
 
-    Settings: container, words, port (of the engine), pool, group_count, span; router where
-    machines route requests among each other; api_key, the secret with the key of clients.
+    Settings: container, words, port (of the engine), pool, group_count, span; engine where it is
+    not vLLM; router where machines route requests among each other; api_key, the secret with the
+    key of clients.
     """
 
     def __init__(
@@ -49,6 +108,7 @@ class ServingNode:
         self._cloud = cloud
         self._work = work
         self._settings = settings
+        self._engine = ENGINES[settings.get("engine", DEFAULT_ENGINE)]
         self._failures = container.Failures(machine)
         self._was_started = False
         self._was_healthy = False
@@ -111,8 +171,11 @@ class ServingNode:
         """Let the engine finish what it has begun; the balancer sends nothing to it then."""
         if self._router is not None:
             self._router.leave()
-        self._drain()
-        container.stop(self._machine, NAME, STOP_S)
+        if self._engine.drains:
+            container.stop(self._machine, NAME, int(DRAIN_S))
+        else:
+            self._drain()
+            container.stop(self._machine, NAME, STOP_S)
         if self._router is not None:
             self._router.stop()
         if self._membership is not None:
@@ -123,7 +186,10 @@ class ServingNode:
         deadline_s = self._machine.now_s() + DRAIN_S
         while self._machine.now_s() < deadline_s:
             traffic = activity.engine_traffic(
-                self._machine, "127.0.0.1", self._settings["port"]
+                self._machine,
+                "127.0.0.1",
+                self._settings["port"],
+                self._engine.metrics,
             )
             if traffic is None or not traffic.requests:
                 return
@@ -152,18 +218,20 @@ class ServingNode:
             seat, epoch = self._place
             leader = epoch.members[0].address
             words += [
-                f"--nnodes={self._settings['span']}",
-                f"--node-rank={seat.rank}",
-                f"--master-addr={leader}",
-                *([] if self.leads else ["--headless"]),
+                word.format(
+                    span=self._settings["span"], rank=seat.rank, leader=leader
+                )
+                for word in self._engine.group_words
             ]
-            # On a machine with many interfaces the engine would guess its address.
-            variables["VLLM_HOST_IP"] = epoch.members[seat.rank].address
+            if not self.leads:
+                words += self._engine.follower_words
+            address = epoch.members[seat.rank].address
+            variables[self._engine.address_variable] = address
         with secret_words(
             self._machine,
             self._cloud,
             self._settings.get("api_key", ""),
-            KEY_VARIABLE,
+            self._engine.key_variable,
         ) as key_words:
             container.start(
                 self._machine,
@@ -183,7 +251,10 @@ class ServingNode:
         if self._place is not None and not self.leads:
             address = self._place[1].members[0].address
         traffic = activity.engine_traffic(
-            self._machine, address, self._settings["port"]
+            self._machine,
+            address,
+            self._settings["port"],
+            self._engine.metrics,
         )
         # Nodes that follow have no port: they are as well as the one that leads.
         if traffic is not None and (

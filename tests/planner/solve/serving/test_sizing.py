@@ -52,7 +52,7 @@ class Steady:
         self.max_batch = batch
         self.node = node()
         self.layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=2)
-        self.llm = find_model("llama-3.1-8b")
+        self.llm = self.stored_llm = find_model("llama-3.1-8b")
         self.idle = 0.01
         self.asked: list[float] = []
         self.startup_memory = SimpleNamespace(total_gib=80.0, kv_gib=-12.0)
@@ -293,6 +293,7 @@ def pairs(model: str, count: int, nodes: int = 1) -> list[tuple[int, int, int]]:
         precisions=("bf16",),
         kv_precisions=("bf16",),
         layout=None,
+        load=SimpleNamespace(engine="vllm"),
         has_draft=False,
     )
     found = serving_layouts(find_model(model), wanted, node(count), nodes)  # type: ignore[arg-type]
@@ -328,6 +329,7 @@ def test_a_layout_has_a_precision_that_its_accelerator_computes() -> None:
         precisions=("fp8", "bf16"),
         kv_precisions=("fp8",),
         layout=None,
+        load=SimpleNamespace(engine="vllm"),
         has_draft=False,
     )
     for chip, found in (
@@ -362,6 +364,7 @@ def test_auto_is_fp16_where_there_is_no_bf16(
         precisions=resolve_precisions(asked, model),
         kv_precisions=("bf16",),
         layout=None,
+        load=SimpleNamespace(engine="vllm"),
         has_draft=False,
     )
     layouts = serving_layouts(model, wanted, node(1, chip), 1)  # type: ignore[arg-type]
@@ -376,6 +379,7 @@ def test_fp32_weights_come_with_a_cache_of_fp32_unless_it_is_quantized() -> (
             precisions=("fp32",),
             kv_precisions=(kv_precision,),
             layout=None,
+            load=SimpleNamespace(engine="vllm"),
             has_draft=False,
         )
         [layout] = serving_layouts(
@@ -525,6 +529,7 @@ def test_a_cache_of_8_bits_is_a_choice_beside_quantized_weights(
         precisions=("fp8", "bf16"),
         kv_precisions=("bf16", "fp8"),
         layout=None,
+        load=SimpleNamespace(engine="vllm"),
         has_draft=False,
     )
     layouts = serving_layouts(find_model(model), wanted, node(1, chip), 1)  # type: ignore[arg-type]
@@ -536,6 +541,7 @@ def test_a_spec_of_16_bit_weights_keeps_a_16_bit_cache() -> None:
         precisions=("bf16",),
         kv_precisions=("bf16", "fp8"),
         layout=None,
+        load=SimpleNamespace(engine="vllm"),
         has_draft=False,
     )
     layouts = serving_layouts(find_model("llama-3.1-8b"), wanted, node(8), 1)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ from stacks.runtime.vm.node.host import (
 from stacks.spec.stack import StackSpec, derive_stack
 from stacks.user_data import NodeBoot
 from tests.conftest import only, solve, spec_of
-from tests.stacks.runtime.vm import clouds
+from tests.stacks.runtime.vm import clouds, engines
 from tests.stacks.runtime.vm.timeline import Killed, Program, Timeline
 
 START = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
@@ -83,6 +83,7 @@ shutdown: {idle: 1h, ttl: 3d}
 """
 SPECS = {
     "serve": SERVE,
+    "sglang": f"{SERVE}serving: {{engine: sglang}}\n",
     "batch": BATCH,
     "bench": BATCH.replace("name: batch", "name: bench"),
     "train": TRAIN,
@@ -156,6 +157,7 @@ class Container:
     words: list[str]
     started_s: float
     is_running: bool = True
+    is_ending: bool = False
     code: int = 0
     log: str = "begun"
     # Of a job: the step from which it went on, and the last one that it has saved.
@@ -619,19 +621,21 @@ class SandboxMachine(Host):
             return Answer(
                 200, {}, json.dumps({"echo": json.loads(body or b"")}).encode()
             )
-        now_s = self.world.timeline.now_s
-        if self.world.requests is None:
-            running = 1.0 if self.world.has_traffic(now_s) else 0.0
-        else:
-            running = self.world.requests(now_s) / len(self.world.answering())
-        tokens = int(now_s) if running else 0
-        text = (
-            f'vllm:num_requests_running{{model="m"}} {running}\n'
-            f'vllm:num_requests_waiting{{model="m"}} 0.0\n'
-            f'vllm:num_requests_waiting_by_reason{{model="m"}} 7.0\n'
-            f'vllm:generation_tokens_total{{model="m"}} {float(tokens)}\n'
+        if url.endswith("/health") and container.is_ending:
+            raise RequestError(503, "shuts down")
+        text = engines.told_metrics(
+            container.words,
+            self._running,
+            lambda at_s: int(at_s) if self._running(at_s) else 0,
+            self.world.timeline.now_s,
         )
         return Answer(200, {}, text.encode())
+
+    def _running(self, at_s: float) -> float:
+        """Requests of the engine of a machine at a time."""
+        if self.world.requests is None:
+            return 1.0 if self.world.has_traffic(at_s) else 0.0
+        return self.world.requests(at_s) / len(self.world.answering())
 
     def run(
         self,
@@ -830,12 +834,25 @@ class SandboxMachine(Host):
             # The proxy reads its configuration again.
             self.containers[words[-1]].log = self._router_config()
         if verb in ("stop", "rm") and words[-1] in self.containers:
+            self._end(verb, self.containers[words[-1]], words[0])
             self.containers[words[-1]].is_running = False
             if verb == "rm":
                 del self.containers[words[-1]]
         if verb in ("inspect", "logs"):
             return self._look_into(words)
         return ""
+
+    def _end(self, verb: str, container: Container, grace: str) -> None:
+        """SGLang answers what it has begun when it is told to end; others drop it."""
+        if verb != "stop" or not engines.is_sglang(container.words):
+            return
+        container.is_ending = True
+        deadline_s = self.world.timeline.now_s + float(grace.partition("=")[2])
+        while (
+            self._running(self.world.timeline.now_s)
+            and self.world.timeline.now_s < deadline_s
+        ):
+            self.sleep(engines.DRAIN_LOOK_S)
 
     def _router_config(self) -> str:
         return self.path("/run/tonnage/router/nginx.conf").read_text()

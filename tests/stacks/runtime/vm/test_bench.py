@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import csv
-from functools import cache
-from typing import Any
-
 import pytest
 
 from planner.facts.cloud import clouds
 from stacks.runtime.vm.node.bench import PREFIX
 from stacks.spec.stack import BENCH_FOLDER
-from tests.conftest import ROOT
+from tests.stacks.runtime.vm.arguments import parser_of
 from tests.stacks.runtime.vm.sandbox import SWEEP, settings_of, stack_of
 
-ARGUMENTS = ROOT / "tests" / "data" / "vllm_bench_arguments.csv"
-
-
-class StrictParser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise ValueError(message)
-
-
-@cache
-def parser() -> StrictParser:
-    """The arguments that versions before and after that of the image have in common."""
-    made = StrictParser(allow_abbrev=False)
-    types = {"int": int, "float": float, "": str}
-    with ARGUMENTS.open(encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            if row["kind"] == "flag":
-                made.add_argument(row["argument"], action="store_true")
-                continue
-            made.add_argument(
-                row["argument"],
-                type=types[row["type"]],
-                nargs="*" if row["kind"] == "values" else None,
-                choices=row["choices"].split("|") if row["choices"] else None,
-            )
-    return made
+# Arguments that versions before and after that of the image have in common.
+ARGUMENTS = "vllm_bench_arguments.csv"
 
 
 @pytest.mark.parametrize("provider", sorted(clouds()))
@@ -50,7 +22,7 @@ def test_vllm_reads_the_words_of_every_load(provider: str) -> None:
     assert container["image"] == work["container"]["image"]
     assert len(runs) == len(SWEEP.steps)
     for run, step in zip(runs, SWEEP.steps, strict=True):
-        options = parser().parse_args(run["words"])
+        options = parser_of(ARGUMENTS).parse_args(run["words"])
         assert options.port == work["port"]
         assert f"--served-model-name={options.model}" in work["words"]
         assert options.tokenizer == work["container"]["lead"][-1]
@@ -65,7 +37,7 @@ def test_vllm_reads_the_words_of_every_load(provider: str) -> None:
         assert options.result_dir == work["bench"]["folder"]
         assert "gpu=l4" in options.metadata
     # The same prompts again would be answered from the prefix cache.
-    seeds = [parser().parse_args(run["words"]).seed for run in runs]
+    seeds = [parser_of(ARGUMENTS).parse_args(run["words"]).seed for run in runs]
     assert len(set(seeds)) == len(seeds)
 
 

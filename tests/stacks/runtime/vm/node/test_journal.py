@@ -211,7 +211,7 @@ def test_an_entry_that_cannot_be_read_ends_no_agent(
 
 def test_every_container_is_one_whose_lines_are_told() -> None:
     columns = dict.fromkeys(
-        ("fabric", "work", "kind", "text", "meaning"), table.nonempty_text
+        ("fabric", "image", "kind", "text", "meaning"), table.nonempty_text
     )
     rows = table.load_rows(
         "stacks", "containers.csv", {**columns, **table.SOURCE_COLUMNS}

@@ -1,0 +1,162 @@
+"""Memory of an engine that is told which share of it weights and KV cache may fill.
+
+    pool  = min(fitted, told) - weights
+    fitted = memory_share * memory - reserve        `perf/data/coefficients.csv`
+    told   = memory - what the engine sets aside    its own rule, `perf/data/engine_steps.csv`
+
+The fit knows how many requests measured engines held; the rule of the engine knows what its steps
+take at their largest. A plan counts on neither more than the other allows.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from planner.facts import table
+from planner.perf.common import memory
+from planner.perf.serving.memory import StartupMemory, replica_memory
+from planner.units import BYTES_PER_GIB
+
+if TYPE_CHECKING:
+    from planner.facts.llm import Llm
+    from planner.perf.common.layout import Node, ReplicaLayout
+    from planner.perf.serving.coefficients import Coefficients
+    from planner.perf.serving.engine import ServingEngine
+
+# What follows is of `_handle_gpu_memory_settings` in server_args.py of SGLang 0.5.7, MiB.
+FIXED_MIB: Final = 512.0
+STEP_TOKEN_MIB: Final = 1.5
+GRAPH_SEQUENCE_MIB: Final = 2.0
+ACCELERATOR_MIB: Final = 128.0
+SMALLEST_STEP_TOKENS: Final = 2048
+# Of accelerators with more than so many GiB, so many GiB are set aside at the least.
+LARGE_GIB: Final = 60.0
+LARGE_RESERVE_GIB: Final = 10.0
+WIDE_TP: Final = 4
+MIB_PER_GIB: Final = 1024.0
+# A step is a whole number of pages; the largest page that the same file sets has so many tokens.
+PAGE_TOKENS: Final = 128
+
+
+def engine_memory(
+    llm: Llm,
+    layout: ReplicaLayout,
+    node: Node,
+    engine: ServingEngine,
+    coefficients: Coefficients,
+    *,
+    token_budget: int = 0,
+) -> StartupMemory:
+    """Return the memory of an accelerator of a replica once its engine has started.
+
+    `token_budget` is the most tokens of a step, where it is stated.
+    """
+    if engine.has_startup_rules:
+        return replica_memory(
+            llm,
+            layout,
+            node,
+            engine.software_year,
+            token_budget=token_budget,
+        )
+    return fitted_memory(
+        llm, layout, node, engine, coefficients, token_budget=token_budget
+    )
+
+
+@cache
+def _step_rows() -> tuple[table.TableRow, ...]:
+    count_column = table.integer_between(1, 1_000_000)
+    columns: table.Columns = {
+        "engine": table.nonempty_text,
+        "from_gib": table.real_between(0, 100_000),
+        "step_tokens": count_column,
+        "graph_batch": count_column,
+        "wide_graph_batch": count_column,
+        **table.SOURCE_COLUMNS,
+    }
+    return tuple(table.load_rows("planner.perf", "engine_steps.csv", columns))
+
+
+def _step_row(engine_kind: str, memory_gib: float) -> table.TableRow:
+    """Return the defaults of an engine: the last row whose memory is not above that given."""
+    return [
+        row
+        for row in _step_rows()
+        if row["engine"] == engine_kind and row["from_gib"] <= memory_gib
+    ][-1]
+
+
+def step_tokens(
+    engine_kind: str, memory_gib: float, token_budget: int = 0
+) -> int:
+    """Return the most tokens of a step: a budget in whole pages, or the engine's default."""
+    tokens = token_budget or _step_row(engine_kind, memory_gib)["step_tokens"]
+    return int(tokens) // PAGE_TOKENS * PAGE_TOKENS
+
+
+def set_aside_gib(
+    engine_kind: str,
+    memory_gib: float,
+    layout: ReplicaLayout,
+    step_tokens: int,
+) -> float:
+    """Return what an engine keeps free of weights and cache by its own rule, GiB.
+
+        512 + 1.5 * step tokens + 2 * sequences of the largest graph + 128 * accelerators, MiB
+
+    and 10 GiB at least of accelerators with more than 60.
+    """
+    row = _step_row(engine_kind, memory_gib)
+    graph_batch = row[
+        "graph_batch" if layout.tp < WIDE_TP else "wide_graph_batch"
+    ]
+    reserve_gib = (
+        FIXED_MIB
+        + STEP_TOKEN_MIB * max(step_tokens, SMALLEST_STEP_TOKENS)
+        + GRAPH_SEQUENCE_MIB * float(graph_batch)
+        + ACCELERATOR_MIB * layout.accelerators
+    ) / MIB_PER_GIB
+    if memory_gib > LARGE_GIB:
+        return max(reserve_gib, LARGE_RESERVE_GIB)
+    return reserve_gib
+
+
+def fitted_memory(
+    llm: Llm,
+    layout: ReplicaLayout,
+    node: Node,
+    engine: ServingEngine,
+    coefficients: Coefficients,
+    *,
+    token_budget: int = 0,
+) -> StartupMemory:
+    """Return the memory of an accelerator whose engine fills a share of it.
+
+    The share that it is told is that of weights and pool: what is left is for activations and
+    graphs, of which the fitted reserve counts as used.
+    """
+    total_gib = node.memory_gib
+    tokens = step_tokens(engine.kind, total_gib, token_budget)
+    filled_gib = min(
+        coefficients.memory_share * total_gib - coefficients.reserve_gib,
+        total_gib - set_aside_gib(engine.kind, total_gib, layout, tokens),
+    )
+    weights_gib = memory.weight_bytes(llm, layout) / BYTES_PER_GIB
+    kv_pool_gib = filled_gib - weights_gib
+    # Bytes of a token where a sequence is as long as the model takes.
+    longest_tokens = llm.max_context or PAGE_TOKENS
+    token_bytes = memory.kv_bytes(llm, layout, longest_tokens) / longest_tokens
+    return StartupMemory(
+        total_gib=total_gib,
+        weights_gib=weights_gib,
+        activation_gib=coefficients.reserve_gib,
+        non_torch_gib=0.0,
+        graph_gib=0.0,
+        kv_gib=kv_pool_gib,
+        kv_tokens=int(max(0.0, kv_pool_gib) * BYTES_PER_GIB / token_bytes),
+        max_sequences=engine.max_sequences,
+        max_step_tokens=tokens,
+        told_share=filled_gib / total_gib,
+    )

@@ -1,0 +1,80 @@
+"""How each serving engine is launched: its program, and the names of its arguments.
+
+What is known of an engine is rows of `stacks/data/serving_engines.csv`. A setting without a row is
+one that the engine has no argument for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from planner.facts import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KINDS: Final = ("program", "environment", "option")
+SERVER: Final = "server"
+KEY: Final = "key"
+# Arguments that every launch has, where the engine has them.
+FIXED: Final = ("address", "metrics")
+
+
+class EngineLaunch(Struct, frozen=True, kw_only=True):
+    """The launch of one engine.
+
+    server       first words of its program, with {folder} for that of the weights
+    prelude      commands of the shell before it where clients have a key
+    environment  variables
+    options      words of each setting by its name, with {value}
+    """
+
+    server: str
+    prelude: tuple[str, ...]
+    environment: dict[str, str]
+    options: dict[str, str]
+
+    def program(self, folder: str) -> list[str]:
+        """Return the program with its first words."""
+        return [word.format(folder=folder) for word in self.server.split()]
+
+    def words(self, settings: Iterable[tuple[str, object]]) -> list[str]:
+        """Return the arguments of settings, in their order."""
+        return [
+            word.format(value=value)
+            for name, value in settings
+            for word in self.options.get(name, "").split()
+        ]
+
+
+@cache
+def engine_launches() -> dict[str, EngineLaunch]:
+    """Return how engines are launched, by their names."""
+    columns: table.Columns = {
+        "engine": table.nonempty_text,
+        "kind": table.one_of(*KINDS),
+        "name": table.nonempty_text,
+        "text": table.nonempty_text,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    texts: dict[str, dict[str, dict[str, str]]] = {}
+    for row in table.load_rows("stacks", "serving_engines.csv", columns):
+        kinds = texts.setdefault(row["engine"], {kind: {} for kind in KINDS})
+        kinds[row["kind"]][row["name"]] = row["text"]
+    return {
+        engine: EngineLaunch(
+            server=kinds["program"][SERVER],
+            prelude=tuple(
+                text
+                for name, text in kinds["program"].items()
+                if name != SERVER
+            ),
+            environment=kinds["environment"],
+            options=kinds["option"],
+        )
+        for engine, kinds in texts.items()
+    }
