@@ -103,6 +103,12 @@ class Drafting(Struct, frozen=True, kw_only=True):
             prompt_lookup=self.method == PROMPT_LOOKUP,
         )
 
+    @property
+    def waits_for_tokens(self) -> bool:
+        """Whether the scheduler needs the tokens of a step to prepare the next one."""
+        # vLLM guesses from the prompt on the CPU, so it does not plan ahead then.
+        return self.method == PROMPT_LOOKUP
+
     def weights_gib(self, layout: ReplicaLayout) -> float:
         """Return GiB of its weights on one accelerator: they are divided as the model is."""
         precision = layout.precision if self.format == "model" else self.format

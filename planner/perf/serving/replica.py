@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.drafting import Drafting
+    from planner.perf.serving.engine import ServingEngine
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.margin import LimitedMetric, RateMargins
     from planner.perf.serving.memory import StartupMemory
@@ -103,7 +104,9 @@ class Replica:
         self.confidence = confidence or Confidence()
         self.metrics = metrics
         self.coefficients = SERVING.select(
-            coefficient_keys(layout.as_it_is_read, node, SERVING_ENGINE),
+            coefficient_keys(
+                layout.as_it_is_read, node, _engine_with(load.drafting)
+            ),
             SERVING_ENGINE.software_year,
         )
         self.startup_memory = _beside_draft(
@@ -565,6 +568,12 @@ class Replica:
             / (3 * first_moment * (1 - utilization) * mean_wait_s**2)
         )
         return Wait(utilization, mean_wait_s, wait_variation)
+
+
+def _engine_with(drafting: Drafting | None) -> ServingEngine:
+    if drafting is None or not drafting.waits_for_tokens:
+        return SERVING_ENGINE
+    return replace(SERVING_ENGINE, plans_ahead=False)
 
 
 def _beside_draft(
