@@ -8,8 +8,10 @@ from typing import Final
 
 from planner.estimate.cell import (
     Row,
+    read_cell,
     read_choice,
     read_count,
+    read_flag,
     read_number,
     read_version,
     read_year,
@@ -17,7 +19,8 @@ from planner.estimate.cell import (
 from planner.estimate.names import RefusedError
 from planner.facts import table
 from planner.perf.common.coefficient_table import REFERENCE_YEAR
-from planner.perf.serving.engine import ServingEngine, engine_rows
+from planner.perf.serving.drafting import PROMPT_LOOKUP
+from planner.perf.serving.engine import ServingEngine, engine_rows, plans_ahead
 
 BACKENDS: Final = ("pytorch", "cpp")
 BENCHMARKS: Final = ("mlperf_offline", "mlperf_server", "mlperf_interactive")
@@ -58,6 +61,8 @@ def row_engine(table_row: Row, engine_name: str) -> ServingEngine:
         backend = "pytorch" if is_modern else "cpp"
     if backend == "cpp":
         engine_facts = engine_rows()["trtllm-cpp"]
+    # A guess from the prompt is made on the CPU, from the tokens of the step before.
+    may_plan = read_cell(table_row, "draft").lower() != PROMPT_LOOKUP
     return ServingEngine(
         kind=engine_facts["kind"],
         software_year=engine_year,
@@ -66,6 +71,11 @@ def row_engine(table_row: Row, engine_name: str) -> ServingEngine:
         ),
         latency_tuned=benchmark in ("mlperf_server", "mlperf_interactive"),
         token_budget=int(read_number(table_row, "token_budget")),
+        plans_ahead=read_flag(
+            table_row,
+            "async_scheduling",
+            default=may_plan and plans_ahead(engine_name, engine_year),
+        ),
     )
 
 

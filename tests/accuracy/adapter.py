@@ -47,6 +47,7 @@ SERVING_COLUMNS: Final = (  # of the truth, that say what ran
     "spec_decode",
     "token_budget",
     "stream_interval",
+    "async_scheduling",
     "n_requests",
     "sla_ttft_p99_ms",
     "sla_tpot_p99_ms",

@@ -47,10 +47,8 @@ CONFIDENCES: Final = ((0.5, 45.0, 60.0), (0.9, 87.0, 95.0))
 # rows from before the table grew.
 NOT_YET: Final = (
     "TPOT, closed loop; all data",
-    "TPOT, closed loop; GPU out",
     "TPOT, closed loop; source out",
     "TTFT, closed loop; all data",
-    "TTFT, closed loop; source out",
     "rate served at the measured TPOT; family out",
     "90 % bands of ttft: median high / low",
     "TPOT and TTFT within the plan at 90% confidence, source out",

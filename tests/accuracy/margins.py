@@ -31,7 +31,9 @@ mean is that of the means of cells, and the variance of a single row of a new ce
     variance of the means + variance within cells * (1 - mean of 1 / k)
 
 because the means already contain 1 / k of the variance within. The covariance of decode and
-prefill is taken alike.
+prefill is taken alike. Within a cell a row counts as no faster and no slower than the SETTLED
+quantiles of its cell: one point of a load test that took twice as long as its neighbors is a bad
+run, and a service outlasts it. Coverage is judged on all rows as they were measured.
 
 `python -m tests.accuracy.margins` rewrites the table for the coefficients as they stand.
 """
@@ -66,6 +68,8 @@ HALVINGS: Final = 40
 # Cells from which an architecture has rows of its own.
 FEWEST: Final = 8
 ANY: Final = "*"
+# Quantiles of a cell within which its rows count.
+SETTLED: Final = (0.2, 0.8)
 FIGURES: Final = ("mean", "sigma", "correlation")
 
 
@@ -102,6 +106,11 @@ def moments(cells: Sequence[Array]) -> Moments:
         cells=len(cells),
         rows=int(numbers.sum()),
     )
+
+
+def settled(of_cell: Array) -> Array:
+    """Return the rows of a cell with the errors of bad runs moved to quantiles of the cell."""
+    return np.clip(of_cell, *np.quantile(of_cell, SETTLED, axis=0))
 
 
 def by_cell(batch: Batch, values: Array, here: Array) -> list[Array]:
@@ -218,7 +227,7 @@ def _rows(
         cells = by_cell(batch, errors, places & np.isfinite(errors[:, 0]))
         if len(cells) < FEWEST:
             continue
-        found = moments(cells)
+        found = moments([settled(of_cell) for of_cell in cells])
         for index, target in enumerate(targets):
             yield {
                 "target": target,

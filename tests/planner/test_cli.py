@@ -57,7 +57,7 @@ def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
         or "ScaleSet serve-nodes" in err
     )
     assert "complete" in tonnage("status", "chat", "--simulate")[1]
-    assert "chat   gcp us-east4" in tonnage("list", "--simulate")[1]
+    assert "chat   gcp us-central1" in tonnage("list", "--simulate")[1]
     spec.write_text(spec.read_text().replace("peak_rps: 2", "peak_rps: 9"))
     assert tonnage("plan", "chat.yaml", "--simulate", "-o", "two.json")[0] == 0
     code, out, _ = tonnage("diff", "one.json", "two.json")

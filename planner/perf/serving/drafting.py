@@ -22,6 +22,7 @@ from planner.units import BYTES_PER_GIB
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.engine import ServingEngine
     from planner.perf.serving.memory import StartupMemory
     from planner.perf.serving.step import Draft
 
@@ -105,6 +106,12 @@ class Drafting(Struct, frozen=True, kw_only=True):
             prompt_lookup=self.method == PROMPT_LOOKUP,
         )
 
+    @property
+    def waits_for_tokens(self) -> bool:
+        """Whether the scheduler needs the tokens of a step to prepare the next one."""
+        # vLLM guesses from the prompt on the CPU, so it does not plan ahead then.
+        return self.method == PROMPT_LOOKUP
+
     def weights_gib(self, layout: ReplicaLayout) -> float:
         """Return GiB of its weights on one accelerator: they are divided as the model is."""
         precision = layout.precision if self.format == "model" else self.format
@@ -172,6 +179,15 @@ def drafting(row: DraftRow, acceptance: float) -> Drafting:
         repository=row.repository,
         task=row.task if is_published else "",
     )
+
+
+def engine_with(
+    engine: ServingEngine, drafting: Drafting | None
+) -> ServingEngine:
+    """Return an engine as it works beside guesses, if there are some."""
+    if drafting is None or not drafting.waits_for_tokens:
+        return engine
+    return replace(engine, plans_ahead=False)
 
 
 def beside_draft(

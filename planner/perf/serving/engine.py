@@ -43,6 +43,7 @@ class ServingEngine(Struct, frozen=True, kw_only=True):
     latency_tuned  whether the server is tuned for one latency limit and measured by a load
                    generator (MLPerf Server)
     token_budget   most tokens of one step; 0 where it is the engine's default
+    plans_ahead    whether the scheduler prepares the next step while one runs
     """
 
     kind: str
@@ -50,6 +51,7 @@ class ServingEngine(Struct, frozen=True, kw_only=True):
     max_sequences: int = 1024
     latency_tuned: bool = False
     token_budget: int = 0
+    plans_ahead: bool = False
 
     @property
     def has_startup_rules(self) -> bool:
@@ -74,7 +76,11 @@ class ServingEngine(Struct, frozen=True, kw_only=True):
 
 @cache
 def engine_rows() -> dict[str, dict[str, Any]]:
-    """Return the rows of the engines by name: kind, limit, KV precision and year."""
+    """Return the rows of the engines by name: kind, limit, KV precision and years.
+
+    `ahead_year` is that of the first release that prepares the next step while one runs, of
+    engines whose releases differ in it.
+    """
     columns: table.Columns = {
         "engine": table.nonempty_text,
         "kind": table.nonempty_text,
@@ -83,6 +89,7 @@ def engine_rows() -> dict[str, dict[str, Any]]:
         "pool": table.one_of("total", "free"),
         "windows": table.one_of("window", "whole"),
         "year": table.real_between(2022, 2100),
+        "ahead_year": table.optional(table.real_between(2022, 2100)),
         **table.SOURCE_COLUMNS,
     }
     return {
@@ -117,7 +124,14 @@ def find_engine(
         kind=engine_row["kind"],
         software_year=software_year,
         max_sequences=engine_row["sequences"],
+        plans_ahead=plans_ahead(engine_name, software_year),
     )
+
+
+def plans_ahead(engine_name: str, software_year: float) -> bool:
+    """Return whether a release prepares the next step while one runs, unless told otherwise."""
+    first_year = engine_rows()[engine_name]["ahead_year"]
+    return first_year is not None and software_year >= first_year
 
 
 def kv_precision(engine_name: str, llm: Llm, precision: str) -> str:
@@ -178,6 +192,9 @@ def coefficient_keys(
         key_names.add("early")
     if serving_engine.latency_tuned:
         key_names.add("tuned")
+    # Only the first step of a busy engine waits for a scheduler that works ahead.
+    if serving_engine.plans_ahead:
+        key_names.add(f"{serving_engine.kind} ahead")
     # Whole experts on single accelerators make the load unequal.
     if layout.ep > 1:
         key_names.add("ep")

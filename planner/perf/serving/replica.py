@@ -19,7 +19,7 @@ from planner.numeric import last_true
 from planner.perf.common import memory
 from planner.perf.serving.coefficients import SERVING
 from planner.perf.serving.correction import REFERENCE_BATCH
-from planner.perf.serving.drafting import beside_draft
+from planner.perf.serving.drafting import beside_draft, engine_with
 from planner.perf.serving.engine import coefficient_keys, find_engine
 from planner.perf.serving.error_band import (
     Band,
@@ -98,7 +98,7 @@ class Replica:
         self.load = load
         self.confidence = confidence or Confidence()
         self.metrics = metrics
-        self.engine = find_engine(load.engine)
+        self.engine = engine_with(find_engine(load.engine), load.drafting)
         self.stored_llm = self.engine.stored(llm)
         self.coefficients = SERVING.select(
             coefficient_keys(layout.as_it_is_read, node, self.engine),

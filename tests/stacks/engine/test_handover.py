@@ -146,7 +146,7 @@ def group_names(here: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("cloud", "rps"), [("aws", 1), ("gcp", 1), ("azure", 2.2)]
+    ("cloud", "rps"), [("aws", 1), ("gcp", 1.5), ("azure", 2.2)]
 )
 def test_blue_green_makes_no_new_fleet_where_only_its_size_changes(
     here, catalog, cloud, rps

@@ -123,9 +123,9 @@ def test_whole_replicas_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("start", "chat-8b"), "chat-8b serve: 1 machine, $1.12/h"),
+        (("start", "chat-8b"), "chat-8b serve: 1 machine, $0.70/h"),
         (("stop", "chat-8b"), "chat-8b serve: 0 machines, $0.00/h"),
-        (("scale", "chat-8b", "3"), "chat-8b serve: 3 machines, $3.37/h"),
+        (("scale", "chat-8b", "3"), "chat-8b serve: 3 machines, $2.11/h"),
     ],
 )
 def test_commands_say_what_it_costs(

@@ -55,7 +55,7 @@ TYPES = {
     },
 }
 # Just above what whole strong machines carry, requests/s.
-RATES = {"aws": 3.8, "gcp": 5.5, "azure": 22}
+RATES = {"aws": 4.2, "gcp": 6, "azure": 22}
 LIMITS_S = {"ttft": 2.0, "tpot": 0.08}
 
 
@@ -183,7 +183,7 @@ def played(pool: BilledPool, requests: list[Request]) -> dict[str, list[float]]:
 
 def test_more_traffic_is_planned_on_two_types_too(catalog: Catalog) -> None:
     few = repriced(catalog, "aws")
-    half = two_types("aws").replace("peak_rps: 3.8", "peak_rps: 1.9")
+    half = two_types("aws").replace("peak_rps: 4.2", "peak_rps: 2.1")
     settings = SolveSettings(
         catalog=few,
         unbuilt_reason=unsupported_reason,
