@@ -133,13 +133,15 @@ def benchmark_fleet(
     None where nobody sells one. Groups beside the first would only save hours of what all share,
     and measure nothing.
     """
-    accelerator = pool.instance.accelerator
+    planned = pool.instance
 
     def is_alike(offer: Offer) -> bool:
         return (
             offer.provider in clouds()
             and offer.purchase == "on_demand"
-            and offer.instance.accelerator == accelerator
+            and offer.instance.accelerator == planned.accelerator
+            # A smaller part of one is slower, and holds fewer requests.
+            and offer.instance.fraction == planned.fraction
         )
 
     alike = replace(settings, layout=pool.layout)

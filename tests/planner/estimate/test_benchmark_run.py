@@ -58,7 +58,7 @@ def test_one_replica_as_the_plan_has_it_on_the_cheapest_machine(
         and offer.instance.accelerator == accelerator
         and offer.instance.accelerators >= needed
         # A part of an accelerator has its name, and not its memory.
-        and offer.instance.node.memory_gib >= service.instance.node.memory_gib
+        and offer.instance.fraction == service.instance.fraction
         and offer.provider in ("aws", "gcp", "azure")
     )
     machine_usd = bench.pool.purchases[0].usd_hour
