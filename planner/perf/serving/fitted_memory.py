@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.facts import table
 from planner.perf.common import memory
+from planner.perf.common.constant import constant
 from planner.perf.serving.memory import StartupMemory, replica_memory
 from planner.units import BYTES_PER_GIB
 
@@ -24,19 +25,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.coefficients import Coefficients
     from planner.perf.serving.engine import ServingEngine
 
-# What follows is of `_handle_gpu_memory_settings` in server_args.py of SGLang 0.5.7, MiB.
-FIXED_MIB: Final = 512.0
-STEP_TOKEN_MIB: Final = 1.5
-GRAPH_SEQUENCE_MIB: Final = 2.0
-ACCELERATOR_MIB: Final = 128.0
-SMALLEST_STEP_TOKENS: Final = 2048
-# Of accelerators with more than so many GiB, so many GiB are set aside at the least.
-LARGE_GIB: Final = 60.0
-LARGE_RESERVE_GIB: Final = 10.0
-WIDE_TP: Final = 4
 MIB_PER_GIB: Final = 1024.0
-# A step is a whole number of pages; the largest page that the same file sets has so many tokens.
-PAGE_TOKENS: Final = 128
 
 
 def engine_memory(
@@ -93,7 +82,8 @@ def step_tokens(
 ) -> int:
     """Return the most tokens of a step: a budget in whole pages, or the engine's default."""
     tokens = token_budget or _step_row(engine_kind, memory_gib)["step_tokens"]
-    return int(tokens) // PAGE_TOKENS * PAGE_TOKENS
+    page_tokens = int(constant("engine_page", engine_kind))
+    return int(tokens) // page_tokens * page_tokens
 
 
 def set_aside_gib(
@@ -104,23 +94,27 @@ def set_aside_gib(
 ) -> float:
     """Return what an engine keeps free of weights and cache by its own rule, GiB.
 
-        512 + 1.5 * step tokens + 2 * sequences of the largest graph + 128 * accelerators, MiB
+        fixed + a * step tokens + b * sequences of the largest graph + c * accelerators
 
-    and 10 GiB at least of accelerators with more than 60.
+    and at least so much on accelerators with much memory: rows `set_aside` of `constants.csv`.
     """
     row = _step_row(engine_kind, memory_gib)
+
+    def rule(name: str) -> float:
+        return constant(f"set_aside_{name}", engine_kind)
+
     graph_batch = row[
-        "graph_batch" if layout.tp < WIDE_TP else "wide_graph_batch"
+        "wide_graph_batch" if layout.tp >= rule("wide_tp") else "graph_batch"
     ]
-    reserve_gib = (
-        FIXED_MIB
-        + STEP_TOKEN_MIB * max(step_tokens, SMALLEST_STEP_TOKENS)
-        + GRAPH_SEQUENCE_MIB * float(graph_batch)
-        + ACCELERATOR_MIB * layout.accelerators
-    ) / MIB_PER_GIB
-    if memory_gib > LARGE_GIB:
-        return max(reserve_gib, LARGE_RESERVE_GIB)
-    return reserve_gib
+    reserve_mib = (
+        rule("fixed")
+        + rule("step_token") * max(step_tokens, rule("smallest_step"))
+        + rule("graph_sequence") * float(graph_batch)
+        + rule("accelerator") * layout.accelerators
+    )
+    if memory_gib > rule("large"):
+        reserve_mib = max(reserve_mib, rule("large_least"))
+    return reserve_mib / MIB_PER_GIB
 
 
 def fitted_memory(
@@ -146,7 +140,9 @@ def fitted_memory(
     weights_gib = memory.weight_bytes(llm, layout) / BYTES_PER_GIB
     kv_pool_gib = filled_gib - weights_gib
     # Bytes of a token where a sequence is as long as the model takes.
-    longest_tokens = llm.max_context or PAGE_TOKENS
+    longest_tokens = llm.max_context or int(
+        constant("engine_page", engine.kind)
+    )
     token_bytes = memory.kv_bytes(llm, layout, longest_tokens) / longest_tokens
     return StartupMemory(
         total_gib=total_gib,
