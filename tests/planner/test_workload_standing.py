@@ -114,7 +114,12 @@ def repriced(catalog, region: str, factor: str):
 
 def test_prices_that_wander_by_a_percent_move_nothing(catalog) -> None:
     """The cheapest region flips with every price list; the fleet does not follow."""
-    spec = spec_at(2)
+    spec = spec_of(
+        chat(
+            traffic="peak_rps: 2",
+            extra="where: {accelerators: {allow: [l4]}}\nbuy: {horizon: 30d}",
+        )
+    )
     regions = [
         offer.region
         for offer in catalog.offers

@@ -440,7 +440,9 @@ def test_the_likeliest_zone_is_tried_first_and_a_replay_says_the_same(
     letters: str,
 ) -> None:
     """It is the same fleet at the same price."""
-    text = chat(extra="where: {clouds: [gcp], regions: [us-central1]}")
+    text = chat(
+        extra="where: {clouds: [gcp], regions: [us-central1], accelerators: {allow: [l4]}}"
+    )
     (here / "s.yaml").write_text(text + "buy: {spot: only}\n")
     before = planned(tonnage)
     clouds_that(lambda place: facts_of(place, {}))

@@ -23,7 +23,9 @@ from tests.stacks.engine.test_simulated import EVERYTHING, objects, quiet
 @pytest.fixture(scope="module")
 def plan(catalog) -> Plan:
     """A plan with a fallback of every kind but another way to buy."""
-    spec = chat(extra="buy: {fallback: 100%}\nwhere: {clouds: [gcp, aws]}")
+    spec = chat(
+        extra="buy: {fallback: 100%}\nwhere: {clouds: [gcp, aws], accelerators: {allow: [l4]}}"
+    )
     made = api.plan(spec.encode(), catalog=catalog, alternatives=0)
     kinds = {f.kind for f in made.fallbacks}
     assert kinds == {"zone", "type", "region", "cloud"}
@@ -141,7 +143,9 @@ def test_a_standing_fleet_keeps_serving_when_its_change_is_refused(
 ) -> None:
     engine = engine_of("quota: [{nodes: 2}]", here)
     small = api.plan(
-        chat(extra="where: {clouds: [gcp], regions: [us-east4]}").encode(),
+        chat(
+            extra="where: {clouds: [gcp], regions: [us-east4], accelerators: {allow: [l4]}}"
+        ).encode(),
         catalog=catalog,
         alternatives=0,
     )
@@ -152,7 +156,7 @@ def test_a_standing_fleet_keeps_serving_when_its_change_is_refused(
     large = api.plan(
         chat(
             traffic="peak_rps: 200",
-            extra="where: {clouds: [gcp], regions: [us-east4]}\nbuy: {fallback: 100%}",
+            extra="where: {clouds: [gcp], regions: [us-east4], accelerators: {allow: [l4]}}\nbuy: {fallback: 100%}",
         ).encode(),
         catalog=catalog,
         alternatives=0,

@@ -72,7 +72,10 @@ UNITS = {
 @pytest.fixture(scope="session")
 def plan(catalog) -> Plan:
     """A month of a service on Google Cloud, of one pool of machines with an L4 each."""
-    made = plan_of(catalog, chat(extra="where: {clouds: [gcp]}"))
+    made = plan_of(
+        catalog,
+        chat(extra="where: {clouds: [gcp], accelerators: {allow: [l4]}}"),
+    )
     pool = made.solution.pools[0]
     assert (pool.accelerator, pool.accelerators_per_node) == ("l4", 1)
     assert {line.kind for line in made.cost.lines} <= set(METERS)
