@@ -156,7 +156,8 @@ def test_a_standing_fleet_keeps_serving_when_its_change_is_refused(
     large = api.plan(
         chat(
             traffic="peak_rps: 200",
-            extra="where: {clouds: [gcp], regions: [us-east4], accelerators: {allow: [l4]}}\nbuy: {fallback: 100%}",
+            extra="where: {clouds: [gcp], regions: [us-east4], accelerators: {allow: [l4]}}\n"
+            "buy: {fallback: 100%}",
         ).encode(),
         catalog=catalog,
         alternatives=0,
