@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from msgspec.structs import replace
 
-from planner.solve.settings import SolveSettings, run_later
+from planner.solve.settings import SolveSettings
 from planner.spec.load import load_spec
 from planner.workload.solver import find as find_fleet
 from providers.catalog.load import load_catalog
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.market.offer import Catalog, Offer
-    from planner.solve.settings import TaskStarter
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
 
@@ -154,20 +153,13 @@ def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     return find(catalog, text, keep).explained()
 
 
-def find(
-    catalog: Catalog,
-    text: str,
-    keep: int = 3,
-    *,
-    run_aside: TaskStarter = run_later,
-) -> Solution:
+def find(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     """Find the fleet of a spec given as text, which takes a part of the time of `solve`."""
     solver = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",
         alternative_count=keep,
-        run_aside=run_aside,
     )
     return find_fleet(spec_of(text), solver)
 

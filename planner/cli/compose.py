@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
-from planner.cli.parallel import run_aside, run_in_parallel
+from planner.cli.parallel import run_in_parallel
 from planner.errors import (
     MissingError,
     Place,
@@ -362,7 +362,6 @@ def solve_settings(
         training_correction=load_training_correction(options),
         futures=futures(options.stops_after),
         run_all=run_in_parallel,
-        run_aside=run_aside,
         # What others have left is of bills with what is assumed.
         memory=memory if memory and not usage else Memory(),
     )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import ProcessPoolExecutor
 
 ResultT = TypeVar("ResultT")
 
@@ -30,48 +29,25 @@ def results_in_order(
 
     A worker runs its own tasks one after the other, so workers never start workers.
     """
-    if len(tasks) < 2 or not _may_fork():
+    import multiprocessing
+
+    if (
+        len(tasks) < 2
+        or multiprocessing.parent_process() is not None
+        or usable_cores() < 2
+        or "fork" not in multiprocessing.get_all_start_methods()
+    ):
         yield from (task() for task in tasks)
         return
-    with _forked_workers(tasks) as workers:
-        yield from workers.map(_run_task, range(len(tasks)))
-    _tasks.clear()
-
-
-def run_aside(task: Callable[[], ResultT]) -> Callable[[], ResultT]:
-    """Start a task in a worker, and return what waits for its result.
-
-    Without a second core that is the task itself.
-    """
-    if not _may_fork():
-        return task
-    workers = _forked_workers([task])
-    # That forks, so the worker has the task.
-    future = workers.submit(_run_task, 0)
-    _tasks.clear()
-    workers.shutdown(wait=False)
-    return future.result
-
-
-def _forked_workers(tasks: Sequence[Callable[[], Any]]) -> ProcessPoolExecutor:
-    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     _tasks[:] = tasks
-    return ProcessPoolExecutor(
-        min(len(tasks), usable_cores()), multiprocessing.get_context("fork")
-    )
-
-
-def _may_fork() -> bool:
-    """Whether workers help: a worker starts none, and one core runs one task."""
-    import multiprocessing
-
-    return (
-        multiprocessing.parent_process() is None
-        and usable_cores() > 1
-        and "fork" in multiprocessing.get_all_start_methods()
-    )
+    with ProcessPoolExecutor(
+        min(len(tasks), usable_cores()),
+        multiprocessing.get_context("fork"),
+    ) as workers:
+        yield from workers.map(_run_task, range(len(tasks)))
+    _tasks.clear()
 
 
 def usable_cores() -> int:

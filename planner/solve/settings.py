@@ -28,18 +28,6 @@ def run_in_turn(tasks: Sequence[Callable[[], ResultT]]) -> list[ResultT]:
     return [task() for task in tasks]
 
 
-def run_later(task: Callable[[], ResultT]) -> Callable[[], ResultT]:
-    """Return a task itself: it runs when its result is asked for."""
-    return task
-
-
-class TaskStarter(Protocol):
-    """Starts a task, which may run meanwhile, and returns what gives its result."""
-
-    def __call__(self, task: Callable[[], ResultT], /) -> Callable[[], ResultT]:
-        """Start the task."""
-
-
 class TaskRunner(Protocol):
     """Runs tasks that do not depend on each other, and returns what they return, in order."""
 
@@ -72,7 +60,6 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     alternative_count  how many alternatives of each sort are shown
     confidence         with which limits are met, and what a benchmark of the user's own taught
     run_all            runs tasks that do not depend on each other, and returns what they return
-    run_aside          starts a task beside others, and returns what gives its result
     memory             what specs leave for those that are solved after them
     futures            which a commitment is held against, beside the planned one
     layout             that every replica of a service must have; none: whichever is cheapest
@@ -85,7 +72,6 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     alternative_count: int = 3
     confidence: Confidence = DEFAULT_CONFIDENCE
     run_all: TaskRunner = run_in_turn
-    run_aside: TaskStarter = run_later
     memory: Memory = field(default_factory=Memory)
     futures: tuple[Future, ...] = field(default_factory=scenarios)
     layout: ReplicaLayout | None = None

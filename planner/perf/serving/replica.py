@@ -10,7 +10,7 @@ of non-Poisson arrivals are scaled by (ca^2 + cs^2) / 2 (Allen and Cunneen).
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -135,11 +135,6 @@ class Replica:
         self._tpot_by_batch: dict[int, float] = {}
         self._rate_by_batch: dict[int, float] = {}
         self.open_services: dict[tuple[float, float], Service | None] = {}
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Send what it is made of: another process computes the rest again."""
-        parts = (self.llm, self.layout, self.node, self.load, self.confidence)
-        return partial(Replica, metrics=self.metrics), parts
 
     def _fitting_batch(self, context_tokens: float) -> int:
         """Return how many sequences of `context_tokens` fit in the KV pool."""

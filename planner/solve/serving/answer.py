@@ -66,11 +66,14 @@ def solve_serving(
     search = settings.memory.get(
         ServingSearch, lambda: ServingSearch(settings.catalog.price_book)
     )
-    finder = FleetFinder(search, offer_filter, spec.buy.machine_types)
-    search_result, mixed = finder.ranked(
-        requirement, settings.alternative_count, settings.run_aside
+    search_result = search.solve(
+        requirement,
+        offer_filter.cheapest(),
+        estimate_count=settings.alternative_count,
     )
+    finder = FleetFinder(search, offer_filter, spec.buy.machine_types)
     selection = search_result.best
+    mixed = finder.cheaper_mix(requirement, selection)
     budget_usd = spec.buy.budget
     if mixed is not None and not mixed.bill.exceeds(budget_usd):
         return mixed_solution(

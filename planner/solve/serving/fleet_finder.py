@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.solve.serving.candidate import ServingCandidate
@@ -12,13 +11,11 @@ from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.search import CENT_USD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from decimal import Decimal
 
     from planner.market.offer_filter import OfferFilter
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingResult, ServingSearch
-    from planner.solve.settings import TaskStarter
+    from planner.solve.serving.search import ServingSearch
     from planner.spec.model import LatencyLimit
 
 AnyFleet: TypeAlias = ServingCandidate | MixedFleet
@@ -36,38 +33,6 @@ class FleetFinder:
         self.search = search
         self.offer_filter = offer_filter
         self.machine_types = machine_types
-
-    def ranked(
-        self,
-        requirement: ServingRequirement,
-        estimate_count: int,
-        run_aside: TaskStarter,
-    ) -> tuple[ServingResult, MixedFleet | None]:
-        """Return fleets of one type, and the cheapest of two if it costs less than all of them.
-
-        Two types are searched beside the proof that no fleet of one type is cheaper: none of both
-        costs more than the first one that passes.
-        """
-        found_mixed: list[Callable[[], MixedFleet | None]] = []
-
-        def search_two(first: ServingCandidate) -> None:
-            found_mixed.append(
-                run_aside(partial(self.cheaper_mix, requirement, first))
-            )
-
-        result = self.search.solve(
-            requirement,
-            self.offer_filter.cheapest(),
-            estimate_count,
-            on_first=search_two if self.machine_types > 1 else None,
-        )
-        alone = result.best
-        if not found_mixed:
-            return result, self.cheaper_mix(requirement, alone)
-        mixed = found_mixed[0]()
-        if mixed and alone and mixed.bill.total >= alone.bill.total:
-            mixed = None
-        return result, mixed
 
     def cheapest(
         self, requirement: ServingRequirement, skipped_rule: str = ""

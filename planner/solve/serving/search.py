@@ -146,14 +146,12 @@ class ServingSearch:
         *,
         ceiling_usd: float = math.inf,
         tells_why: bool = True,
-        on_first: Callable[[ServingCandidate], None] | None = None,
     ) -> ServingResult:
         """Return the cheapest fleet, and `estimate_count` dearer ones by formula.
 
         Fleets that cost more than `ceiling_usd` a month are not looked for. Formulas name
         candidates; the simulation then proves that no fleet is cheaper. With `tells_why` off
         the offers without a fleet are not all named: proving that they miss takes less time.
-        `on_first` learns of the first one that passes, before the proof.
         """
         estimates, rejected_offers = self._best_first(
             requirement,
@@ -166,11 +164,6 @@ class ServingSearch:
         )
         verified = estimates[:1]
         if requirement.is_simulated:
-            first = self._first_verified(
-                requirement, estimates, ceiling_usd, tells_why=tells_why
-            )
-            if first and on_first is not None:
-                on_first(first[0])
             verified, rejected_offers = self._best_first(
                 requirement,
                 offers,
@@ -179,7 +172,9 @@ class ServingSearch:
                 ),
                 result_count=1,
                 ceiling_usd=ceiling_usd,
-                known_candidates=first,
+                known_candidates=self._first_verified(
+                    requirement, estimates, ceiling_usd, tells_why=tells_why
+                ),
             )
         best = verified[0] if verified else None
         return ServingResult(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from planner.cli import parallel
 from planner.errors import SpecError
 from planner.perf.serving.monte_carlo import (
     RequestStream,
@@ -23,7 +22,7 @@ from planner.sentence import describe
 from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
-from planner.solve.settings import SolveSettings, run_later
+from planner.solve.settings import SolveSettings
 from planner.spec.model import Inference
 from planner.workload.solver import what_if
 from providers.simulated import world
@@ -115,26 +114,6 @@ def test_it_costs_less_than_one_type_and_is_built(
     assert len(objects(engine)) == len(plan.graph.resources)
     engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
-
-
-@pytest.mark.parametrize("machine_types", [1, 2])
-def test_a_search_beside_the_proof_changes_no_plan(
-    catalog: Catalog, machine_types: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a forked worker as in turn: the same fleet, alternatives and reasons."""
-    monkeypatch.setattr(parallel, "usable_cores", lambda: 2)
-    few = repriced(catalog, "aws")
-    text = two_types("aws", machine_types)
-    in_turn, beside = (
-        find(few, text, run_aside=run_aside)
-        for run_aside in (run_later, parallel.run_aside)
-    )
-    assert beside.bill == in_turn.bill
-    assert [pool.summary for pool in beside.pools] == [
-        pool.summary for pool in in_turn.pools
-    ]
-    assert beside.alternatives == in_turn.alternatives
-    assert beside.simulation_check == in_turn.simulation_check
 
 
 def test_all_requests_together_keep_the_limits(catalog: Catalog) -> None:
