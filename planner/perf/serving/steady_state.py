@@ -53,21 +53,6 @@ class SteadyState(Struct, frozen=True):
     stage_count: float
     interference: float
 
-    @property
-    def most_rate(self) -> float:
-        """Upper bound of the requests a second that are completed, for ever.
-
-        Each takes the time of its steps and that in which its prompt stops those of others, and
-        the first stage for its prompt:
-            1 / max(steps / most tokens a second + interference * prompt, prompt)
-        """
-        most_tokens_per_s = self.tokens_per_s[-1]
-        if not most_tokens_per_s:
-            return 0.0
-        prompt_s = statistics.fmean(self.prompts_s)
-        decode_s = self.steps / most_tokens_per_s
-        return 1 / max(decode_s + self.interference * prompt_s, prompt_s)
-
     def least_tpot(self, rate_per_s: float, variation: float) -> float:
         """Return a lower bound of the mean time per output token, in seconds.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 from functools import cache
 from typing import Any
 
@@ -14,9 +13,11 @@ from planner.perf.training.job import ParallelLayout
 from planner.solve.solution import TrainingRun
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.megatron import megatron_options
-from tests.conftest import ROOT, present, solve
+from tests.conftest import present, solve
+from tests.stacks.runtime.vm.arguments import parser_of
 
-ARGUMENTS = ROOT / "tests" / "data" / "megatron_arguments.csv"
+# Of the version in the training image, without meanings and defaults.
+ARGUMENTS = "megatron_arguments.csv"
 TEXT = """apiVersion: tonnage/v1
 kind: Training
 name: job
@@ -24,30 +25,6 @@ model: {name: MODEL}
 data: {tokens: 20B, location: "s3://bucket/tokens"}
 train: {method: pretrain, deadline: 30d}
 """
-
-
-class StrictParser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise ValueError(message)
-
-
-@cache
-def parser() -> StrictParser:
-    """The parser of the version in the training image, without meanings and defaults."""
-    made = StrictParser(allow_abbrev=False)
-    types = {"int": int, "float": float, "": str}
-    with ARGUMENTS.open(encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            if row["kind"] == "flag":
-                made.add_argument(row["argument"], action="store_true")
-                continue
-            made.add_argument(
-                row["argument"],
-                type=types[row["type"]],
-                nargs="*" if row["kind"] == "values" else None,
-                choices=row["choices"].split("|") if row["choices"] else None,
-            )
-    return made
 
 
 @cache
@@ -60,7 +37,7 @@ def run_of(model: str) -> TrainingRun:
 def parsed(run: TrainingRun) -> argparse.Namespace:
     options = megatron_options(run, "/data", "/checkpoints")
     words = [word for option in options for word in option.split(" ")]
-    return parser().parse_args(words)
+    return parser_of(ARGUMENTS).parse_args(words)
 
 
 def changed(
@@ -121,4 +98,4 @@ def test_a_planned_job_is_told_what_was_planned(model: str) -> None:
 def test_words_that_megatron_does_not_know_are_refused() -> None:
     for words in (["--method", "pretrain"], ["--recompute-every", "2"]):
         with pytest.raises(ValueError, match="unrecognized"):
-            parser().parse_args(words)
+            parser_of(ARGUMENTS).parse_args(words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 from functools import cache
 from typing import Any
@@ -14,7 +13,11 @@ from planner.solve.solution import JobLoader, TrainingRun
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.trainer import TRAINERS, job_variables, trainer_options
 from tests.conftest import ROOT, present, solve
-from tests.stacks.runtime.vm.test_megatron import parser as megatron_parser
+from tests.stacks.runtime.vm.arguments import (
+    TYPES,
+    StrictParser,
+    parser_of,
+)
 
 ARGUMENTS = ROOT / "tests" / "data" / "trainer_arguments.csv"
 TEXT = """apiVersion: tonnage/v1
@@ -24,11 +27,6 @@ model: {name: MODEL}
 data: {tokens: 1B, location: "s3://bucket/tokens"}
 train: {method: METHOD, framework: FRAMEWORK, sequence: 4k, deadline: 60d}
 """
-
-
-class StrictParser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise ValueError(message)
 
 
 def truth(text: str) -> bool:
@@ -42,7 +40,6 @@ def parser(framework: str) -> StrictParser:
     A truth of Transformers takes a word or none; those of the others are flags.
     """
     made = StrictParser(allow_abbrev=False)
-    types = {"int": int, "float": float, "": str}
     with ARGUMENTS.open(encoding="utf-8") as stream:
         for row in csv.DictReader(stream):
             if row["framework"] != framework:
@@ -56,7 +53,7 @@ def parser(framework: str) -> StrictParser:
                 choices = row["choices"].split("|") if row["choices"] else None
                 made.add_argument(
                     name,
-                    type=types[row["type"]],
+                    type=TYPES[row["type"]],
                     nargs="*" if row["kind"] == "values" else None,
                     # Axolotl's truths that may also be words are read as such.
                     choices=None if framework == "axolotl" else choices,
@@ -148,7 +145,11 @@ def test_loaders_are_told_their_workers_in_published_words(
     fed = replace(run, loader=loader)
     if framework == "megatron":
         options = trainer_options(fed, "/data", "/checkpoints")
-        known = vars(megatron_parser().parse_args(" ".join(options).split()))
+        known = vars(
+            parser_of("megatron_arguments.csv").parse_args(
+                " ".join(options).split()
+            )
+        )
     else:
         known = parsed(fed)
     assert known[word] == 11
