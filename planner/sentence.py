@@ -79,16 +79,15 @@ SENTENCES: Final = {
     "spot": "spot machines can be taken back at short notice, all of them at once",
     "reserved-roll": "a new template takes one machine more than the {machines:,} that are "
     "reserved: write update: recreate, or the roll waits for ever",
-    "small-cache": "the KV cache has 8 bits, which saves ${saved_usd:,.2f} and may change "
-    "answers: compare them on questions of your own, or write model.kv_precision: bf16",
-    "small-cache-only": "the KV cache has 8 bits, which may change answers: compare them on "
-    "questions of your own; with model.kv_precision: bf16 no machine meets the limits",
+    "small-cache": "the KV cache has 8 bits, which may change answers: compare them on questions "
+    "of your own, or write model.kv_precision: bf16",
+    "default-cache": "the KV cache of 8 bits saves ${saved_usd:,.2f} against "
+    "model.kv_precision: bf16",
+    "no-default-cache": "with model.kv_precision: bf16 no machine meets the limits",
     "draft": "guesses by {method}, {guesses:,} ahead in each step: each is taken as right with "
-    "{acceptance_share:.0%} ({told_by}), watch vllm:spec_decode_num_accepted_tokens; without "
-    "guesses the plan costs ${without_usd:,.2f}",
-    "draft-only": "guesses by {method}, {guesses:,} ahead in each step: each is taken as right "
-    "with {acceptance_share:.0%} ({told_by}), watch vllm:spec_decode_num_accepted_tokens; without "
-    "guesses no machine meets the limits",
+    "{acceptance_share:.0%} ({told_by}), watch vllm:spec_decode_num_accepted_tokens",
+    "no-draft": "without guesses the plan costs ${without_usd:,.2f}",
+    "only-draft": "without guesses no machine meets the limits",
     "asleep": "while nobody asks, no machine runs, and then nothing answers: the hours of the "
     "schedule bring machines back, or tonnage start, in {startup_s:time}",
     "window": "machines leave {window_s:time} after midnight, by when a run is done with the "

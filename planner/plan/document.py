@@ -206,6 +206,7 @@ def with_changes(plan: types.Plan, changes: types.Changes) -> types.Plan:
 
 def with_reasons(plan: types.Plan, solution: Solution) -> types.Plan:
     """Return a plan with what each wish of the spec costs, as its solution has it now."""
+    notices = map(_notice, solution.warnings)
     return seal(
         replace(
             plan,
@@ -215,6 +216,10 @@ def with_reasons(plan: types.Plan, solution: Solution) -> types.Plan:
                 safety=_safety(solution.confidence_cost),
             ),
             alternatives=tuple(map(_alternative, solution.alternatives)),
+            warnings=(
+                *plan.warnings,
+                *(notice for notice in notices if notice not in plan.warnings),
+            ),
         )
     )
 

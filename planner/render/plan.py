@@ -63,6 +63,8 @@ PREDICTION_TITLES: Final = (
     "basis",
 )
 INDENT: Final = "  "
+# Warnings that compare the plan with others, which are made after its first page.
+COMPARISONS: Final = ("default-cache", "no-draft")
 # What goes on after it was idle; a job has ended then.
 RETURNING_KINDS: Final = ("inference", "workspace")
 ROUTING_PHRASES: Final = {
@@ -130,6 +132,7 @@ def _reasons(
     page_blocks: list[Block] = []
     if plan.solution.status != "infeasible":
         page_blocks += [Paragraph(""), *rival_blocks(plan, shown)]
+        page_blocks += comparison_blocks(plan)
         page_blocks += fallback_blocks(plan, full=full)
     if saved_path:
         page_blocks.append(
@@ -552,10 +555,23 @@ def _return_phrase(plan: Plan) -> str:
     return f", back by {hours}tonnage start {plan.stack.name}"
 
 
+def comparison_blocks(plan: Plan) -> list[Block]:
+    """Return what the plan costs without what the search has chosen; it took other plans."""
+    return [
+        Paragraph(f"  {plan_warning.message}", "dim", LINE_WIDTH)
+        for plan_warning in plan.warnings
+        if plan_warning.code in COMPARISONS
+    ]
+
+
 def warning_blocks(plan: Plan) -> list[Block]:
-    """Return what to know before paying."""
+    """Return what to know before paying, as far as it does not wait for other plans."""
     shutdown = plan.shutdown
-    warnings = [plan_warning.message for plan_warning in plan.warnings]
+    warnings = [
+        plan_warning.message
+        for plan_warning in plan.warnings
+        if plan_warning.code not in COMPARISONS
+    ]
     # A fleet without shutdown costs money until someone destroys it.
     if not (shutdown.idle or shutdown.ttl or shutdown.schedule):
         warnings.append("nothing ends it: it runs until it is destroyed")

@@ -459,10 +459,12 @@ class Reasons(Struct, frozen=True, kw_only=True):
     """What the wishes of a spec cost, each found by planning without it.
 
     `alternatives`  other fleets that this brought to light
+    `warnings`  what the plan costs without what the search has chosen
     """
 
     bindings: tuple[BindingLimit, ...] = ()
     alternatives: tuple[RivalFleet, ...] = ()
+    warnings: tuple[PlanWarning, ...] = ()
     confidence_cost: ConfidenceCost | None = None
 
 
@@ -526,6 +528,7 @@ class Solution(Struct, frozen=True, kw_only=True):
             alternatives=ranked_rivals(
                 [*self.alternatives, *reasons.alternatives]
             ),
+            warnings=(*self.warnings, *reasons.warnings),
             confidence_cost=reasons.confidence_cost,
             find_reasons=None,
         )

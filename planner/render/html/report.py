@@ -31,6 +31,7 @@ from planner.render.infeasible import infeasible_blocks
 from planner.render.live import live_blocks
 from planner.render.page import PageTable, Paragraph
 from planner.render.plan import (
+    comparison_blocks,
     decision_blocks,
     request_blocks,
     warning_blocks,
@@ -180,6 +181,7 @@ def _lead(plan: Plan, level: int) -> tuple[Markup, ...]:
             [
                 Paragraph(_price_text(plan)),
                 *warning_blocks(plan),
+                *comparison_blocks(plan),
                 *live_blocks(plan, full=True),
             ],
             level + 1,

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.sizing import FleetSizing
     from planner.solve.settings import SolveSettings
-    from planner.solve.solution import PlanWarning
     from planner.spec.model import Batch, Inference
 
 
@@ -133,8 +132,11 @@ def _found_solution(
             settings.alternative_count,
         ),
         bill=selection.bill,
-        warnings=_fleet_warnings(
-            spec, requirement, finder, selection, is_undecided=is_undecided
+        warnings=(
+            *serving_warnings(
+                spec, requirement, search, selection, is_undecided=is_undecided
+            ),
+            *choice_warnings(spec, requirement, (selection.sizing.layout,)),
         ),
         week=requirement.week,
         llm=requirement.llm,
@@ -158,33 +160,6 @@ def _found_solution(
             settings.run_all,
         ),
         find_load_curve=_load_curve_finder(requirement, selection.sizing),
-    )
-
-
-def _fleet_warnings(
-    spec: Inference | Batch,
-    requirement: ServingRequirement,
-    finder: FleetFinder,
-    selection: ServingCandidate,
-    *,
-    is_undecided: bool,
-) -> tuple[PlanWarning, ...]:
-    """Return what to know of a fleet, and of what the search has chosen for it."""
-    return (
-        *serving_warnings(
-            spec,
-            requirement,
-            finder.search,
-            selection,
-            is_undecided=is_undecided,
-        ),
-        *choice_warnings(
-            spec,
-            requirement,
-            finder,
-            (selection.sizing.layout,),
-            selection.bill.total,
-        ),
     )
 
 

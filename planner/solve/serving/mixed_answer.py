@@ -87,9 +87,7 @@ def mixed_solution(
             *choice_warnings(
                 spec,
                 requirement,
-                finder,
                 tuple(pool.sizing.layout for pool in fleet.pools),
-                fleet.bill.total,
             ),
         ),
         week=requirement.week,

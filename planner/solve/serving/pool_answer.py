@@ -28,11 +28,9 @@ from planner.spec.model import Inference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from decimal import Decimal
 
     from planner.perf.common.layout import ReplicaLayout
     from planner.solve.serving.candidate import ServingCandidate
-    from planner.solve.serving.fleet_finder import FleetFinder
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
     from planner.spec.model import Batch
@@ -138,14 +136,26 @@ def serving_warnings(
 def choice_warnings(
     spec: Inference | Batch,
     requirement: ServingRequirement,
-    finder: FleetFinder,
     layouts: tuple[ReplicaLayout, ...],
-    usd: Decimal,
 ) -> Iterator[PlanWarning]:
-    """Yield what the engine is told for a fleet of `usd` that may be decided otherwise."""
+    """Yield what the engine of a fleet is told that may be decided otherwise."""
     yield from _engine_warnings(spec, requirement)
-    yield from _cache_warnings(spec, requirement, finder, layouts, usd)
-    yield from _draft_warnings(spec, requirement, finder)
+    if is_small_cache_chosen(requirement, layouts):
+        yield PlanWarning(
+            code="small-cache",
+            reason=because("small-cache"),
+            place=spec.model.place,
+        )
+    yield from _draft_warnings(spec, requirement)
+
+
+def is_small_cache_chosen(
+    requirement: ServingRequirement, layouts: tuple[ReplicaLayout, ...]
+) -> bool:
+    """Whether the search and not the spec has chosen a cache of 8 bits."""
+    return len(requirement.kv_precisions) > 1 and any(
+        layout.has_small_cache for layout in layouts
+    )
 
 
 def _engine_warnings(
@@ -162,59 +172,20 @@ def _engine_warnings(
     yield PlanWarning(code="engine", reason=reason, place=spec.serving.place)
 
 
-def _cache_warnings(
-    spec: Inference | Batch,
-    requirement: ServingRequirement,
-    finder: FleetFinder,
-    layouts: tuple[ReplicaLayout, ...],
-    usd: Decimal,
-) -> Iterator[PlanWarning]:
-    """Yield what a cache of 8 bits saves, where the search and not the spec has chosen it.
-
-    saves = cost of the cheapest fleet with the cache that the engine takes itself - `usd`, USD
-    in the period of the bill
-    """
-    if len(requirement.kv_precisions) == 1:
-        return
-    if not any(layout.has_small_cache for layout in layouts):
-        return
-    default = finder.cheapest(requirement.with_default_cache())
-    reason = (
-        because("small-cache-only")
-        if default is None
-        else because("small-cache", saved_usd=default.bill.total - usd)
-    )
-    yield PlanWarning(code="small-cache", reason=reason, place=spec.model.place)
-
-
 def _draft_warnings(
-    spec: Inference | Batch,
-    requirement: ServingRequirement,
-    finder: FleetFinder,
+    spec: Inference | Batch, requirement: ServingRequirement
 ) -> Iterator[PlanWarning]:
-    """Yield what speculative decoding assumes, and what the plan costs without it, USD."""
+    """Yield what speculative decoding assumes."""
     drafting = requirement.load.drafting
     if drafting is None:
         return
-    without = finder.cheapest(requirement.without_draft())
-    told_by = drafting.task or "serving.acceptance"
-    if without is None:
-        reason = because(
-            "draft-only",
-            method=drafting.method,
-            guesses=drafting.draft_tokens,
-            acceptance_share=drafting.acceptance,
-            told_by=told_by,
-        )
-    else:
-        reason = because(
-            "draft",
-            method=drafting.method,
-            guesses=drafting.draft_tokens,
-            acceptance_share=drafting.acceptance,
-            told_by=told_by,
-            without_usd=without.bill.total,
-        )
+    reason = because(
+        "draft",
+        method=drafting.method,
+        guesses=drafting.draft_tokens,
+        acceptance_share=drafting.acceptance,
+        told_by=drafting.task or "serving.acceptance",
+    )
     yield PlanWarning(code="draft", reason=reason, place=spec.serving.place)
 
 

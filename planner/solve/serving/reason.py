@@ -12,8 +12,14 @@ from msgspec.structs import replace
 from planner.solve.cause import ANY_VALUE, because
 from planner.solve.serving.alternative import excluded_rival
 from planner.solve.serving.mixed_fleet import MixedFleet
+from planner.solve.serving.pool_answer import is_small_cache_chosen
 from planner.solve.settings import EVEN_ODDS
-from planner.solve.solution import BindingLimit, ConfidenceCost, Reasons
+from planner.solve.solution import (
+    BindingLimit,
+    ConfidenceCost,
+    PlanWarning,
+    Reasons,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,6 +66,11 @@ def find_reasons(
         alternatives=tuple(
             itertools.chain.from_iterable(
                 reasons.alternatives for reasons in found
+            )
+        ),
+        warnings=tuple(
+            itertools.chain.from_iterable(
+                reasons.warnings for reasons in found
             )
         ),
         confidence_cost=next(
@@ -114,6 +125,11 @@ class _Wishes:
         confidence = asked_confidence(self._requirement)
         if confidence is not None:
             yield partial(self._without_confidence, confidence)
+        layouts = tuple(sizing.layout for _, sizing in self._parts)
+        if is_small_cache_chosen(self._requirement, layouts):
+            yield self._with_default_cache
+        if self._requirement.load.drafting is not None:
+            yield self._without_draft
         # Rules on offers: each is left out in turn.
         for constraint in (
             "where.regions",
@@ -153,6 +169,29 @@ class _Wishes:
                 even_odds_fleet=even_fleet.summary if even_fleet else None,
             )
         )
+
+    def _with_default_cache(self) -> Reasons:
+        """Tell what the plan costs with the cache that the engine takes by itself.
+
+        saves = cost of the cheapest fleet with that cache - cost of the selection, USD in the
+        period of the bill
+        """
+        fleet = self._finder.cheapest(self._requirement.with_default_cache())
+        reason = because("no-default-cache")
+        if fleet is not None:
+            saved_usd = fleet.bill.total - self._selection.bill.total
+            reason = because("default-cache", saved_usd=saved_usd)
+        return Reasons(
+            warnings=(PlanWarning(code="default-cache", reason=reason),)
+        )
+
+    def _without_draft(self) -> Reasons:
+        """Tell what the plan costs without speculative decoding, USD."""
+        fleet = self._finder.cheapest(self._requirement.without_draft())
+        reason = because("only-draft")
+        if fleet is not None:
+            reason = because("no-draft", without_usd=fleet.bill.total)
+        return Reasons(warnings=(PlanWarning(code="no-draft", reason=reason),))
 
     def _without_limit(self, limit: LatencyLimit) -> Reasons:
         """Price a latency limit against what the cheapest fleet without it reaches.

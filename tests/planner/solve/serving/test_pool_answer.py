@@ -40,11 +40,11 @@ def cost_of(solution: Solution) -> Decimal:
     return present(solution.bill).total
 
 
-def told(solution: Solution) -> list[str]:
+def told(solution: Solution, code: str = "small-cache") -> list[str]:
     return [
         describe(warning.reason)
         for warning in solution.warnings
-        if warning.code == "small-cache"
+        if warning.code == code
     ]
 
 
@@ -57,8 +57,11 @@ def test_a_cache_of_8_bits_is_chosen_where_it_saves_and_says_how_much(
     saved_usd = cost_of(default) - cost_of(chosen)
     assert saved_usd > 0
     [sentence] = told(chosen)
-    assert f"saves ${saved_usd:,.2f}" in sentence
     assert "write model.kv_precision: bf16" in sentence
+    # What it saves takes another plan: it is told with what the wishes cost.
+    assert not told(chosen, "default-cache")
+    [sentence] = told(chosen.explained(), "default-cache")
+    assert f"saves ${saved_usd:,.2f}" in sentence
 
 
 def test_nothing_is_said_of_a_cache_that_the_spec_names(
@@ -75,6 +78,7 @@ def test_of_equal_costs_the_cache_stays_as_the_engine_takes_it(
     solution = find(catalog, large, keep=0)
     assert cache_of(solution) == "bf16"
     assert not told(solution)
+    assert not told(solution.explained(), "default-cache")
 
 
 def test_a_cache_of_8_bits_gives_room_and_promises_no_speed(
@@ -129,7 +133,7 @@ def test_without_speculation_the_plan_is_that_of_a_spec_that_says_nothing(
         off.bill,
         off.predictions,
     )
-    assert not any(warning.code == "draft" for warning in silent.warnings)
+    assert not told(silent, "draft")
 
 
 def test_a_plan_with_guesses_says_what_they_assume_and_what_it_costs_without(
@@ -138,12 +142,9 @@ def test_a_plan_with_guesses_says_what_they_assume_and_what_it_costs_without(
     plain = find(catalog, EXPERTS, keep=0)
     guessing = find(catalog, speculating("speculation: mtp"), keep=0)
     assert cost_of(guessing) < cost_of(plain)
-    [sentence] = [
-        describe(warning.reason)
-        for warning in guessing.warnings
-        if warning.code == "draft"
-    ]
+    [sentence] = told(guessing, "draft")
     assert "85%" in sentence
+    [sentence] = told(guessing.explained(), "no-draft")
     assert f"${cost_of(plain):,.2f}" in sentence
     # Guesses that are seldom right cost time, and no plan is cheaper for them.
     seldom = speculating("speculation: mtp, acceptance: 1%")
