@@ -69,9 +69,7 @@ def find_reasons(
             )
         ),
         warnings=tuple(
-            itertools.chain.from_iterable(
-                reasons.warnings for reasons in found
-            )
+            itertools.chain.from_iterable(reasons.warnings for reasons in found)
         ),
         confidence_cost=next(
             (
