@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from planner.perf.serving.simulation import NEVER, ReplicaSimulation, Request
+from planner.perf.serving.simulation import (
+    NEVER,
+    Crowd,
+    ReplicaSimulation,
+    Request,
+)
 from planner.perf.serving.work import UNLIMITED_TOKENS
 
 if TYPE_CHECKING:
@@ -220,6 +225,15 @@ class RoutedReplicas:
             # Who has sent a request knows it; a long run would keep all of them.
             simulation.finished.clear()
 
+    @property
+    def crowd(self) -> Crowd:
+        """The most that was on any of the replicas at once."""
+        crowds = [simulation.crowd for simulation in self._simulations]
+        return Crowd(
+            max(crowd.requests for crowd in crowds),
+            max(crowd.tokens for crowd in crowds),
+        )
+
     def _least_loaded(self, position: int) -> ReplicaSimulation:
         """Return the replica with the fewest requests."""
         replica_count = len(self._simulations)
@@ -257,11 +271,13 @@ class RunStep(NamedTuple):
     now_s    time until which the run is played
     ended    batches that have ended since the last step
     unended  batches that have not, in order of arrival
+    crowd    the most that was on a replica at once so far
     """
 
     now_s: float
     ended: list[list[Request]]
     unended: tuple[list[Request], ...]
+    crowd: Crowd
 
 
 def open_steps(
@@ -293,7 +309,7 @@ def open_steps(
             request.end_s for request in sent_batches[0]
         ):
             ended.append(sent_batches.popleft())
-        yield RunStep(now_s, ended, tuple(sent_batches))
+        yield RunStep(now_s, ended, tuple(sent_batches), replicas.crowd)
 
 
 def open_batches(
@@ -361,6 +377,7 @@ class OpenRun:
         self._now_s = 0.0
         self._ended: deque[RequestTimes] = deque()
         self._unended: list[list[Request]] = []
+        self.crowd = Crowd(0, 0.0)
 
     def __iter__(self) -> Iterator[RequestTimes]:
         return self
@@ -390,6 +407,7 @@ class OpenRun:
         """Let one more batch arrive."""
         step = next(self._steps)
         self._now_s = step.now_s
+        self.crowd = step.crowd
         for batch in step.ended:
             if self._uncounted <= 0:
                 self._ended.append(self._times_of(batch))

@@ -25,7 +25,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -79,6 +79,17 @@ class Request(Struct):
     end_s: float = 0.0
     generated_tokens: float = 0.0
     reserved_tokens: float = 0.0
+
+
+class Crowd(NamedTuple):
+    """The most that was on a replica at once; infinite where a request waited for its room.
+
+    requests  in the pipeline and running
+    tokens    of these requests at the end of their answers
+    """
+
+    requests: float
+    tokens: float
 
 
 class TableInputs(Struct, frozen=True):
@@ -283,6 +294,9 @@ class ReplicaSimulation:
     preempted_count   preemptions so far
     admission_closed  True after a preemption, until a request completes
     is_overflow       whether the pool overflows before the next request completes
+    whole_tokens      tokens of the admitted requests at the end of their answers
+    most_tokens       the most of them so far, infinite when a request waited for the pool
+    most_admitted     the most requests admitted so far
     """
 
     table: ReplicaTable
@@ -305,6 +319,21 @@ class ReplicaSimulation:
     preempted_count: int = 0
     admission_closed: bool = False
     is_overflow: bool = False
+    whole_tokens: int = 0
+    most_tokens: float = 0.0
+    most_admitted: int = 0
+
+    @property
+    def crowd(self) -> Crowd:
+        """The most that was on the replica at once."""
+        # With all slots taken a request may have waited for one.
+        has_slots = self.most_admitted < self.table.slot_count
+        # Requests that outgrow the pool together may have been preempted.
+        has_pool = self.most_tokens <= self.table.pool_tokens
+        return Crowd(
+            self.most_admitted if has_slots else NEVER,
+            self.most_tokens if has_pool else NEVER,
+        )
 
     @property
     def request_count(self) -> int:
@@ -388,11 +417,15 @@ class ReplicaSimulation:
                 reserved_tokens > pool_tokens
                 or self.context_tokens + prefilled_tokens > pool_tokens
             ):
+                self.most_tokens = NEVER
                 break
             prompts.append(queue.popleft())
             self.reserved_tokens = reserved_tokens
             self.prefilled_tokens = prefilled_tokens
             self.admitted_count += 1
+            self.whole_tokens += request.prompt_tokens + request.answer_tokens
+        self.most_tokens = max(self.most_tokens, self.whole_tokens)
+        self.most_admitted = max(self.most_admitted, self.admitted_count)
         return prompts
 
     def _enter_pipeline(self, prompts: list[Request]) -> None:
@@ -518,6 +551,7 @@ class ReplicaSimulation:
     def _release(self, request: Request) -> None:
         self.reserved_tokens -= request.reserved_tokens
         self.admitted_count -= 1
+        self.whole_tokens -= request.prompt_tokens + request.answer_tokens
 
     def _start_decoding(self) -> None:
         """Start to decode the prompts that have passed the last stage."""

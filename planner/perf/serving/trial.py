@@ -294,6 +294,18 @@ class Trial:
         """Requests that were counted so far."""
         return self.requests_in(len(self._batches))
 
+    def is_that_of(self, slot_count: int, pool_tokens: float) -> bool:
+        """Whether a replica with other room for requests and their cache has the same times.
+
+        Nobody waited for room in what is played so far, and nobody would have there.
+        """
+        run = self._unplayed_batches
+        return (
+            isinstance(run, OpenRun)
+            and run.crowd.requests <= slot_count
+            and run.crowd.tokens <= pool_tokens
+        )
+
     @property
     def is_overloaded(self) -> bool:
         """Whether more requests are under way than have ended."""

@@ -6,6 +6,8 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from planner.perf.serving.monte_carlo import (
     RequestStream,
     measured_batches,
@@ -25,6 +27,8 @@ from planner.solve.solution import SimulationCheck
 from planner.units import MS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.replica import Replica
     from planner.perf.serving.simulation import ReplicaTable, TableInputs
@@ -58,6 +62,8 @@ MOST_TABLES: Final = 32
 _TrialKey: TypeAlias = (
     "PeakRun | TraceRun | tuple[ReplicaTable, ServingLoad, int]"
 )
+# What a run is asked about limits; it plays as far as the answer takes.
+_Question: TypeAlias = "Callable[[Trial, Sequence[TrialLimit]], object]"
 
 
 class FleetJudge:
@@ -71,6 +77,9 @@ class FleetJudge:
         self._streams: dict[ServingLoad, RequestStream] = {}
         self._tables: dict[TableInputs, ReplicaTable] = {}
         self._trials: dict[_TrialKey, Trial] = {}
+        # Runs that differ in the room of a replica alone, by the first of their tables.
+        self._alike: dict[PeakRun, list[PeakRun]] = {}
+        self._first_tables: dict[TableInputs, ReplicaTable] = {}
         self._context_loads: dict[ServingLoad, ContextLoad] = {}
         self._steady_states: dict[
             tuple[ReplicaTable, ServingLoad], SteadyState
@@ -88,7 +97,7 @@ class FleetJudge:
         if not requirement.is_simulated:
             return None
         return self._far_limit(requirement, sizing) or _missed_in(
-            self._trial(requirement, sizing),
+            self._trial(requirement, sizing, Trial.decide),
             requirement,
             sizing.replica,
             sizing.peak_groups,
@@ -101,7 +110,7 @@ class FleetJudge:
         if not requirement.is_simulated:
             return False
         return self._far_limit(requirement, sizing) is not None or self._trial(
-            requirement, sizing
+            requirement, sizing, Trial.misses
         ).misses(trial_limits(requirement))
 
     def _far_limit(
@@ -219,7 +228,7 @@ class FleetJudge:
         limit: LatencyLimit,
     ) -> SimulatedPercentile:
         """Return the percentile that a limit is about, as a fleet reaches it at the peak."""
-        trial = self._trial(requirement, sizing)
+        trial = self._trial(requirement, sizing, Trial.decide)
         return trial.percentile(
             limit.metric,
             limit.percentile,
@@ -239,7 +248,7 @@ class FleetJudge:
         """
         if not requirement.is_simulated:
             return None
-        trial = self._trial(requirement, sizing)
+        trial = self._trial(requirement, sizing, Trial.decide)
         decision = trial.decide(trial_limits(requirement))
         percentile_bands = {}
         for metric, percentile in itertools.product(METRICS, PERCENTILES):
@@ -264,17 +273,52 @@ class FleetJudge:
         )
 
     def _trial(
-        self, requirement: ServingRequirement, sizing: FleetSizing
+        self,
+        requirement: ServingRequirement,
+        sizing: FleetSizing,
+        question: _Question,
     ) -> Trial:
+        """Return the run of a fleet, which is asked this question of its limits."""
         run = peak_run(requirement, sizing, self._table(sizing.replica))
-        if run not in self._trials:
-            self._forget_oldest()
-            self._trials[run] = Trial(
-                run.batches(self._seed)
-                if isinstance(run, TraceRun)
-                else run.batches(self._stream(requirement.load))
-            )
+        if run in self._trials:
+            return self._trials[run]
+        if isinstance(run, TraceRun):
+            batches = run.batches(self._seed)
+        else:
+            shared = self._shared_trial(requirement, sizing, run, question)
+            if shared is not None:
+                return shared
+            batches = run.batches(self._stream(requirement.load))
+        self._forget_oldest()
+        self._trials[run] = Trial(batches)
         return self._trials[run]
+
+    def _shared_trial(
+        self,
+        requirement: ServingRequirement,
+        sizing: FleetSizing,
+        run: PeakRun,
+        question: _Question,
+    ) -> Trial | None:
+        """Return the run of a replica with other room, which decides what this one would.
+
+        That is so where nobody waits for room before the question is answered: a cache of 8 bits
+        has twice the room of one of 16, and often neither is full.
+        """
+        inputs = replace(
+            table_inputs(sizing.replica), slot_count=0, pool_tokens=0.0
+        )
+        first_table = self._first_tables.setdefault(inputs, run.table)
+        alike = self._alike.setdefault(replace(run, table=first_table), [])
+        for other in alike:
+            trial = self._trials.get(other)
+            if trial is None:
+                continue
+            question(trial, trial_limits(requirement))
+            if trial.is_that_of(run.table.slot_count, run.table.pool_tokens):
+                return trial
+        alike.append(run)
+        return None
 
     def _table(self, replica: Replica) -> ReplicaTable:
         """Return the table of a replica; equal replicas of several machine types share one."""

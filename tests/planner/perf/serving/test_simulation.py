@@ -284,6 +284,35 @@ def test_what_is_late_for_sure_is_late_when_the_run_has_ended(
     assert True in verdicts
 
 
+@pytest.mark.parametrize("known_pool", [15_000.0, 25_000.0, 90_000.0])
+@pytest.mark.parametrize("known_slots", [8, 16, 64])
+def test_a_run_without_waiting_is_that_of_a_replica_with_other_room(
+    known_slots: int, known_pool: float
+) -> None:
+    """Where one run says so, the other has the same times; each of both happens."""
+    limits = [TrialLimit("ttft", 95, 2.0)]
+    known = Trial(open_run(machine(known_slots, pool=known_pool), 0.8))
+    decided = known.decide(limits)
+    shared = set()
+    for slots, pool in itertools.product(
+        (8, 11, 12, 64), (15_000.0, 20_000.0, 24_000.0, 90_000.0)
+    ):
+        is_shared = known.is_that_of(slots, pool)
+        shared.add(is_shared)
+        other = Trial(open_run(machine(slots, pool=pool), 0.8))
+        if is_shared:
+            assert other.decide(limits) == decided
+            for metric, percentile in itertools.product(
+                ("ttft", "tpot", "e2e"), (50, 99)
+            ):
+                assert other.percentile(
+                    metric, percentile, decided.batch_count
+                ) == known.percentile(metric, percentile, decided.batch_count)
+    # Up to 12 requests with 22,071 tokens meet: a replica that is full itself stands for no other.
+    has_room = known_slots > 12 and known_pool > 22_071
+    assert shared == ({False, True} if has_room else {False})
+
+
 def test_an_overload_is_proved_before_its_requests_end() -> None:
     limits = [TrialLimit("ttft", 95, 1.0)]
     late, whole = (Trial(open_run(machine(8), 20.0)) for _ in range(2))
