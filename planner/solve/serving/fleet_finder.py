@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
+from planner.solve.serving.best_fleets import CENT_USD
 from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.mixed_fleet import MixedFleet
 from planner.solve.serving.mixed_search import MixedSearch
-from planner.solve.serving.search import CENT_USD
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
@@ -18,6 +17,11 @@ from planner import figures
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Confidence, Replica
 from planner.solve.serving.batch_run import cheapest_run
+from planner.solve.serving.best_fleets import (
+    TIE_USD,
+    BestFleets,
+    purchase_key,
+)
 from planner.solve.serving.bill import (
     bought_bill,
     serving_bill,
@@ -50,6 +54,7 @@ from planner.solve.serving.verify import FleetJudge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from decimal import Decimal
 
     from planner.cost.bill import Bill
     from planner.cost.service_price import PriceBook
@@ -73,8 +78,6 @@ ReplicaCache: TypeAlias = (
 )
 # Wished confidence, and what it has to hold for.
 ConfidenceKey: TypeAlias = "tuple[Confidence, tuple[LimitedMetric, ...]]"
-# Cloud, machine type, purchase option.
-PurchaseKey: TypeAlias = "tuple[str, str, str]"
 # An offer, how many nodes a replica spans, and a layout; None stands for all of these.
 _SearchEntry: TypeAlias = "tuple[Offer, tuple[int, ...], LayoutOption | None]"
 # The fewest groups of a layout on an offer that cost no more than so many USD, or the limit that
@@ -82,8 +85,6 @@ _SearchEntry: TypeAlias = "tuple[Offer, tuple[int, ...], LayoutOption | None]"
 _Sizer: TypeAlias = "Callable[[Offer, LayoutOption, float], FleetSizing | LayoutRejection | None]"
 # Models with the lengths of their requests that are remembered. Each takes some megabytes.
 MOST_SHAPES: Final = 16
-TIE_USD: Final = Decimal("0.005")
-CENT_USD: Final = Decimal("0.01")
 
 
 class ServingResult(Struct, frozen=True, kw_only=True):
@@ -184,7 +185,7 @@ class ServingSearch:
                 for candidate in estimates
                 if best is not None
                 and candidate.bill.total >= best.bill.total
-                and _purchase_key(candidate.offer) != _purchase_key(best.offer)
+                and purchase_key(candidate.offer) != purchase_key(best.offer)
             )[:estimate_count],
             rejected_offers=rejected_offers,
         )
@@ -197,28 +198,57 @@ class ServingSearch:
         *,
         tells_why: bool,
     ) -> list[ServingCandidate]:
-        """Return the first of the estimated fleets that passes, with the groups that takes."""
+        """Return the first of the estimated fleets that passes, with the groups that takes.
+
+        Where its own groups do not, another layout of the same cost comes before more of them.
+        """
         for estimate in estimates:
-            sizing = estimate.sizing
-            group = sizing.group
-            group_bound = group_lower_bound(requirement, sizing.replica, group)
-            verified = obtainable(
-                requirement,
-                estimate.offer,
-                self._groups.fewest(
+            usd = float(estimate.bill.total + TIE_USD)
+            own_option, *others = self._as_cheap(requirement, estimate)
+            for option, limit_usd in (
+                (own_option, usd),
+                *((other, usd) for other in others),
+                (own_option, ceiling_usd),
+            ):
+                verified = obtainable(
                     requirement,
                     estimate.offer,
-                    (sizing.replica, group, group_bound),
-                    ceiling_usd,
-                    tells_why=tells_why,
-                ),
-            )
-            if verified is None:
-                continue
-            found = self._bought(requirement, estimate.offer, verified)
-            if isinstance(found, ServingCandidate):
-                return [found]
+                    self._groups.fewest(
+                        requirement,
+                        estimate.offer,
+                        option,
+                        min(limit_usd, ceiling_usd),
+                        tells_why=tells_why,
+                    ),
+                )
+                if verified is None:
+                    continue
+                found = self._bought(requirement, estimate.offer, verified)
+                if isinstance(found, ServingCandidate):
+                    return [found]
         return []
+
+    def _as_cheap(
+        self, requirement: ServingRequirement, estimate: ServingCandidate
+    ) -> list[LayoutOption]:
+        """Return the layouts whose fleets by formula cost as much as the best one, that first."""
+        offer, best = estimate.offer, estimate.sizing
+        options: list[LayoutOption] = []
+        for option in self.layout_options(
+            requirement, offer, (best.nodes_per_group,)
+        ):
+            replica, group, _ = option
+            if (replica, group) == (best.replica, best.group):
+                options.insert(0, option)
+                continue
+            sizing = self.size_layout(requirement, replica, group)
+            if (
+                isinstance(sizing, FleetSizing)
+                and self.bill(requirement, sizing, offer).total
+                <= estimate.bill.total
+            ):
+                options.append(option)
+        return options
 
     def _best_first(
         self,
@@ -235,25 +265,16 @@ class ServingSearch:
         Returns the cheapest fleets, one of each machine type and purchase, and the offers
         without one. `known_candidates` are fleets to begin with.
         The entry with the least bound is next: an offer is expanded, a layout is sized.
-        The cutoff is the cost of the `result_count`-th best fleet + 0.005 USD.
         """
         frontier = _offer_frontier(requirement, offers, self.markup)
         rejected_layouts: list[RejectedLayout] = []
-        best_candidates = {
-            _purchase_key(candidate.offer): candidate
-            for candidate in known_candidates
-        }
-        cutoff_usd = _cutoff_usd(best_candidates, result_count, ceiling_usd)
-        while (taken := frontier.take(cutoff_usd)) is not None:
+        best = BestFleets(result_count, ceiling_usd, known_candidates)
+        while (taken := frontier.take(best.cutoff_usd)) is not None:
             bound_usd, (offer, group_sizes, layout_option) = taken
             if layout_option is None:
                 self._push_layouts(requirement, offer, group_sizes, frontier)
                 continue
-            limit_usd = _limit_usd(
-                best_candidates.get(_purchase_key(offer)),
-                layout_option[0].layout,
-                cutoff_usd,
-            )
+            limit_usd = best.limit_usd(offer, layout_option[0].layout)
             if bound_usd > limit_usd:
                 continue
             outcome = beyond_reach(offer, layout_option) or obtainable(
@@ -274,16 +295,9 @@ class ServingSearch:
                     )
                 )
                 continue
-            if float(candidate.bill.total) <= ceiling_usd:
-                _keep_cheaper(best_candidates, candidate)
-                cutoff_usd = _cutoff_usd(
-                    best_candidates, result_count, ceiling_usd
-                )
-        ranked_candidates = sorted(
-            best_candidates.values(), key=lambda candidate: candidate.rank
-        )
-        return ranked_candidates[:result_count], offer_rejections(
-            rejected_layouts, best_candidates
+            best.keep(candidate)
+        return best.ranked(), offer_rejections(
+            rejected_layouts, best.by_purchase
         )
 
     def _bought(
@@ -542,53 +556,3 @@ def _offer_frontier(
                 offer.key,
             )
     return frontier
-
-
-def _purchase_key(offer: Offer) -> PurchaseKey:
-    return offer.provider, offer.instance.instance_type, offer.purchase
-
-
-def _keep_cheaper(
-    best_candidates: dict[PurchaseKey, ServingCandidate],
-    candidate: ServingCandidate,
-) -> None:
-    """Store a candidate if it ranks first for its machine type and purchase option."""
-    purchase_key = _purchase_key(candidate.offer)
-    if (
-        purchase_key not in best_candidates
-        or candidate.rank < best_candidates[purchase_key].rank
-    ):
-        best_candidates[purchase_key] = candidate
-
-
-def _limit_usd(
-    known: ServingCandidate | None, layout: ReplicaLayout, cutoff_usd: float
-) -> float:
-    """Return the cost from which a fleet of a layout is of no use beside a known one.
-
-    Both are on the same machine type. At equal cost the first in the order of ties stays.
-    """
-    if known is None:
-        return cutoff_usd
-    comes_first = layout.tie_order < known.sizing.layout.tie_order
-    return min(
-        cutoff_usd,
-        float(known.bill.total if comes_first else known.bill.total - CENT_USD),
-    )
-
-
-def _cutoff_usd(
-    best_candidates: dict[PurchaseKey, ServingCandidate],
-    result_count: int,
-    ceiling_usd: float,
-) -> float:
-    """Return the cost of the `result_count`-th best fleet + 0.005 USD, or the ceiling."""
-    cutoff_costs = sorted(
-        candidate.bill.total for candidate in best_candidates.values()
-    )[result_count - 1 : result_count]
-    return (
-        # A bill is rounded to the cent: it may lie half a cent below its bound.
-        min(ceiling_usd, float(cutoff_costs[0] + TIE_USD))
-        if cutoff_costs
-        else ceiling_usd
-    )
