@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from planner.market.offer import Offer
+    from planner.perf.serving.replica import Replica
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
+    from planner.solve.serving.sizing import ReplicaGroup
 
 # Two kinds of pools, and their groups.
 _Fleet: TypeAlias = "tuple[tuple[PoolKind, PoolKind], tuple[int, int]]"
@@ -68,6 +70,7 @@ class MixedSearch:
         # Upper bounds by formula, requests/s of a replica.
         self._first_high: dict[PoolKind, float] = {}
         self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
+        self._unfit: dict[tuple[Replica, ReplicaGroup], bool] = {}
         self._bounds_usd: dict[tuple[PoolKind, int], float] = {}
         self._totals_usd: dict[_Fleet, float] = {}
         # Fleets that were added, with a bound of their cost, by each of their kinds.
@@ -143,17 +146,23 @@ class MixedSearch:
             self._search.layout_options(self._requirement, offer, size)
             for size in sizes
         ):
-            if (
-                group_bound == math.inf
-                or unfit_rejection(self._requirement, replica, group)
-                or idle_rejection(self._requirement, replica, SCREEN_FACTOR)
-            ):
+            if group_bound == math.inf or self._is_unfit(replica, group):
                 continue
             kind = PoolKind(offer, replica, group)
             self._first_high[kind] = self._rate_rps / (
                 group_bound * group.replicas
             )
             yield kind
+
+    def _is_unfit(self, replica: Replica, group: ReplicaGroup) -> bool:
+        """Whether formulas tell that no number of groups will do; offers share their replicas."""
+        key = (replica, group)
+        if key not in self._unfit:
+            self._unfit[key] = bool(
+                unfit_rejection(self._requirement, replica, group)
+                or idle_rejection(self._requirement, replica, SCREEN_FACTOR)
+            )
+        return self._unfit[key]
 
     def _push_pair(
         self,
