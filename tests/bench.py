@@ -274,6 +274,32 @@ def graphs() -> tuple[float, float]:
     return all_s, _took(lambda: build_stack(spec, wide, spec.name))
 
 
+def questions() -> list[float]:
+    """CPU seconds of what-ifs of experts at 16 loads: what a slider waits for, but the server."""
+    from planner.cli.compose import PlanningOptions
+    from planner.cli.served.worker import FolderPlanner, FolderTask
+    from planner.spec.override import parse_override
+
+    planner = FolderPlanner(ROOT / "blueprints", PlanningOptions())
+    path = "moe-deepseek-r1.yaml"
+    file_bytes = (ROOT / "blueprints" / path).read_bytes()
+    spent = []
+    for quarter in range(17):
+        override = parse_override(f"traffic.peak_rps={quarter / 4 or 1}")
+        task = FolderTask(
+            path=path,
+            file_bytes=file_bytes,
+            key="",
+            confidence=90,
+            overrides=(override,),
+        )
+        start = time.process_time()
+        planner.plan(task)
+        spent.append(time.process_time() - start)
+    # The first one reads the catalog.
+    return spent[1:]
+
+
 def _took(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
@@ -373,6 +399,11 @@ def main() -> None:
             "50 services, one tight quota, CPU s",
             6.0,
             [shared_quotas() for _ in range(3)],
+        ),
+        (
+            "what-if of experts, worst, CPU s",
+            1.0,
+            [max(questions()) for _ in range(3)],
         ),
         ("1,000 runs of a month, s", 1.0, [runs() for _ in range(3)]),
     ]
