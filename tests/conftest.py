@@ -17,7 +17,7 @@ from providers.catalog.load import load_catalog
 from stacks.spec.table import unsupported_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from planner.market.offer import Catalog, Offer
     from planner.solve.solution import Solution
@@ -162,6 +162,17 @@ def find(catalog: Catalog, text: str, keep: int = 3) -> Solution:
         alternative_count=keep,
     )
     return find_fleet(spec_of(text), solver)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def unflushed() -> Iterator[None]:
+    """Leave what is written to the system: in a test nobody cuts the power.
+
+    A flush takes 4 to 8 ms, and an engine writes its state at each step.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture

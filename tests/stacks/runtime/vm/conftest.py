@@ -13,14 +13,9 @@ from tests.stacks.runtime.vm.sandbox import World
 
 
 @pytest.fixture(params=sorted(clouds()))
-def world(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[World]:
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """An empty cloud; every test that takes it runs on each of them."""
-    # No power is lost here, and machines write every few seconds for days: into memory, where
-    # the system has such a folder.
-    monkeypatch.setattr("os.fsync", lambda _: None)
+    # Machines write every few seconds for days: into memory, where the system has such a folder.
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         made = World(request.param, Path(folder))
