@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from planner.cost.weekly_load import NO_SPARES
 from planner.errors import InfeasibleError, Problem
+from planner.facts.serving_engine import spoken_name
 from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout, can_shard
+from planner.perf.serving.cache_format import default_cache
 from planner.perf.serving.replica import Replica
 from planner.perf.serving.weight_format import (
     has_weight_format,
@@ -104,7 +106,9 @@ def _fixed_layout(
         precision=precision,
         kv_precision=layout_options.get(
             "kv_precision",
-            memory.cache_precision(precision, requirement.kv_precisions[0]),
+            default_cache(
+                requirement.load.engine, precision, requirement.kv_precisions[0]
+            ),
         ),
         tp=int(layout_options.get("tp", node.accelerator_count)),
         pp=int(layout_options.get("pp", 1)),
@@ -149,7 +153,7 @@ def _check_format(
     engine, accelerator = requirement.load.engine, node.accelerator
     if not has_weight_format(engine, accelerator, layout.precision):
         message = (
-            f"nothing shows that {engine} serves {layout.precision} on "
+            f"nothing shows that {spoken_name(engine)} serves {layout.precision} on "
             f"{accelerator.accelerator}"
         )
         raise _infeasible_error(

@@ -58,9 +58,9 @@ def service(more: str) -> str:
 
 # A spec that breaks the rule, and one that does not, by one key.
 EXAMPLES = {
-    "engine-unbuilt": (
-        service("serving: {engine: tensorrt-llm}"),
-        service("serving: {engine: sglang}"),
+    "engine-elastic": (
+        service(f"serving: {{engine: tensorrt-llm}}\n{ELASTIC}"),
+        service(f"serving: {{engine: sglang}}\n{ELASTIC}"),
     ),
     "engine-speculation": (
         service("serving: {engine: sglang, speculation: mtp}"),
