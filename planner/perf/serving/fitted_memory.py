@@ -136,12 +136,16 @@ def fitted_memory(
     """
     total_gib = node.memory_gib
     tokens = step_tokens(engine.kind, total_gib, token_budget)
+    most_sequences = engine.max_sequences
     weights_gib = memory.weight_bytes(llm, layout) / BYTES_PER_GIB
     if engine.pool_rule.of_free:
         told_share = coefficients.memory_share
         free_gib = total_gib - weights_gib - coefficients.reserve_gib
         # What does not fit lacks as much as it lacks: no share of it.
         kv_pool_gib = min(told_share * free_gib, free_gib)
+        # It is told to make graphs for all batches, and nobody shows larger ones.
+        row = _step_row(engine.kind, total_gib)
+        most_sequences = min(most_sequences, int(row["graph_batch"]))
     else:
         filled_gib = min(
             coefficients.memory_share * total_gib - coefficients.reserve_gib,
@@ -162,7 +166,7 @@ def fitted_memory(
         graph_gib=0.0,
         kv_gib=kv_pool_gib,
         kv_tokens=int(max(0.0, kv_pool_gib) * BYTES_PER_GIB / token_bytes),
-        max_sequences=engine.max_sequences,
+        max_sequences=most_sequences,
         max_step_tokens=tokens,
         told_share=told_share,
     )

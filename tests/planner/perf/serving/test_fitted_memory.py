@@ -162,3 +162,13 @@ def test_steps_are_whole_blocks() -> None:
     memory_gib = node("h100-sxm").memory_gib
     assert fitted_memory.step_tokens("trtllm", memory_gib) == 8192
     assert fitted_memory.step_tokens("trtllm", memory_gib, 1000) == 992
+
+
+def test_no_more_requests_are_planned_than_graphs_are_shown_for() -> None:
+    small = Replica(
+        find_model("llama-3.2-1b"),
+        LAYOUT,
+        node("h200-sxm"),
+        replica("trtllm").load,
+    )
+    assert small.max_batch == 1024
