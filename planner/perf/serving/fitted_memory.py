@@ -4,11 +4,11 @@
     fitted = memory_share * memory - reserve        `perf/data/coefficients.csv`
     told   = memory - what the engine sets aside    its own rule, `perf/data/engine_steps.csv`
 
-    pool  = memory_share * (memory - weights - reserve)       of one that measures what is free
+    pool  = min(memory_share, told) * (memory - weights - reserve)     of one that measures that
 
 The fit knows how many requests measured engines held; the rule of the engine knows what its steps
 take at their largest. A plan counts on neither more than the other allows. An engine that measures
-what is free after a step at its largest needs no rule of its own.
+what is free after a step at its largest is told the smallest share that measured ones were told.
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ def fitted_memory(
     most_sequences = engine.max_sequences
     weights_gib = memory.weight_bytes(llm, layout) / BYTES_PER_GIB
     if engine.pool_rule.of_free:
-        told_share = coefficients.memory_share
+        told_share = min(
+            coefficients.memory_share, constant("told_free", engine.kind)
+        )
         free_gib = total_gib - weights_gib - coefficients.reserve_gib
         # What does not fit lacks as much as it lacks: no share of it.
         kv_pool_gib = min(told_share * free_gib, free_gib)

@@ -13,6 +13,7 @@ from stacks.runtime.vm.serving_engine import (
     FIXED,
     KEY,
     engine_launches,
+    expert_kernels,
 )
 from stacks.spec.stack import HTTPS_PORT, ROUTED_PORT, SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -179,6 +180,10 @@ def _format_settings(
     # Of what is not told so the engine decides by itself.
     is_small = layout.kv_precision == "fp8"
     settings.append(("cache", layout.kv_precision if is_small else "auto"))
+    kernels = expert_kernels(
+        fleet.engine, layout.precision, fleet.instance.chip
+    )
+    settings.append(("kernels", kernels))
     return settings
 
 

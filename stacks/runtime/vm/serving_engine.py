@@ -17,6 +17,8 @@ from planner.facts import table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from planner.facts.accelerator import Accelerator
+
 KINDS: Final = ("program", "environment", "option", "file")
 SERVER: Final = "server"
 FILE: Final = "file"
@@ -103,3 +105,32 @@ def engine_launches() -> dict[str, EngineLaunch]:
         )
         for engine, kinds in texts.items()
     }
+
+
+def expert_kernels(
+    engine: str, precision: str, accelerator: Accelerator
+) -> str:
+    """Return the kernels that an engine is told to take for experts, empty without a row.
+
+    Weights in fp8 count as scaled in blocks, as DeepSeek and Qwen publish theirs.
+    """
+    capability_column = table.real_between(1, 100)
+    columns: table.Columns = {
+        "engine": table.nonempty_text,
+        "precision": table.nonempty_text,
+        "from_capability": capability_column,
+        "to_capability": capability_column,
+        "kernels": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return next(
+        (
+            str(row["kernels"])
+            for row in table.load_rows("stacks", "expert_kernels.csv", columns)
+            if (row["engine"], row["precision"]) == (engine, precision)
+            and accelerator.has_capability(
+                row["from_capability"], row["to_capability"]
+            )
+        ),
+        "",
+    )

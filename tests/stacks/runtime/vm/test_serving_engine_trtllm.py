@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from planner.facts.accelerator import accelerators
+from planner.perf.serving.weight_format import has_weight_format
 from providers.catalog.load import load_catalog
-from stacks.runtime.vm.serving_engine import engine_launches
+from stacks.runtime.vm.serving_engine import engine_launches, expert_kernels
 from stacks.spec.stack import ROUTED_PORT, SERVING_PORT
 from tests.conftest import ROOT, chat, only, solve
 from tests.stacks.runtime.vm.arguments import parser_of
@@ -126,6 +128,34 @@ def test_the_server_is_told_what_was_planned(tmp_path: Path) -> None:
         "enable_padding": True,
         "max_batch_size": pool.max_batch,
     }
+
+
+@pytest.mark.parametrize(
+    ("precision", "chip", "kernels"),
+    [
+        ("bf16", "l40s", "CUTLASS"),
+        ("fp8", "h200-sxm", "CUTLASS"),
+        ("fp8", "b200-sxm", "DEEPGEMM"),
+        ("fp4", "b200-sxm", "TRTLLM"),
+        ("mxfp4", "b300-sxm", "TRTLLM"),
+    ],
+)
+def test_experts_have_the_kernels_of_the_accelerator(
+    precision: str, chip: str, kernels: str
+) -> None:
+    accelerator = accelerators()[chip]
+    assert expert_kernels("trtllm", precision, accelerator) == kernels
+    assert expert_kernels("vllm", precision, accelerator) == ""
+
+
+def test_whatever_is_planned_has_kernels_for_experts() -> None:
+    planned = 0
+    for accelerator in accelerators().values():
+        for precision in ("bf16", "fp8", "fp4", "mxfp4"):
+            if has_weight_format("trtllm", accelerator, precision):
+                planned += 1
+                assert expert_kernels("trtllm", precision, accelerator)
+    assert planned > 10
 
 
 def test_clients_call_the_model_by_the_name_of_its_folder() -> None:
