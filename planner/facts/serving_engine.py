@@ -12,7 +12,12 @@ DEFAULT_ENGINE: Final = "vllm"
 TABLE_NAMES: Final = {"tensorrt-llm": "trtllm"}
 SPOKEN_NAMES: Final = {tabled: spoken for spoken, tabled in TABLE_NAMES.items()}
 EngineGap: TypeAlias = Literal[
-    "conversion", "key", "machines", "replicas", "wide-cache"
+    "conversion",
+    "key",
+    "machines",
+    "replicas",
+    "sliced-experts",
+    "wide-cache",
 ]
 
 
@@ -29,11 +34,12 @@ def spoken_name(engine: str) -> str:
 def has_gap(engine: str, gap: EngineGap) -> bool:
     """Whether an engine lacks what others have.
 
-    conversion  making other formats of weights when it loads them
-    key         asking clients for a key
-    machines    one replica over several machines
-    replicas    several replicas of one server
-    wide-cache  a cache of 16 bits beside quantized weights, where it is asked for
+    conversion      making other formats of weights when it loads them
+    key             asking clients for a key
+    machines        one replica over several machines
+    replicas        several replicas of one server
+    sliced-experts  experts in fp8 that several accelerators share
+    wide-cache      a cache of 16 bits beside quantized weights, where it is asked for
     """
     return gap in gap_reasons(engine)
 

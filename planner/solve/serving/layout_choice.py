@@ -54,11 +54,8 @@ def _possible_layouts(
                 continue
             if wastes_accelerators(requirement.load.engine, node, tp * pp):
                 continue
-            for ep in (
-                (1, tp)
-                # Whole experts per accelerator: tp divides their number.
-                if llm.experts and tp > 1 and llm.experts % tp == 0
-                else (1,)
+            for ep in _expert_sizes(
+                llm, requirement.load.engine, precision, tp
             ):
                 for kv_precision in cache_precisions(
                     llm, requirement, node, precision
@@ -94,6 +91,19 @@ def cache_precisions(
             )
         ),
     )
+
+
+def _expert_sizes(
+    llm: Llm, engine: str, precision: str, tp: int
+) -> tuple[int, ...]:
+    """Return over how many accelerators whole experts may be divided; 1 slices each of them."""
+    # Whole experts per accelerator: tp divides their number.
+    if not llm.experts or tp == 1:
+        return (1,)
+    whole = (tp,) if llm.experts % tp == 0 else ()
+    if precision == "fp8" and has_gap(engine, "sliced-experts"):
+        return whole
+    return (1, *whole)
 
 
 def wastes_accelerators(

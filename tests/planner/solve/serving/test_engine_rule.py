@@ -70,6 +70,8 @@ def test_quantized_weights_have_a_small_cache(catalog: Catalog) -> None:
     [pool] = solve(catalog, MOE, keep=0).pools
     layout = present(pool.layout)
     assert (layout.precision, layout.kv_precision) == ("fp8", "fp8")
+    # Its release was measured with whole experts alone.
+    assert layout.ep == layout.tp == 8
 
 
 def test_a_machine_has_one_replica_over_all_of_its_accelerators(
