@@ -43,6 +43,7 @@ SENTENCES: Final = {
     "spare-node": "{key}: the loss of one would break the SLA",
     "one-zone": "{key}: its nodes, or their way out, are in one zone",
     "elastic-span": "{key}: a replica over {nodes} machines does not come and go by single ones",
+    "engine-span": "{key}: no replica of it spans {nodes} machines",
     "availability": "{key}: {reached:.3%} of the time < {wanted:.3%}",
     "taken-back": "{key}: could be taken back at any time",
     "commitment": "{key}: the commitment is not allowed",

@@ -36,6 +36,8 @@ MEMORY_TYPES: Final = (
 )
 # Both take 2 bytes, and run at the same rate where there are units for them.
 SIXTEEN_BIT: Final = ("bf16", "fp16")
+# Formats of weights that no quantization has made.
+UNQUANTIZED: Final = ("fp32", *SIXTEEN_BIT)
 PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 
 

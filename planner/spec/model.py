@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from planner.facts.cloud import clouds
-from planner.facts.serving_engine import DEFAULT_ENGINE
+from planner.facts.serving_engine import DEFAULT_ENGINE, table_name
 from planner.spec.block import (
     CapacityBlock,  # noqa: TC001 - msgspec reads the annotations
 )
@@ -135,7 +135,9 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     @property
     def engine_name(self) -> str:
         """The engine that serves, by its name in perf/data/engines.csv."""
-        return DEFAULT_ENGINE if self.engine == "auto" else self.engine
+        return (
+            DEFAULT_ENGINE if self.engine == "auto" else table_name(self.engine)
+        )
 
 
 class AcceleratorRule(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.private_endpoint import LOGS
 from planner.facts.receiver import read_receiver
+from planner.facts.serving_engine import has_gap
 from planner.spec.certificate import certificate_of, machine_certificate
 from planner.spec.encryption import StoreKey, customer_key, store_key
 from planner.spec.model import OWN_RANGE, Batch, Inference, Training
@@ -225,11 +226,18 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         return any(fleet.elastic is not None for fleet in self.fleets)
 
     @property
+    def checks_keys(self) -> bool:
+        """Whether the proxy asks clients for their key, because an engine does not."""
+        return bool(self.api_key) and any(
+            has_gap(fleet.engine, "key") for fleet in self.fleets
+        )
+
+    @property
     def has_router(self) -> bool:
         """Whether a proxy of a machine takes the requests: to encrypt, to route or to sift them.
 
         A balancer alone spreads them at random and evenly, and an engine answers more than the
-        public is to ask.
+        public is to ask, or asks nobody for a key.
         """
         replicas = sum(
             group.most_nodes // fleet.nodes_per_replica
@@ -237,7 +245,12 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         )
         is_weighted = any(fleet.weight for fleet in self.fleets)
         is_routed = is_weighted or (self.routing != "random" and replicas > 1)
-        return bool(self.machine_certificate) or self.is_public or is_routed
+        return (
+            bool(self.machine_certificate)
+            or self.is_public
+            or self.checks_keys
+            or is_routed
+        )
 
     @property
     def homes(self) -> dict[str, FleetSpec]:

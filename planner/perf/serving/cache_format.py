@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from planner.facts import table
-from planner.perf.common.memory import KV_ELEMENT_BYTES
+from planner.facts.accelerator import UNQUANTIZED
+from planner.facts.serving_engine import has_gap
+from planner.perf.common.memory import KV_ELEMENT_BYTES, cache_precision
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
@@ -68,6 +70,17 @@ def attention_kind(llm: Llm) -> Attention:
     if llm.kv_lora_rank:
         return "latent"
     return "windows" if llm.window_layers else "full"
+
+
+def default_cache(engine: str, precision: str, kv_precision: str) -> str:
+    """Return the format of the cache beside weights in a precision, as the engine makes it.
+
+    `kv_precision` may be auto. An engine that cannot be asked for 16 bits beside quantized weights
+    is asked for 8.
+    """
+    if has_gap(engine, "wide-cache") and precision not in UNQUANTIZED:
+        return "fp8"
+    return cache_precision(precision, kv_precision)
 
 
 def has_cache_format(

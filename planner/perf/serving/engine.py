@@ -62,7 +62,8 @@ class ServingEngine(Struct, frozen=True, kw_only=True):
         """Return a model as its cache is stored, where sequences are counted.
 
         SGLang keeps all tokens of windowed layers of some models, and of others 80 %: all of them
-        count (server_args.py of 0.5.7: disable_hybrid_swa_memory, swa_full_tokens_ratio).
+        count (server_args.py of 0.5.7: disable_hybrid_swa_memory, swa_full_tokens_ratio). So does
+        TensorRT-LLM as far as its measurements show (`windows` of engines.csv).
         """
         if self.has_startup_rules:
             return llm

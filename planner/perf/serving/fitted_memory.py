@@ -1,11 +1,14 @@
-"""Memory of an engine that is told which share of it weights and KV cache may fill.
+"""Memory of an engine that is told a share of it: for weights and KV cache, or for what is free.
 
-    pool  = min(fitted, told) - weights
+    pool  = min(fitted, told) - weights                       of an engine that fills a share
     fitted = memory_share * memory - reserve        `perf/data/coefficients.csv`
     told   = memory - what the engine sets aside    its own rule, `perf/data/engine_steps.csv`
 
+    pool  = min(memory_share, told) * (memory - weights - reserve)     of one that measures that
+
 The fit knows how many requests measured engines held; the rule of the engine knows what its steps
-take at their largest. A plan counts on neither more than the other allows.
+take at their largest. A plan counts on neither more than the other allows. An engine that measures
+what is free after a step at its largest is told the smallest share that measured ones were told.
 """
 
 from __future__ import annotations
@@ -126,19 +129,32 @@ def fitted_memory(
     *,
     token_budget: int = 0,
 ) -> StartupMemory:
-    """Return the memory of an accelerator whose engine fills a share of it.
+    """Return the memory of an accelerator whose engine fills a share of it, or of what is free.
 
     The share that it is told is that of weights and pool: what is left is for activations and
-    graphs, of which the fitted reserve counts as used.
+    graphs, of which the fitted reserve counts as used. Of what is free it is that of the pool.
     """
     total_gib = node.memory_gib
     tokens = step_tokens(engine.kind, total_gib, token_budget)
-    filled_gib = min(
-        coefficients.memory_share * total_gib - coefficients.reserve_gib,
-        total_gib - set_aside_gib(engine.kind, total_gib, layout, tokens),
-    )
+    most_sequences = engine.max_sequences
     weights_gib = memory.weight_bytes(llm, layout) / BYTES_PER_GIB
-    kv_pool_gib = filled_gib - weights_gib
+    if engine.pool_rule.of_free:
+        told_share = min(
+            coefficients.memory_share, constant("told_free", engine.kind)
+        )
+        free_gib = total_gib - weights_gib - coefficients.reserve_gib
+        # What does not fit lacks as much as it lacks: no share of it.
+        kv_pool_gib = min(told_share * free_gib, free_gib)
+        # It is told to make graphs for all batches, and nobody shows larger ones.
+        row = _step_row(engine.kind, total_gib)
+        most_sequences = min(most_sequences, int(row["graph_batch"]))
+    else:
+        filled_gib = min(
+            coefficients.memory_share * total_gib - coefficients.reserve_gib,
+            total_gib - set_aside_gib(engine.kind, total_gib, layout, tokens),
+        )
+        told_share = filled_gib / total_gib
+        kv_pool_gib = filled_gib - weights_gib
     # Bytes of a token where a sequence is as long as the model takes.
     longest_tokens = llm.max_context or int(
         constant("engine_page", engine.kind)
@@ -152,7 +168,7 @@ def fitted_memory(
         graph_gib=0.0,
         kv_gib=kv_pool_gib,
         kv_tokens=int(max(0.0, kv_pool_gib) * BYTES_PER_GIB / token_bytes),
-        max_sequences=engine.max_sequences,
+        max_sequences=most_sequences,
         max_step_tokens=tokens,
-        told_share=filled_gib / total_gib,
+        told_share=told_share,
     )

@@ -8,13 +8,16 @@ from msgspec import Struct
 
 from planner.cost.weekly_load import NO_SPARES
 from planner.errors import InfeasibleError, Problem
+from planner.facts.serving_engine import gap_reasons, spoken_name
 from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout, can_shard
+from planner.perf.serving.cache_format import default_cache
 from planner.perf.serving.replica import Replica
 from planner.perf.serving.weight_format import (
     has_weight_format,
     served_formats,
 )
+from planner.solve.serving.layout_choice import wastes_accelerators
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.sizing import (
     FleetSizing,
@@ -68,7 +71,7 @@ def predict_fixed(
     node = instance.node
     layout = _fixed_layout(requirement, node, layout_options)
     _check_layout(requirement.llm, layout, node)
-    _check_format(requirement, layout, node)
+    _check_engine(requirement, layout, node)
     replica = Replica(requirement.llm, layout, node, requirement.load)
     _check_memory(replica, node)
     # Accelerators beyond a multiple of tp * pp stay unused.
@@ -104,7 +107,9 @@ def _fixed_layout(
         precision=precision,
         kv_precision=layout_options.get(
             "kv_precision",
-            memory.cache_precision(precision, requirement.kv_precisions[0]),
+            default_cache(
+                requirement.load.engine, precision, requirement.kv_precisions[0]
+            ),
         ),
         tp=int(layout_options.get("tp", node.accelerator_count)),
         pp=int(layout_options.get("pp", 1)),
@@ -142,14 +147,24 @@ def _check_layout(llm: Llm, layout: ReplicaLayout, node: Node) -> None:
         raise _infeasible_error(message, "choose another precision")
 
 
-def _check_format(
+def _check_engine(
     requirement: ServingRequirement, layout: ReplicaLayout, node: Node
 ) -> None:
-    """Raise InfeasibleError when the engine does not serve a format on an accelerator."""
+    """Raise InfeasibleError when the engine does not serve a layout or a format on a machine."""
     engine, accelerator = requirement.load.engine, node.accelerator
+    if wastes_accelerators(engine, node, layout.accelerators):
+        message = (
+            f"{spoken_name(engine)}: {gap_reasons(engine)['replicas']}, and "
+            f"{node.accelerator_count} accelerators have room for more of "
+            f"{layout.accelerators}"
+        )
+        raise _infeasible_error(
+            message,
+            "choose tp and pp over all of them, or serving.engine: vllm",
+        )
     if not has_weight_format(engine, accelerator, layout.precision):
         message = (
-            f"nothing shows that {engine} serves {layout.precision} on "
+            f"nothing shows that {spoken_name(engine)} serves {layout.precision} on "
             f"{accelerator.accelerator}"
         )
         raise _infeasible_error(

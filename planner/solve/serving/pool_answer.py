@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.facts.serving_engine import DEFAULT_ENGINE
+from planner.facts.serving_engine import DEFAULT_ENGINE, spoken_name
 from planner.perf.serving.engine import find_engine
 from planner.perf.serving.margin import has_own_errors
 from planner.solve.cause import because
@@ -120,7 +120,9 @@ def serving_warnings(
             accelerator=calibration.accelerator,
         )
         if calibration.engine != selection.sizing.replica.engine.kind:
-            reason = because("engine-calibration", engine=calibration.engine)
+            reason = because(
+                "engine-calibration", engine=spoken_name(calibration.engine)
+            )
         plan_warnings.append(PlanWarning(code="calibration", reason=reason))
     return (
         *plan_warnings,
@@ -165,10 +167,11 @@ def _engine_warnings(
     engine = requirement.load.engine
     if engine == DEFAULT_ENGINE:
         return
-    reason = because("engine-margins", engine=engine)
+    name = spoken_name(engine)
+    reason = because("engine-margins", engine=name)
     # A batch has no latency, and the errors of throughput are those of all engines.
     if requirement.mode == "batch" or has_own_errors(find_engine(engine).kind):
-        reason = because("engine", engine=engine)
+        reason = because("engine", engine=name)
     yield PlanWarning(code="engine", reason=reason, place=spec.serving.place)
 
 

@@ -11,7 +11,12 @@ from msgspec import Struct
 from planner.market.capacity import fleet_limit, quota_limit
 from planner.solve.cause import because
 from planner.solve.cloud_rule import GROUP_LIMIT, PROFILE_LIMIT, ExceededLimit
-from planner.solve.serving.sizing import ELASTIC, ONE_ZONE, LayoutRejection
+from planner.solve.serving.sizing import (
+    ELASTIC,
+    ENGINE,
+    ONE_ZONE,
+    LayoutRejection,
+)
 from planner.solve.serving.spot_promise import UNKEPT
 
 if TYPE_CHECKING:
@@ -172,6 +177,7 @@ def rejection_reason(rejection: LayoutRejection) -> Cause:
         RESERVED,
         ONE_ZONE,
         ELASTIC,
+        ENGINE,
         UNKEPT,
     ):
         return _cloud_reason(rejection)
@@ -202,6 +208,8 @@ def _cloud_reason(rejection: LayoutRejection) -> Cause:
         )
     if rejection.constraint == ELASTIC:
         return because("elastic-span", "elastic", nodes=int(rejection.reached))
+    if rejection.constraint == ENGINE:
+        return because("engine-span", ENGINE, nodes=int(rejection.reached))
     if rejection.constraint in (CAPACITY, QUOTA, RESERVED):
         return _machine_reason(rejection)
     return ExceededLimit(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from planner import figures
+from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.solve.cause import ANY_VALUE, because
 from planner.solve.serving.requirement import other_precisions
 from planner.solve.serving.sizing import FleetSizing
@@ -101,6 +102,16 @@ def _without_one_rule(
     ):
         if finder.is_bound_by(constraint):
             yield constraint, ANY_VALUE, requirement, constraint
+    if requirement.load.engine != DEFAULT_ENGINE:
+        yield (
+            "serving.engine",
+            because("told", told=DEFAULT_ENGINE),
+            replace(
+                requirement,
+                load=replace(requirement.load, engine=DEFAULT_ENGINE),
+            ),
+            "",
+        )
     # Fewer bytes per weight: less memory and shorter steps.
     for precision in other_precisions(requirement):
         yield (

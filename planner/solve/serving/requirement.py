@@ -14,9 +14,11 @@ from planner.errors import Place, Problem, SpecError
 from planner.facts import huggingface, llm
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.facts.model_name import named_precision
+from planner.facts.serving_engine import has_gap
 from planner.perf.serving.drafting import drafting, find_draft, known_methods
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica import Confidence
+from planner.solve.serving.engine_rule import served_precisions
 from planner.solve.serving.traffic_trace import observed_traffic, read_trace
 from planner.solve.warning import assumed_architecture
 from planner.spec.model import (
@@ -262,7 +264,9 @@ def serving_requirement(
         drafting=_drafting(spec, architecture),
         engine=spec.serving.engine_name,
     )
-    shared_fields = _shared_fields(spec.model, architecture)
+    shared_fields = _shared_fields(
+        spec.model, architecture, spec.serving.engine_name
+    )
     if isinstance(spec, Batch):
         return _batch_requirement(spec, base_load, shared_fields)
     weekly_profile = weekly_load(traffic.profile, spec.shutdown.schedule)
@@ -359,14 +363,19 @@ def _weights_kind(weights: str) -> Literal["bucket", "hub", "account"]:
 
 
 def _shared_fields(
-    model_spec: ModelSpec, architecture: Llm
+    model_spec: ModelSpec, architecture: Llm, engine: str
 ) -> dict[str, object]:
     """Return the fields that serving and batch requirements take from the model."""
     notes = assumed_architecture(architecture)
     return {
         "llm": architecture,
         "weights": _weights_kind(model_spec.weights),
-        "precisions": resolve_precisions(model_spec, architecture),
+        "precisions": served_precisions(
+            engine,
+            model_spec,
+            architecture,
+            resolve_precisions(model_spec, architecture),
+        ),
         "kv_precisions": (
             AUTO_CACHES
             if model_spec.kv_precision == "auto"
@@ -445,9 +454,11 @@ def other_precisions(requirement: ServingRequirement) -> tuple[str, ...]:
     """Return the precisions with fewer bytes that a model can take beside the allowed ones.
 
     Weights in 16 bit can be quantized to fp8 and to int4; weights that are quantized already stay
-    as they are.
+    as they are, and so do all of an engine that makes no other formats.
     """
-    if requirement.llm.precision not in SIXTEEN_BIT:
+    if requirement.llm.precision not in SIXTEEN_BIT or has_gap(
+        requirement.load.engine, "conversion"
+    ):
         return ()
     return tuple(
         precision

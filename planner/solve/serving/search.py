@@ -35,6 +35,7 @@ from planner.solve.serving.cost_bound import (
     offer_bound_usd,
 )
 from planner.solve.serving.group_search import GroupSearch
+from planner.solve.serving.layout_choice import serving_layouts
 from planner.solve.serving.quota import beyond_quota
 from planner.solve.serving.rejection import offer_rejections
 from planner.solve.serving.sizing import (
@@ -45,7 +46,6 @@ from planner.solve.serving.sizing import (
     ReplicaGroup,
     group_lower_bound,
     replica_group,
-    serving_layouts,
     size_fleet,
     sized_fleet,
 )

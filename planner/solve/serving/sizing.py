@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from planner.cost.weekly_load import NO_SPARES, SpareGroups
-from planner.facts.accelerator import SIXTEEN_BIT
 from planner.facts.compiler import compile_time_s
+from planner.facts.serving_engine import has_gap
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
-from planner.perf.common.layout import Node, ReplicaLayout, can_shard
-from planner.perf.serving.cache_format import has_cache_format
-from planner.perf.serving.weight_format import served_formats
 from planner.solve.serving.spare_groups import spare_groups, spare_rule
 from planner.units import (
     BYTES_PER_GB,
@@ -25,9 +21,7 @@ from planner.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from planner.facts.llm import Llm
+    from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.replica import Replica
     from planner.perf.serving.service import Service
     from planner.solve.serving.requirement import ServingRequirement
@@ -36,7 +30,9 @@ if TYPE_CHECKING:
 MAX_GROUPS: Final = 4096
 ONE_ZONE: Final = "sla.survives"  # the rule that a fleet in one zone misses
 ELASTIC: Final = "elastic"  # the rule that a replica over several nodes misses
-UNQUANTIZED: Final = ("fp32", *SIXTEEN_BIT)
+ENGINE: Final = (
+    "serving.engine"  # a replica over several nodes is beyond the engine
+)
 SURVIVING_ZONES: Final = 2  # zones of a fleet of which one may fail
 ONE_NODE: Final = (1,)
 MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
@@ -120,105 +116,6 @@ class LayoutRejection(Struct, frozen=True, kw_only=True):
         return self.reached / self.limit if self.limit else math.inf
 
 
-def serving_layouts(
-    llm: Llm, requirement: ServingRequirement, node: Node, nodes_per_group: int
-) -> Iterator[ReplicaLayout]:
-    """Yield the layouts of a model over `nodes_per_group` nodes, in order of ties.
-
-    A requirement that names a layout has that one alone, where nodes can have it.
-    """
-    for layout in _possible_layouts(llm, requirement, node, nodes_per_group):
-        if requirement.layout in (None, layout):
-            yield layout
-
-
-def _possible_layouts(
-    llm: Llm, requirement: ServingRequirement, node: Node, nodes_per_group: int
-) -> Iterator[ReplicaLayout]:
-    """Yield what `serving_layouts` chooses from.
-
-    One node: all tp * pp up to its accelerators, each number of them with the largest tp: no
-    measurement shows pipelines within a node.
-    Several nodes: the largest tp of a node, pp over all other accelerators.
-    MoE models also get ep = tp.
-    Order: precision as allowed, fewer accelerators, fewer pipeline stages, ep = 1 first, cache as
-    allowed.
-    """
-    for precision in served_formats(
-        requirement.load.engine, node.accelerator, requirement.precisions
-    ):
-        for tp, pp in _tp_pp_pairs(llm, node, nodes_per_group):
-            # Engines guess within one stage.
-            if pp > 1 and requirement.has_draft:
-                continue
-            for ep in (
-                (1, tp)
-                # Whole experts per accelerator: tp divides their number.
-                if llm.experts and tp > 1 and llm.experts % tp == 0
-                else (1,)
-            ):
-                for kv_precision in cache_precisions(
-                    llm, requirement, node, precision
-                ):
-                    yield ReplicaLayout(
-                        precision=precision,
-                        kv_precision=kv_precision,
-                        tp=tp,
-                        pp=pp,
-                        ep=ep,
-                    )
-
-
-def cache_precisions(
-    llm: Llm, requirement: ServingRequirement, node: Node, precision: str
-) -> tuple[str, ...]:
-    """Return the formats of the KV cache beside weights in a precision, in order of preference.
-
-    The first that a requirement allows is always there. Others need kernels of the engine for
-    the accelerator, and weights that are quantized: who asks for weights in 16 bit means it of
-    the cache too.
-    """
-    first, *others = requirement.kv_precisions
-    if precision in UNQUANTIZED:
-        others = []
-    return (
-        memory.cache_precision(precision, first),
-        *(
-            other
-            for other in others
-            if has_cache_format(
-                requirement.load.engine, llm, node.accelerator, other
-            )
-        ),
-    )
-
-
-def _tp_pp_pairs(
-    llm: Llm, node: Node, nodes_per_group: int
-) -> list[tuple[int, int]]:
-    tp_degrees = [
-        tp_degree
-        for tp_degree in range(1, node.accelerator_count + 1)
-        if node.accelerator_count % tp_degree == 0 and can_shard(llm, tp_degree)
-    ]
-    # tp all-reduces in every layer, so it stays within a node.
-    if nodes_per_group > 1:
-        return [
-            (tp_degree, node.accelerator_count // tp_degree * nodes_per_group)
-            for tp_degree in tp_degrees
-            if tp_degree == max(tp_degrees)
-        ]
-    widest_tp: dict[int, int] = {}
-    for tp, pp in itertools.product(tp_degrees, (1, 2, 4, 8)):
-        if tp * pp <= node.accelerator_count:
-            widest_tp[tp * pp] = max(tp, widest_tp.get(tp * pp, 0))
-    return [
-        (tp, accelerators // tp)
-        # Order of ties: accelerators of a replica.
-        for accelerators, tp in sorted(widest_tp.items())
-    ]
-
-
 def replica_group(
     layout: ReplicaLayout, node: Node, nodes_per_group: int, zones: int = 1
 ) -> ReplicaGroup:
@@ -241,7 +138,7 @@ def unfit_rejection(
     """Return what no number of groups has: enough memory, a second zone, or nodes that go alone.
 
     None when one longest sequence fits, the fleet is spread over zones if one may fail, and a
-    replica is on one node where nodes come and go by the load.
+    replica is on one node where nodes come and go by the load or the engine wants it so.
     """
     if requirement.survives == "zone" and group.zones == 1:
         return LayoutRejection(
@@ -254,6 +151,13 @@ def unfit_rejection(
         return LayoutRejection(
             layout=replica.layout,
             constraint=ELASTIC,
+            reached=group.nodes,
+            limit=1,
+        )
+    if group.nodes > 1 and has_gap(requirement.load.engine, "machines"):
+        return LayoutRejection(
+            layout=replica.layout,
+            constraint=ENGINE,
             reached=group.nodes,
             limit=1,
         )

@@ -13,6 +13,7 @@ from stacks.runtime.vm.serving_engine import (
     FIXED,
     KEY,
     engine_launches,
+    expert_kernels,
 )
 from stacks.spec.stack import HTTPS_PORT, ROUTED_PORT, SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -42,20 +43,23 @@ def serving_work(
     rule = model_upload(stack.model_name)
     folder = f"/{rule.prefix.rstrip('/')}"
     launch = engine_launches()[fleet.engine]
+    settings = _settings(stack, fleet, layout)
+    # An engine that asks nobody for a key leaves that to the proxy.
+    api_key = "" if stack.checks_keys else stack.api_key
     return {
         "container": container_settings(
             fleet,
             fleet.engine,
             launch.program(folder),
-            prelude=launch.prelude if stack.api_key else (),
+            prelude=launch.prelude(dict(settings), has_key=bool(api_key)),
             environment=launch.environment,
         ),
         # Nodes take the engine for granted that is taken by itself.
         **({} if fleet.engine == DEFAULT_ENGINE else {"engine": fleet.engine}),
         **fabric_settings(fleet),
-        "words": server_words(stack, fleet, layout),
+        "words": launch.words(settings),
         # Requests of a batch come from the machine itself.
-        **({"api_key": stack.api_key} if stack.api_key else {}),
+        **({"api_key": api_key} if api_key else {}),
         "port": _engine_port(stack),
         **_router(stack, fleet),
         "pool": group.name,
@@ -121,6 +125,7 @@ def _router(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
             "certificate": stack.machine_certificate,
             "is_public": stack.is_public,
             **({"weight": fleet.weight} if fleet.weight else {}),
+            **({"key": stack.api_key} if stack.checks_keys else {}),
         }
     }
 
@@ -129,7 +134,15 @@ def server_words(
     stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout
 ) -> list[str]:
     """Return the arguments of the server: the layout, the steps and the memory of the plan."""
-    settings = [
+    settings = _settings(stack, fleet, layout)
+    return engine_launches()[fleet.engine].words(settings)
+
+
+def _settings(
+    stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout
+) -> list[tuple[str, object]]:
+    """Return all that the server is told, by the names of its launch."""
+    return [
         *((name, "") for name in FIXED),
         ("name", stack.model_name),
         ("port", _engine_port(stack)),
@@ -144,7 +157,6 @@ def server_words(
         *_replica_settings(stack, fleet, layout),
         *([(KEY, "")] if stack.api_key else []),
     ]
-    return engine_launches()[fleet.engine].words(settings)
 
 
 def _told_share(memory_share: float) -> str:
@@ -165,6 +177,13 @@ def _format_settings(
     # What is not quantized is kept as activations are, which that format then decides.
     if layout.kv_precision == "fp8" or layout.precision not in DTYPES:
         settings.append((f"cache-{layout.kv_precision}", ""))
+    # Of what is not told so the engine decides by itself.
+    is_small = layout.kv_precision == "fp8"
+    settings.append(("cache", layout.kv_precision if is_small else "auto"))
+    kernels = expert_kernels(
+        fleet.engine, layout.precision, fleet.instance.chip
+    )
+    settings.append(("kernels", kernels))
     return settings
 
 

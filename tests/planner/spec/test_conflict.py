@@ -38,6 +38,7 @@ PUBLIC = (
     "certificate: 'arn:aws:acm:us-east-1:123456789012:certificate/"
     "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f'}"
 )
+KEYED = "endpoint: {api_key: 'secret://key'}"
 NETWORK = (
     "network: {id: vpc-0a1b2c3d4e5f60718, range: 10.20.0.0/20, "
     "subnets: [subnet-0a1b2c3d4e5f60711@us-east-1a]}"
@@ -58,9 +59,13 @@ def service(more: str) -> str:
 
 # A spec that breaks the rule, and one that does not, by one key.
 EXAMPLES = {
-    "engine-unbuilt": (
-        service("serving: {engine: tensorrt-llm}"),
-        service("serving: {engine: sglang}"),
+    "engine-network": (
+        service(f"serving: {{engine: tensorrt-llm}}\n{KEYED}\n{NETWORK}"),
+        service(f"serving: {{engine: tensorrt-llm}}\n{KEYED}"),
+    ),
+    "engine-elastic": (
+        service(f"serving: {{engine: tensorrt-llm}}\n{ELASTIC}"),
+        service(f"serving: {{engine: sglang}}\n{ELASTIC}"),
     ),
     "engine-speculation": (
         service("serving: {engine: sglang, speculation: mtp}"),

@@ -19,21 +19,23 @@ BUSY_LOAD = 0.3
 class EngineMetrics(NamedTuple):
     """What an engine calls what it counts.
 
-    gauges    requests that it runs or queues
-    counters  tokens of prompts and answers
+    gauges    requests that it runs or queues; without any, it counts those that have ended alone
+    counters  tokens of prompts and answers, or requests that have ended
     label     of the lines that count, where each stage counts for itself
+    path      where it is asked
     """
 
     gauges: tuple[str, ...]
     counters: tuple[str, ...]
     label: str = ""
+    path: str = "/metrics"
 
 
 class EngineCounts(NamedTuple):
     """What a serving engine counts.
 
     requests  that it runs or queues
-    tokens    of all prompts and answers since its start
+    tokens    of all prompts and answers since its start, or requests that have ended since
     """
 
     requests: float
@@ -46,7 +48,7 @@ def engine_traffic(
     """Return what the engine at an address counts; nothing when it does not answer."""
     try:
         answer = machine.send(
-            "GET", f"http://{address}:{port}/metrics", timeout_s=10
+            "GET", f"http://{address}:{port}{metrics.path}", timeout_s=10
         )
     except RequestError:
         return None

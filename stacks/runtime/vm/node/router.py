@@ -9,6 +9,7 @@ minute, and the next one leads. Two that lead for a moment spread requests a lit
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +30,7 @@ CONFIG_FOLDER = "/run/tonnage/router"
 CONFIG_PATH = f"{CONFIG_FOLDER}/nginx.conf"
 # Key and certificates, in memory.
 CERTIFICATE_PATH = f"{CONFIG_FOLDER}/tls.pem"
-# A certificate that was renewed reaches the proxy so soon.
+# A certificate or a key that was renewed reaches the proxy so soon.
 RENEW_S = 3600.0
 DRAIN_S = 20
 # An engine may miss so many questions: each change of the list resets the counts of the proxy.
@@ -63,12 +64,23 @@ http {{
   proxy_connect_timeout 2s;
   proxy_read_timeout 3600s;
   proxy_send_timeout 3600s;
-{doors}
+{gate}{doors}
 }}
+"""
+# Who has the key that the engine itself does not ask for. Plain words would match in any case.
+GATE = """  map $http_authorization $has_key {{
+    default 0;
+    "{pattern}" 1;
+  }}
 """
 # What clients reach of an engine. The key that it asks for protects nothing but /v1/.
 ALL_PATHS = "location / { proxy_pass http://engines; }"
 KEYED_PATHS = """location /v1/ { proxy_pass http://engines; }
+    location / { return 404; }"""
+GATED_PATHS = """location /v1/ {
+      if ($has_key = 0) { return 401; }
+      proxy_pass http://engines;
+    }
     location / { return 404; }"""
 DOOR = """  server {{
     listen {port};
@@ -112,7 +124,8 @@ class Router:
     """The proxy of this machine.
 
     Settings: image, routing, port, engine_port, tls_port, certificate (its secret), is_public
-    where clients come from the internet, and weight where machines are of several types.
+    where clients come from the internet, weight where machines are of several types, and key (its
+    secret) where the engine does not ask for it.
     """
 
     def __init__(
@@ -133,11 +146,12 @@ class Router:
         self._misses: dict[str, int] = {}
         self._config = ""
         self._certificate = ""
+        self._key = ""
         self._renewed_s = -RENEW_S
 
     def look(self, *, is_ready: bool) -> None:
         """Tell whether the engine of this machine is ready, and route to all that are."""
-        if self._settings["certificate"]:
+        if self._settings["certificate"] or self._has_gate:
             self._renew()
         self._tell(is_ready=is_ready)
         if self._machine.now_s() - self._listed_s >= LIST_S:
@@ -147,27 +161,42 @@ class Router:
         leads = bool(ready) and ready[0].node == self._node
         self._apply(ready, leads=leads)
 
+    @property
+    def _has_gate(self) -> bool:
+        """Whether the proxy asks clients for their key."""
+        return bool(self._settings.get("key"))
+
     def _renew(self) -> None:
-        """Bring the certificate, and bring it again when it is renewed."""
+        """Bring the certificate and the key, and bring them again when they are renewed."""
         if self._machine.now_s() - self._renewed_s < RENEW_S:
             return
-        try:
-            certificate = self._cloud.secret(self._settings["certificate"])
-        except RequestError as error:
-            if not self._certificate:
-                raise StepError(
-                    f"the certificate cannot be read: {error}"
-                ) from error
-            # The one that is there holds for days, so the store is asked again in an hour.
-            self._renewed_s = self._machine.now_s()
-            self._machine.log(f"the certificate is not renewed: {error}")
-            return
+        certificate = self._secret("certificate", self._certificate)
+        self._key = self._secret("key", self._key).strip()
         self._renewed_s = self._machine.now_s()
         if certificate != self._certificate:
             write_private(self._machine.path(CERTIFICATE_PATH), certificate)
             self._certificate = certificate
             # The proxy reads the file when it reads its configuration.
             self._config = ""
+
+    def _secret(self, kind: str, kept: str) -> str:
+        """Return a secret of the settings; the one that was kept where the store does not answer.
+
+        Empty where there is none. Raises StepError when none was kept.
+        """
+        name = self._settings.get(kind, "")
+        if not name:
+            return ""
+        try:
+            return self._cloud.secret(name)
+        except RequestError as error:
+            if not kept:
+                raise StepError(
+                    f"the {kind} cannot be read: {error}"
+                ) from error
+            # The one that is there holds for days, so the store is asked again in an hour.
+            self._machine.log(f"the {kind} is not renewed: {error}")
+            return kept
 
     def leave(self) -> None:
         """Send nobody here any more; what is on its way is answered."""
@@ -242,6 +271,13 @@ class Router:
             self._routes[key] for key in keys if self._misses[key] < MISSES
         )
 
+    @property
+    def _paths(self) -> str:
+        """What clients reach of the engines."""
+        if self._has_gate:
+            return GATED_PATHS
+        return KEYED_PATHS if self._settings["is_public"] else ALL_PATHS
+
     def _apply(self, ready: list[Route], *, leads: bool) -> None:
         """Write the configuration of the proxy where it has changed, and let it read it."""
         engine_port = self._settings["engine_port"]
@@ -253,18 +289,21 @@ class Router:
                 for route in ready
             )
             or f"    server 127.0.0.1:{engine_port} down;",
+            gate=gate(self._key) if self._has_gate else "",
             doors=(TLS_DOORS if self._settings["certificate"] else DOOR).format(
                 port=self._settings["port"],
                 tls_port=self._settings["tls_port"],
                 certificate=CERTIFICATE_PATH,
                 health=200 if leads else 503,
-                paths=KEYED_PATHS if self._settings["is_public"] else ALL_PATHS,
+                paths=self._paths,
             ),
         )
         is_up = container.is_running(self._machine, NAME)
         if is_up and config == self._config:
             return
-        write_whole(self._machine.path(CONFIG_PATH), config)
+        # With a gate it has the key of clients.
+        write = write_private if self._has_gate else write_whole
+        write(self._machine.path(CONFIG_PATH), config)
         self._config = config
         if is_up:
             self._machine.run("docker", "kill", "--signal=HUP", NAME)
@@ -291,3 +330,12 @@ class Router:
             "-g",
             "daemon off;",
         )
+
+
+def gate(key: str) -> str:
+    """Return the part of the configuration that knows who sends the key, in the proxy's words."""
+    pattern = f"~^Bearer {re.escape(key)}$"
+    return GATE.format(
+        # Its own quotes and backslashes, outside of those of the pattern.
+        pattern=pattern.replace("\\", "\\\\").replace('"', '\\"')
+    )

@@ -34,7 +34,7 @@ class EngineProgram(NamedTuple):
 
     metrics           how it calls what it counts
     key_variable      has the key of clients: the engine then answers requests with it alone, and
-                      is asked for its health without one
+                      is asked for its health without one; empty where the proxy asks for it
     address_variable  has the address of the machine: among many interfaces it would guess
     group_words       of every machine of a group, with {span}, {rank} and {leader}
     follower_words    of those that do not lead
@@ -83,6 +83,20 @@ ENGINES = {
             "--node-rank={rank}",
             "--dist-init-addr={leader}:20000",
         ),
+        drains=True,
+    ),
+    # TensorRT-LLM 1.1.0: commands/trtllm-serve of its documentation, tensorrt_llm/serve/
+    # openai_server.py and metrics/collector.py. Its /metrics gives each step away once, and only
+    # when for two seconds there was none: under load it would not answer.
+    "trtllm": EngineProgram(
+        metrics=activity.EngineMetrics(
+            gauges=(),
+            counters=("request_success_total",),
+            path="/prometheus/metrics",
+        ),
+        key_variable="",
+        address_variable="",
+        group_words=(),
         drains=True,
     ),
 }
@@ -274,6 +288,11 @@ class ServingNode:
         """Say whether there was work, and restart an engine that has some and does none."""
         before, self._traffic = self._traffic, traffic
         has_tokens = before is not None and traffic.tokens != before.tokens
+        if not self._engine.metrics.gauges:
+            # Nothing says what it has begun, but accelerators work on it.
+            is_busy = has_tokens or activity.accelerators_work(self._machine)
+            self._work.tell("working", "serve", is_busy=is_busy)
+            return
         self._measure(before, traffic)
         # Requests may come before the first look at an engine that has loaded for long.
         if before is None or has_tokens or not traffic.requests:

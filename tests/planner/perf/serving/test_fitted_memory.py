@@ -1,4 +1,4 @@
-"""Memory of an engine that is told which share it may fill: SGLang."""
+"""Memory of engines that are told which share they may fill: SGLang and TensorRT-LLM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from planner.perf.common.layout import Node, ReplicaLayout
 from planner.perf.serving import fitted_memory
 from planner.perf.serving.engine import find_engine
 from planner.perf.serving.load import LengthDistribution, ServingLoad
+from planner.perf.serving.load_shape import TokenCounts, memory_capacity
 from planner.perf.serving.replica import Replica
+from planner.perf.serving.work import profile_replica
 from planner.units import BYTES_PER_GIB
 
 LENGTHS = LengthDistribution(mean_tokens=1000, p95_tokens=2000)
@@ -119,3 +121,56 @@ def test_all_tokens_of_windowed_layers_take_room() -> None:
         llm, layout
     )
     assert whole > memory.kv_bytes(llm, layout, 8192)
+
+
+def test_an_engine_that_measures_what_is_free_is_told_a_share_of_that() -> None:
+    """TensorRT-LLM: its argument has a default of 0.9, and measured servers were told less."""
+    made = replica("trtllm")
+    told = made.startup_memory
+    free_gib = told.total_gib - told.weights_gib - made.coefficients.reserve_gib
+    assert told.told_share == pytest.approx(0.75)
+    assert told.told_share < made.coefficients.memory_share
+    assert told.kv_gib == pytest.approx(told.told_share * free_gib)
+    assert 0 < told.kv_gib < free_gib
+
+
+def test_what_does_not_fit_has_no_pool() -> None:
+    large = Replica(
+        find_model("llama-3.1-70b"),
+        LAYOUT,
+        node("h100-sxm"),
+        replica("trtllm").load,
+    )
+    assert large.startup_memory.kv_gib < 0
+    assert large.max_batch == 0
+
+
+def test_its_pool_is_that_of_predictions() -> None:
+    """Plans and `estimate --table` size the pool of TensorRT-LLM alike, but for the share."""
+    made = replica("trtllm")
+    demand = TokenCounts(LENGTHS.mean_tokens, LENGTHS.mean_tokens)
+    predicted = memory_capacity(
+        profile_replica(MODEL, LAYOUT, made.node),
+        made.coefficients,
+        made.engine.pool_rule,
+        made.coefficients.reserve_gib,
+        demand,
+    )
+    share = made.startup_memory.told_share / made.coefficients.memory_share
+    assert made.max_batch == pytest.approx(predicted * share, abs=1)
+
+
+def test_steps_are_whole_blocks() -> None:
+    memory_gib = node("h100-sxm").memory_gib
+    assert fitted_memory.step_tokens("trtllm", memory_gib) == 8192
+    assert fitted_memory.step_tokens("trtllm", memory_gib, 1000) == 992
+
+
+def test_no_more_requests_are_planned_than_graphs_are_shown_for() -> None:
+    small = Replica(
+        find_model("llama-3.2-1b"),
+        LAYOUT,
+        node("h200-sxm"),
+        replica("trtllm").load,
+    )
+    assert small.max_batch == 1024

@@ -26,6 +26,7 @@ from stacks.spec.table import unsupported_reason
 from tests.conftest import chat, present, solve, spec_of
 
 SGLANG = "serving: {engine: sglang}\n"
+TRTLLM = "serving: {engine: tensorrt-llm}\n"
 
 
 def solved(
@@ -43,10 +44,11 @@ def solved(
 
 @pytest.mark.parametrize("level", [0.6, 0.8, 0.9, 0.99])
 @pytest.mark.parametrize("target", ["decode", "prefill"])
+@pytest.mark.parametrize("engine_kind", ["sglang", "trtllm"])
 def test_an_engine_without_errors_of_its_own_is_never_surer(
-    level: float, target: RateTarget
+    level: float, target: RateTarget, engine_kind: str
 ) -> None:
-    assert not has_own_errors("sglang")
+    assert not has_own_errors(engine_kind)
     assert engine_variance() > 0
     for architecture in ("Hopper", "Blackwell", "Ampere"):
         own, other = (
@@ -58,7 +60,7 @@ def test_an_engine_without_errors_of_its_own_is_never_surer(
                 engine_kind=kind,
                 is_borrowed=not has_own_errors(kind),
             )
-            for kind in ("vllm", "sglang")
+            for kind in ("vllm", engine_kind)
         )
         assert other.sigma > own.sigma
         assert other.slowdown(level) > own.slowdown(level)
@@ -75,7 +77,7 @@ def test_throughput_is_as_sure_with_every_engine() -> None:
             engine_kind=kind,
             is_borrowed=not has_own_errors(kind),
         )
-        for kind in ("vllm", "sglang")
+        for kind in ("vllm", "sglang", "trtllm")
     }
     assert len(errors) == 1
 
@@ -126,12 +128,15 @@ def correction(engine: str, pool: SizedPool) -> Correction:
     )
 
 
-@pytest.mark.parametrize(("more", "engine"), [("", "vllm"), (SGLANG, "sglang")])
+@pytest.mark.parametrize(
+    ("more", "engine"),
+    [("", "vllm"), (SGLANG, "sglang"), (TRTLLM, "trtllm")],
+)
 def test_a_benchmark_of_another_engine_says_nothing(
     catalog: Catalog, more: str, engine: str
 ) -> None:
     plain = solved(catalog, more)
-    for measured in ("vllm", "sglang"):
+    for measured in ("vllm", "sglang", "trtllm"):
         found = solved(catalog, more, correction(measured, plain.pools[0]))
         told = [
             warning.reason.code

@@ -16,6 +16,7 @@ from planner.facts.llm import find_model
 from planner.perf.common import memory
 from planner.perf.common.layout import Node, ReplicaLayout
 from planner.solve.serving.bill import paid_node_hours, serving_bill
+from planner.solve.serving.layout_choice import serving_layouts
 from planner.solve.serving.requirement import resolve_precisions
 from planner.solve.serving.sizing import (
     SCREEN_FACTOR,
@@ -24,7 +25,6 @@ from planner.solve.serving.sizing import (
     group_lower_bound,
     predict_service,
     replica_group,
-    serving_layouts,
     size_fleet,
     startup_time_s,
 )
@@ -89,6 +89,7 @@ LIMIT = SimpleNamespace(
 
 def need(mode: str = "open", **words: object) -> Any:
     load = SimpleNamespace(
+        engine="vllm",
         rate_per_s=words.pop("rate", 1.0),
         concurrency=words.pop("users", 0),
         max_context_tokens=4096,
@@ -418,6 +419,7 @@ def billed(mode: str, **words: object) -> Any:
     base = {
         "llm": find_model("llama-3.1-8b"),
         "load": SimpleNamespace(
+            engine="vllm",
             routing="random",
             concurrency=8,
             prompt_lengths=SimpleNamespace(mean_tokens=900),

@@ -84,6 +84,7 @@ shutdown: {idle: 1h, ttl: 3d}
 SPECS = {
     "serve": SERVE,
     "sglang": f"{SERVE}serving: {{engine: sglang}}\n",
+    "trtllm": f"{SERVE}serving: {{engine: tensorrt-llm}}\n",
     "batch": BATCH,
     "bench": BATCH.replace("name: batch", "name: bench"),
     "train": TRAIN,
@@ -621,14 +622,20 @@ class SandboxMachine(Host):
             return Answer(
                 200, {}, json.dumps({"echo": json.loads(body or b"")}).encode()
             )
+        now_s = self.world.timeline.now_s
         if url.endswith("/health") and container.is_ending:
             raise RequestError(503, "shuts down")
+        if engines.never_answers(container.words, url, self._running(now_s)):
+            raise RequestError(0, "timed out")
         text = engines.told_metrics(
             container.words,
+            url,
             self._running,
             lambda at_s: int(at_s) if self._running(at_s) else 0,
-            self.world.timeline.now_s,
+            now_s,
         )
+        if text is None:
+            raise RequestError(404, "not found")
         return Answer(200, {}, text.encode())
 
     def _running(self, at_s: float) -> float:
@@ -761,12 +768,21 @@ class SandboxMachine(Host):
         if not words:
             return "NVIDIA-SMI"
         if "power.draw" in words[0]:
-            return f"{self.utilization}, 350.5\n" * self.accelerators
+            return f"{self._utilization()}, 350.5\n" * self.accelerators
         if "utilization" in words[0]:
-            return f"{self.utilization}\n" * self.accelerators
+            return f"{self._utilization()}\n" * self.accelerators
         if "power.limit" in words[0]:
             return self.limits() * self.accelerators
         return "16, 16, 0\n" * self.accelerators
+
+    def _utilization(self) -> float:
+        """Per cent at which the accelerators work: on requests, where they show nothing else."""
+        container = self.containers.get("tonnage-serve")
+        if container is None or not engines.is_trtllm(container.words):
+            return self.utilization
+        now_s = self.world.timeline.now_s
+        is_working = container.is_running and self._running(now_s)
+        return engines.WORKING_UTILIZATION if is_working else 0.0
 
     def _dmesg(self, *_: str) -> str:
         return self.messages
@@ -843,8 +859,8 @@ class SandboxMachine(Host):
         return ""
 
     def _end(self, verb: str, container: Container, grace: str) -> None:
-        """SGLang answers what it has begun when it is told to end; others drop it."""
-        if verb != "stop" or not engines.is_sglang(container.words):
+        """Some engines answer what they have begun when they are told to end; others drop it."""
+        if verb != "stop" or not engines.drains(container.words):
             return
         container.is_ending = True
         deadline_s = self.world.timeline.now_s + float(grace.partition("=")[2])

@@ -190,7 +190,7 @@ def test_auto_is_the_engine_that_is_taken_by_itself(catalog) -> None:
 def test_a_word_of_a_launch_is_one_word() -> None:
     """No value is split or expanded on its way to the server."""
     for launch in engine_launches().values():
-        [word] = launch.words([("name", "a b $c")])
+        [word] = launch.words([("port", "a b $c")])
         assert word.endswith("=a b $c")
         assert launch.program("/models/x")[-1].endswith("/models/x")
         assert shlex.split(launch.server) == launch.server.split()

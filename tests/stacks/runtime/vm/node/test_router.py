@@ -29,9 +29,11 @@ from stacks.runtime.vm.node.router import (
     ALL_PATHS,
     CONFIG,
     DOOR,
+    GATED_PATHS,
     KEYED_PATHS,
     METHODS,
     TLS_DOORS,
+    gate,
 )
 from tests.stacks.runtime.vm.node.test_hub import secret_name
 from tests.stacks.runtime.vm.sandbox import (
@@ -180,6 +182,34 @@ def test_a_certificate_is_awaited_and_renewed(world: World) -> None:
     world.run(8 * HOUR)
     assert leaders(world) == [machine.name]
     assert "second" not in "".join(line for _, line in world.told)
+
+
+def test_a_key_is_awaited_and_stands_in_no_file_that_others_read(
+    world: World,
+) -> None:
+    """Of an engine that asks nobody for it: the proxy does, and only it knows the key."""
+    secret = secret_name(world)
+    [machine] = service(world, 1)
+    machine.settings["work"]["router"]["key"] = secret
+    world.run(20 * MINUTE)
+    assert proxy(machine) == ""
+    world.secrets[secret] = "sk-clients\n"
+    world.run(25 * MINUTE)
+    assert "return 401" in proxy(machine)
+    assert "sk\\\\-clients$" in proxy(machine)
+    path = machine.path("/run/tonnage/router/nginx.conf")
+    assert path.stat().st_mode & 0o777 == 0o600
+    world.secrets[secret] = "sk-later"
+    world.run(2 * HOUR)
+    assert "later$" in proxy(machine)
+    assert "clients" not in proxy(machine)
+    # A store that is away for a day does not end a service.
+    del world.secrets[secret]
+    world.run(8 * HOUR)
+    assert leaders(world) == [machine.name]
+    told = "".join(line for _, line in world.told)
+    assert "sk-" not in told
+    assert not any("sk-" in " ".join(words) for words in machine.commands)
 
 
 def test_a_machine_with_a_notice_leads_no_more_and_drains(
@@ -368,6 +398,45 @@ def test_the_internet_reaches_what_the_key_protects_and_nothing_else(
 
 @pytest.mark.enable_socket
 @pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on PATH")
+@pytest.mark.parametrize(
+    "key", ["sk-1", "Ab+/9=", "a.b*c", "a'b\"c$d #e", "x\\y", "{z};", "~^|[]()"]
+)
+def test_a_real_proxy_lets_in_who_has_the_key_and_nobody_else(
+    tmp_path: Path, slow_and_fast: list[Engine], key: str
+) -> None:
+    port = free_port()
+    door = DOOR.format(port=port, health=200, paths=GATED_PATHS)
+    config = configured("random", slow_and_fast, door, key=key)
+    with real_proxy(tmp_path, config):
+        wait_for(port)
+        answers = {
+            sent: talk(port, "POST", "/v1/completions", "1", sent)[0]
+            for sent in (
+                f"Bearer {key}",
+                f"Bearer {key.swapcase()}",
+                f"Bearer {key}x",
+                f"Bearer x{key}",
+                f"bearer {key}",
+                "Bearer ",
+                "Bearer sk.1",
+                "Bearer a-b-c",
+                key,
+                None,
+            )
+        }
+        others = {
+            path: talk(port, "GET", path, "", f"Bearer {key}")[0]
+            for path in ("/metrics", "/prometheus/metrics", "/v1/../metrics")
+        }
+        assert talk(port, "GET", "/health", "")[0] == 200
+    expected = {f"Bearer {key}"}
+    assert {sent for sent, code in answers.items() if code == 200} == expected
+    assert set(answers.values()) == {200, 401}
+    assert set(others.values()) == {404}
+
+
+@pytest.mark.enable_socket
+@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on PATH")
 def test_a_real_proxy_ends_the_encryption_of_clients(
     tmp_path: Path, slow_and_fast: list[Engine]
 ) -> None:
@@ -436,12 +505,19 @@ def configured(
     engines: list[Engine],
     doors: str,
     weights: tuple[int, ...] = (1, 1, 1),
+    *,
+    key: str = "",
 ) -> str:
     servers = "\n".join(
         f"    server 127.0.0.1:{engine.port} weight={weight} max_fails=0;"
         for engine, weight in zip(engines, weights, strict=True)
     )
-    return CONFIG.format(method=METHODS[routing], servers=servers, doors=doors)
+    return CONFIG.format(
+        method=METHODS[routing],
+        servers=servers,
+        gate=gate(key) if key else "",
+        doors=doors,
+    )
 
 
 @contextlib.contextmanager
@@ -478,9 +554,12 @@ def ask(port: int, number: int) -> int:
     return answer
 
 
-def talk(port: int, method: str, path: str, body: str) -> tuple[int, bytes]:
+def talk(
+    port: int, method: str, path: str, body: str, sent: str | None = None
+) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {} if sent is None else {"Authorization": sent}
     with contextlib.closing(connection):
-        connection.request(method, path, body)
+        connection.request(method, path, body, headers)
         with connection.getresponse() as response:
             return response.status, response.read()
