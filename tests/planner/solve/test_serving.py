@@ -78,8 +78,8 @@ def random_case(catalog, seed: int):
 
 
 # Known to be too dear. A layout with a cache of 8 bits is taken to pass with as few machines as
-# its twin of 16. With three it misses 120 ms a token by 1.3 %, since it has room for larger batches;
-# the search takes that for the twin's too, which passes, and pays for a fourth.
+# its twin of 16. With three it misses 120 ms a token by 1.3 %, since it has room for larger
+# batches; the search takes that for the twin's too, which passes, and pays for a fourth.
 DEARER_SEEDS = frozenset({310})
 
 
