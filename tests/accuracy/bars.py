@@ -42,14 +42,18 @@ STRANGERS: Final = ("source", "engine", "maker")
 WIDTHS: Final = {"tpot": 3.0, "throughput": 2.5, "ttft": 15.0}
 # Confidence, and the least and most of the rows that may be within the plan.
 CONFIDENCES: Final = ((0.5, 45.0, 60.0), (0.9, 87.0, 95.0))
-# Bars that have never been met: they are shown as missed, and do not fail the check.
+# Bars that have never been met: they are shown as missed, and do not fail the check. Three seemed
+# met while fits with rows left out began at the fit to all rows, and knew them still.
 # Those without a remark on rows are of all of them: the same bars are kept, and enforced, on the
 # rows from before the table grew.
 NOT_YET: Final = (
     "TPOT, closed loop; all data",
     "TPOT, closed loop; source out",
     "TTFT, closed loop; all data",
+    "TTFT, closed loop; source out",
     "rate served at the measured TPOT; family out",
+    "90 % bands of tpot: rows inside, left out",
+    "90 % bands of tpot: median high / low",
     "90 % bands of ttft: median high / low",
     "TPOT and TTFT within the plan at 90% confidence, source out",
 )

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -119,7 +118,7 @@ def whole(batch: Batch, parameters: Array) -> Scheme:
         )
 
 
-def leave(batch: Batch, name: str, start: Array) -> Scheme:
+def leave(batch: Batch, name: str) -> Scheme:
     """Predict each group with parameters that were fitted without it."""
     groups = np.array([LEAVES[name](sample) for sample in batch.samples])
     scored = sorted(
@@ -128,11 +127,7 @@ def leave(batch: Batch, name: str, start: Array) -> Scheme:
     with ProcessPoolExecutor(
         os.cpu_count(), initializer=_remember, initargs=(batch,)
     ) as pool:
-        fits = list(
-            pool.map(
-                partial(_without, start=start), [groups != g for g in scored]
-            )
-        )
+        fits = list(pool.map(_without, [groups != g for g in scored]))
     empty = np.full(len(groups), np.nan)
     by_group = dict(zip(scored, fits, strict=True))
     result = Scheme(
@@ -150,8 +145,8 @@ def _remember(batch: Batch) -> None:
     _BATCH.append(batch)
 
 
-def _without(train: Array, start: Array) -> Array:
-    return solve(problem(_BATCH[0], train), start)
+def _without(train: Array) -> Array:
+    return solve(problem(_BATCH[0], train))
 
 
 def _merge(into: Scheme, found: Scheme, rows: Array) -> Scheme:

@@ -17,7 +17,7 @@ from planner.perf.serving import load_shape
 from planner.perf.serving.coefficients import SERVING
 from planner.perf.serving.prompt import prompt_busy_time, prompt_latency
 from planner.perf.serving.step import step_times
-from tests.accuracy.least import Array, Problem, current, save, solve
+from tests.accuracy.least import Array, Problem, priors, save, solve
 from tests.accuracy.sample import Batch
 
 if TYPE_CHECKING:
@@ -152,9 +152,10 @@ def cold(batch: Batch) -> Array:
     """Whether the first token of a closed loop comes later than any queue of its users explains.
 
     The longest queue is that of all users' prompts. A mean beyond half as much again, with half
-    a second to spare, is of a server that was still compiling when the first of them came.
+    a second to spare, is of a server that was still compiling when the first of them came. The
+    queue is that of the priors, so that no fit says which rows count in another.
     """
-    c = batch.coefficients(current(SERVING))
+    c = batch.coefficients(priors(SERVING))
     s = server(batch, c)
     queue_s = s.idle_prompt_s + batch.users * s.prompt_busy_s
     slots = batch.users <= s.max_batch
@@ -224,7 +225,7 @@ def main() -> None:
     batch, _ = cross.load()
     fitted = solve(problem(batch, np.ones(len(batch.samples), bool)))
     save(SERVING, fitted)
-    left_out = [cross.leave(batch, name, fitted) for name in cross.LEAVES]
+    left_out = [cross.leave(batch, name) for name in cross.LEAVES]
     schemes = [cross.whole(batch, fitted), *left_out]
     bands.save(batch, schemes)
     with np.errstate(all="ignore"):

@@ -335,7 +335,7 @@ def main() -> None:
     with np.errstate(all="ignore"):
         batch, _ = load()
         now = current(SERVING)
-        left_out = [leave(batch, name, now) for name in USUAL]
+        left_out = [leave(batch, name) for name in USUAL]
         save(batch, [whole(batch, now), *left_out])
 
 

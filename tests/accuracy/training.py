@@ -173,20 +173,20 @@ def problem(batch: Batch, train: Array) -> Problem:
     )
 
 
-def leave(batch: Batch, name: str, start: Array) -> tuple[Array, Array]:
+def leave(batch: Batch, name: str) -> tuple[Array, Array]:
     """Log ratios of all rows with their own group left out of the fit, and the groups."""
     groups = np.array([LEAVES[name](run) for run in batch.runs])
     found = np.full(len(groups), np.nan)
     for group in sorted(set(groups[batch.quality == "A"])):
-        fitted = solve(problem(batch, groups != group), start)
+        fitted = solve(problem(batch, groups != group))
         found = np.where(groups == group, batch.ratios(fitted), found)
     return found, groups
 
 
-def schemes(batch: Batch, start: Array) -> dict[str, tuple[Array, Array]]:
+def schemes(batch: Batch, fitted: Array) -> dict[str, tuple[Array, Array]]:
     """All schemes: with all data, and with a family, a model and an accelerator left out."""
-    every = {"all": (batch.ratios(start), np.array(["all"] * len(batch.runs)))}
-    return every | {name: leave(batch, name, start) for name in LEAVES}
+    every = {"all": (batch.ratios(fitted), np.array(["all"] * len(batch.runs)))}
+    return every | {name: leave(batch, name) for name in LEAVES}
 
 
 def halves(
