@@ -60,11 +60,6 @@ class ReplicaLayout(Struct, frozen=True, kw_only=True):
         return replace(self, kv_precision="bf16")
 
     @property
-    def without_cache(self) -> ReplicaLayout:
-        """The layout without the format of its cache: that of two that differ in it alone."""
-        return replace(self, kv_precision="")
-
-    @property
     def tie_order(self) -> tuple[int, int, int, int]:
         """Sort key among layouts of the same cost.
 

@@ -319,38 +319,6 @@ class Replica:
         )
         return next(power_means), next(power_means), next(power_means)
 
-    def is_never_slower(self, other: Replica) -> bool:
-        """Whether another replica of the same load is in no state faster than this one.
-
-        It has room for no more requests, and its prompts and steps take as long or longer. What
-        differs between two formats of the cache grows evenly with the batch, so that steps are
-        compared at both ends.
-        """
-        if (self.load, self.confidence, self.metrics) != (
-            other.load,
-            other.confidence,
-            other.metrics,
-        ) or not 0 < other.max_batch <= self.max_batch:
-            return False
-        return all(
-            own_s <= other_s
-            for own_s, other_s in zip(
-                (
-                    self.tpot(1),
-                    self.tpot(other.max_batch),
-                    *self.prompt_times_s,
-                    *self.idle_prompts_s,
-                ),
-                (
-                    other.tpot(1),
-                    other.tpot(other.max_batch),
-                    *other.prompt_times_s,
-                    *other.idle_prompts_s,
-                ),
-                strict=True,
-            )
-        )
-
     def undisturbed_tpot(self, batch_size: int) -> float:
         """Return seconds per token with `batch_size` requests and no prompts."""
         return self.tpot(

@@ -22,9 +22,7 @@ from planner.solve.serving.sizing import (
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
-    from planner.facts.llm import Llm
     from planner.market.offer import Offer
-    from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.replica import Replica
     from planner.solve.serving.cost_bound import LayoutOption
     from planner.solve.serving.requirement import ServingRequirement
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 _BracketKey: TypeAlias = (
     "tuple[Replica, ReplicaGroup, float, int, tuple[LatencyLimit, ...]]"
 )
-# Of a layout with any cache: model, node, layout without its cache, group.
-_TwinKey: TypeAlias = "tuple[Llm, Node, ReplicaLayout, ReplicaGroup]"
 
 
 class FleetPricer(Protocol):
@@ -65,7 +61,6 @@ class GroupSearch:
     def __init__(self, pricer: FleetPricer) -> None:
         self._pricer = pricer
         self._brackets: dict[_BracketKey, GroupBracket] = {}
-        self._small_caches: dict[_TwinKey, Replica] = {}
 
     def fewest(
         self,
@@ -89,7 +84,6 @@ class GroupSearch:
         if rejection is not None:
             return rejection
         bracket = self._bracket(requirement, layout_option)
-        self._learn_from_twin(bracket, requirement, layout_option)
         ceiling = self._most_groups(
             requirement, offer, layout_option, bracket.too_few, limit_usd
         )
@@ -126,30 +120,6 @@ class GroupSearch:
             ),
             GroupBracket(groups_ruled_out(group_bound)),
         )
-
-    def _learn_from_twin(
-        self,
-        bracket: GroupBracket,
-        requirement: ServingRequirement,
-        layout_option: LayoutOption,
-    ) -> None:
-        """Take over which numbers of groups do not pass even with a smaller cache.
-
-        Where the same layout has more room and is as fast in every state, its groups pass
-        whenever those without do. What they miss is told there.
-        """
-        replica, group, group_bound = layout_option
-        key = (replica.llm, replica.node, replica.layout.without_cache, group)
-        if replica.layout.has_small_cache:
-            self._small_caches[key] = replica
-            return
-        twin = self._small_caches.get(key)
-        if twin is None or not twin.is_never_slower(replica):
-            return
-        known = self._bracket(requirement, (twin, group, group_bound))
-        if known.too_few > bracket.too_few:
-            bracket.reject(known.too_few)
-            bracket.tell(None)
 
     def _hopeless(
         self, requirement: ServingRequirement, replica: Replica, groups: int

@@ -357,11 +357,7 @@ class ServingSearch:
         frontier: Frontier[_SearchEntry],
     ) -> None:
         """Let the layouts of an offer take its place."""
-        layout_options = sorted(
-            self.layout_options(requirement, offer, group_sizes),
-            # What a layout misses with a small cache it misses with a larger one.
-            key=lambda option: not option[0].layout.has_small_cache,
-        )
+        layout_options = self.layout_options(requirement, offer, group_sizes)
         for option, option_usd in zip(
             layout_options,
             layout_bounds_usd(requirement, offer, layout_options),
