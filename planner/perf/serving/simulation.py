@@ -85,7 +85,7 @@ class Crowd(NamedTuple):
     """The most that was on a replica at once; infinite where a request waited for its room.
 
     requests  in the pipeline and running
-    tokens    of these requests at the end of their answers
+    tokens    in its KV pool, or reserved there
     """
 
     requests: float
@@ -294,8 +294,7 @@ class ReplicaSimulation:
     preempted_count   preemptions so far
     admission_closed  True after a preemption, until a request completes
     is_overflow       whether the pool overflows before the next request completes
-    whole_tokens      tokens of the admitted requests at the end of their answers
-    most_tokens       the most of them so far, infinite when a request waited for the pool
+    most_tokens       the most in the pool or reserved, infinite when a request waited for it
     most_admitted     the most requests admitted so far
     """
 
@@ -319,7 +318,6 @@ class ReplicaSimulation:
     preempted_count: int = 0
     admission_closed: bool = False
     is_overflow: bool = False
-    whole_tokens: int = 0
     most_tokens: float = 0.0
     most_admitted: int = 0
 
@@ -328,8 +326,8 @@ class ReplicaSimulation:
         """The most that was on the replica at once."""
         # With all slots taken a request may have waited for one.
         has_slots = self.most_admitted < self.table.slot_count
-        # Requests that outgrow the pool together may have been preempted.
-        has_pool = self.most_tokens <= self.table.pool_tokens
+        # Requests that fill the pool may have been preempted.
+        has_pool = self.most_tokens < self.table.pool_tokens
         return Crowd(
             self.most_admitted if has_slots else NEVER,
             self.most_tokens if has_pool else NEVER,
@@ -423,8 +421,11 @@ class ReplicaSimulation:
             self.reserved_tokens = reserved_tokens
             self.prefilled_tokens = prefilled_tokens
             self.admitted_count += 1
-            self.whole_tokens += request.prompt_tokens + request.answer_tokens
-        self.most_tokens = max(self.most_tokens, self.whole_tokens)
+        self.most_tokens = max(
+            self.most_tokens,
+            self.reserved_tokens,
+            self.context_tokens + self.prefilled_tokens,
+        )
         self.most_admitted = max(self.most_admitted, self.admitted_count)
         return prompts
 
@@ -510,12 +511,16 @@ class ReplicaSimulation:
         self.clock_tokens += decoded_tokens
         # Every request extends its context by the same tokens.
         self.context_tokens += len(self.decoding) * decoded_tokens
+        if self.context_tokens > self.most_tokens:  # noqa: PLR1730
+            self.most_tokens = self.context_tokens
 
     def _finish_request(self, event_s: float) -> None:
         end_clock_tokens, start_number = heappop(self.answer_ends)
         self.context_tokens += len(self.decoding) * (
             end_clock_tokens - self.clock_tokens
         )
+        if self.context_tokens > self.most_tokens:  # noqa: PLR1730
+            self.most_tokens = self.context_tokens
         self.clock_tokens = end_clock_tokens
         self.now_s = event_s
         request = self.decoding.pop(start_number)[1]
@@ -551,7 +556,6 @@ class ReplicaSimulation:
     def _release(self, request: Request) -> None:
         self.reserved_tokens -= request.reserved_tokens
         self.admitted_count -= 1
-        self.whole_tokens -= request.prompt_tokens + request.answer_tokens
 
     def _start_decoding(self) -> None:
         """Start to decode the prompts that have passed the last stage."""
