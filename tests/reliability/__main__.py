@@ -26,7 +26,7 @@ from planner.errors import TonnageError
 from planner.plan.types import Plan
 from providers.catalog.load import load_catalog
 from providers.simulated import world
-from tests.conftest import ROOT, chat, only, solve
+from tests.conftest import ROOT, chat, find, only
 from tests.reliability import (
     core,
     crash,
@@ -83,7 +83,7 @@ def plan_on(cloud: str) -> Plan:
 def busier_plan(text: str) -> Plan:
     """A plan of the same stack with more machines, and another template for them."""
     catalog = load_catalog()
-    kinds = {p.instance.instance_type for p in solve(catalog, text).pools}
+    kinds = {p.instance.instance_type for p in find(catalog, text).pools}
     return plan_of(
         only(catalog, lambda o: o.instance.instance_type in kinds),
         text.replace("peak_rps: 2", "peak_rps: 40").replace(

@@ -34,7 +34,7 @@ from stacks.runtime.vm.megatron import megatron_options
 from stacks.runtime.vm.program import unpacked
 from stacks.spec.stack import SERVING_PORT, WRITTEN_FOLDERS, derive_stack
 from stacks.spec.table import unsupported_reason
-from tests.conftest import BLUEPRINTS, ROOT, chat, only, present, solve, spec_of
+from tests.conftest import BLUEPRINTS, ROOT, chat, find, only, present, spec_of
 from tests.oracles import schema
 
 LARGE = chat(
@@ -78,7 +78,7 @@ def built(text: str, machine: str) -> Graph:
     catalog = only(
         load_catalog(), lambda o: o.instance.instance_type == machine
     )
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     assert solution.pools, solution.bindings
     return build_stack(spec_of(text), solution, "chat")[0]
 
@@ -138,7 +138,7 @@ def test_multi_node_fleets_are_valid(machine: str) -> None:
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
 def test_blueprints_give_valid_graphs(path, catalog) -> None:
     text = path.read_text()
-    check(build_stack(spec_of(text), solve(catalog, text, keep=0), "chat")[0])
+    check(build_stack(spec_of(text), find(catalog, text, keep=0), "chat")[0])
 
 
 def test_the_schema_check_can_fail() -> None:
@@ -191,7 +191,7 @@ def test_a_type_with_fewer_efa_interfaces_than_cards_has_none_on_card_zero(
     if not any(o.purchase == "spot" for o in cat.offers):
         text = text.replace("buy: {spot: only}", "")
     found = named(
-        build_stack(spec_of(text), solve(cat, text, keep=0), "chat")[0],
+        build_stack(spec_of(text), find(cat, text, keep=0), "chat")[0],
         "serve-spot-template",
     )
     cards = [i["networkCardIndex"] for i in found["networkInterfaces"][1:]]
@@ -219,7 +219,7 @@ def test_roce_machines_have_a_zonal_profile_ten_interfaces_and_no_firewall_on_it
         extra="buy: {spot: only}",
     )
     cat = only(catalog, lambda o: o.instance.instance_type == "a3-ultragpu-8g")
-    graph = build_stack(spec_of(text), solve(cat, text, keep=0), "chat")[0]
+    graph = build_stack(spec_of(text), find(cat, text, keep=0), "chat")[0]
     check(graph)
     found = named(graph, "serve-spot-template")["networkInterfaces"]
     assert [i["nicType"] for i in found] == ["GVNIC"] * 2 + ["MRDMA"] * 8
@@ -261,7 +261,7 @@ def test_machines_without_a_fabric_never_hold_one_replica_together(
         sla="tpot_p95: 900ms",
         traffic="peak_rps: 0.01",
     )
-    assert solve(cat, text, keep=0).status == "infeasible"
+    assert find(cat, text, keep=0).status == "infeasible"
 
 
 def test_security_groups_of_efa_name_themselves_both_ways() -> None:
@@ -335,7 +335,7 @@ def training_on(cloud: str, location: str, storage: str) -> Graph:
     text = re.sub(r'location: "[^"]*"', f'location: "{location}"', text)
     catalog = load_catalog()
     text = text.replace("storage: parallel", f"storage: {storage}")
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     return build_stack(spec_of(text), solution, "chat").graph
 
 
@@ -471,7 +471,7 @@ def test_a_stack_has_the_addresses_that_its_spec_gives_it(
     catalog = load_catalog()
 
     def addresses(spec: str) -> set[str]:
-        solution = solve(catalog, spec, keep=0)
+        solution = find(catalog, spec, keep=0)
         graph = build_stack(spec_of(spec), solution, "chat").graph
         found = json.dumps(to_builtins(graph.to_document()))
         return set(re.findall(r"\b(?:10\.42|172\.20)\.[\d./]+", found))
@@ -526,7 +526,7 @@ def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
 
 
 def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
-    solution = solve(catalog, LARGE, keep=0)
+    solution = find(catalog, LARGE, keep=0)
     found = derive_stack(spec_of(LARGE), solution, "chat")
     [(_, group)] = found.scaling_groups
     assert [
@@ -735,7 +735,7 @@ def test_training_clusters_are_valid_and_start_together(
         for o in catalog.offers
     ):
         pytest.skip("not sold so")
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     assert solution.pools, solution.bindings
     graph = build_stack(spec_of(text), solution, "chat")[0]
     check(graph)
@@ -776,7 +776,7 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     text = text.replace("tokens: 20B,", "tokens: 20B, storage: parallel,")
     graph = built(text, machine)
     check(graph)
-    solution = solve(
+    solution = find(
         only(load_catalog(), lambda o: o.instance.instance_type == machine),
         text,
         keep=0,
@@ -815,7 +815,7 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
     catalog = only(
         load_catalog(), lambda o: o.instance.instance_type == "p5.48xlarge"
     )
-    solution = solve(catalog, TRAINED.replace("SPOT", "never"), keep=0)
+    solution = find(catalog, TRAINED.replace("SPOT", "never"), keep=0)
     graph, _, launch = build_stack(
         spec_of(TRAINED.replace("SPOT", "never")), solution, "chat"
     )
@@ -831,7 +831,7 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
     assert launch.environment == work["container"]["environment"]
     assert f"#SBATCH --nodes={launch.nodes}\n" in launch.slurm
     check_shell(launch.slurm, tmp_path)
-    serving = solve(load_catalog(), chat(), keep=0)
+    serving = find(load_catalog(), chat(), keep=0)
     assert build_stack(spec_of(chat()), serving, "chat").job_launch is None
 
 
@@ -844,7 +844,7 @@ def test_training_is_built_in_every_precision(
 ) -> None:
     made = TRAINED.replace("SPOT", "never").replace("llama-3.1-70b", model)
     made = made.replace("deadline", f"precision: {precision}, deadline")
-    solution = solve(load_catalog(), made, keep=0)
+    solution = find(load_catalog(), made, keep=0)
     graph, _, launch = build_stack(spec_of(made), solution, "chat")
     check(graph)
     assert launch is not None
@@ -862,7 +862,7 @@ def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
         "method: pretrain", "method: continued"
     )
     made = made.replace("llama-3.1-70b", "llama-3.1-8b")
-    solution = solve(catalog, made, keep=0)
+    solution = find(catalog, made, keep=0)
     training_run = present(solution.training_run)
     bill = present(solution.bill)
     assert training_run.data_disk_gb > 2 * 8.03
@@ -897,7 +897,7 @@ def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
 def test_the_sharding_is_told_in_the_words_of_megatron(
     sharding, shard, flags
 ) -> None:
-    solution = solve(load_catalog(), TRAINED.replace("SPOT", "never"), keep=0)
+    solution = find(load_catalog(), TRAINED.replace("SPOT", "never"), keep=0)
     training_run = present(solution.training_run)
     first = training_run.layouts[0]
     spread = first.job.layout._replace(
@@ -971,7 +971,7 @@ def solved_hours(machine: str) -> float:
     catalog = only(
         load_catalog(), lambda o: o.instance.instance_type == machine
     )
-    solution = solve(catalog, TRAINED.replace("SPOT", "never"))
+    solution = find(catalog, TRAINED.replace("SPOT", "never"))
     return present(solution.training_run).hours_p50_p90[1]
 
 

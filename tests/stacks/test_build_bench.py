@@ -9,7 +9,7 @@ import pytest
 from planner.facts.cloud import clouds
 from stacks.build import build_stack
 from stacks.spec.stack import BENCH_FOLDER
-from tests.conftest import solve, spec_of
+from tests.conftest import find, spec_of
 from tests.stacks.runtime.vm.sandbox import SPECS, SWEEP
 from tests.stacks.test_build import check
 
@@ -19,7 +19,7 @@ def test_it_differs_from_a_batch_in_what_it_measures_alone(
     catalog, provider: str
 ) -> None:
     text = SPECS["bench"] + f"where: {{clouds: [{provider}]}}\n"
-    spec, solution = spec_of(text), solve(catalog, text, keep=0)
+    spec, solution = spec_of(text), find(catalog, text, keep=0)
     batch = build_stack(spec, solution, "chat").graph
     measuring = build_stack(spec, solution, "chat", SWEEP).graph
     check(measuring)

@@ -18,7 +18,7 @@ import pytest
 from planner.facts.cloud import clouds
 from stacks.build import build_stack
 from stacks.runtime.vm.program import unpacked
-from tests.conftest import ROOT, Golden, solve, spec_of
+from tests.conftest import ROOT, Golden, find, spec_of
 from tests.stacks.test_build import check
 
 CASES = sorted((ROOT / "tests" / "cases").glob("*/*/spec.yaml"))
@@ -35,7 +35,7 @@ def test_a_spec_builds_the_stored_graph(
 ) -> None:
     text = path.read_text()
     spec = spec_of(text)
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     assert solution.pools, solution.bindings
     graph = build_stack(spec, solution, spec.name).graph
     check(graph)

@@ -22,7 +22,7 @@ from stacks.build import build_stack
 from stacks.engine.protocol import RunControl
 from stacks.engine.simulated import SimulatedEngine
 from stacks.spec.table import unsupported_reason
-from tests.conftest import only, solve, spec_of
+from tests.conftest import find, only, spec_of
 from tests.stacks.engine.test_simulated import objects, plan_of, quiet
 from tests.stacks.test_build import check
 
@@ -150,7 +150,7 @@ def outcome(catalog: Catalog, text: str) -> tuple[str, Any]:
     """What becomes of a combination: built, infeasible or refused, each with what tells it."""
     try:
         spec = spec_of(text)
-        solution = solve(catalog, text, keep=0)
+        solution = find(catalog, text, keep=0)
         if not solution.pools:
             return "infeasible", solution
         return "built", build_stack(spec, solution, spec.name).graph

@@ -14,7 +14,7 @@ from planner.plan.graph import referenced_names
 from providers.catalog.load import load_catalog
 from stacks.build import build_stack
 from stacks.graph import Graph
-from tests.conftest import only, solve, spec_of
+from tests.conftest import find, only, spec_of
 from tests.stacks.test_build import check, named
 from tests.stacks.test_build_combinations import MACHINES, PURCHASES
 
@@ -60,7 +60,7 @@ def together(family: str) -> Graph:
         load_catalog(),
         lambda o: o.instance.instance_type == offer.instance.instance_type,
     )
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     assert sum(pool.nodes for pool in solution.pools) >= 2, solution.bindings
     graph = build_stack(spec_of(text), solution, "together").graph
     check(graph)

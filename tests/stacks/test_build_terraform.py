@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stacks.build import build_stack
 from stacks.graph import Graph, Resource
-from tests.conftest import ROOT, chat, solve, spec_of
+from tests.conftest import ROOT, chat, find, spec_of
 from tests.oracles.terraform import Workspace, is_here
 from tests.planner.spec.test_certificate import spec as with_certificate
 from tests.planner.spec.test_certificate_link import spec as with_link
@@ -56,7 +56,7 @@ def graphs(catalog: Any) -> dict[str, Graph]:
     } | MORE
     return {
         name: build_stack(
-            spec_of(text), solve(catalog, text, keep=0), name
+            spec_of(text), find(catalog, text, keep=0), name
         ).graph
         for name, text in texts.items()
     }

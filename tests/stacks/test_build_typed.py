@@ -8,7 +8,7 @@ import pytest
 
 from planner.facts.cloud import clouds
 from stacks.build import build_stack
-from tests.conftest import ROOT, chat, solve, spec_of
+from tests.conftest import ROOT, chat, find, spec_of
 from tests.planner.market.test_offer_flex_start import (
     training as with_flex_start,
 )
@@ -72,7 +72,7 @@ def plain(value: Any) -> Any:
 def test_typed_classes_send_the_same_inputs(catalog, name: str) -> None:
     text = SPECS[name]
     spec = spec_of(text)
-    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    graph = build_stack(spec, find(catalog, text, keep=0), spec.name).graph
     inputs = {
         resource.name: plain(resource.inputs) for resource in graph.resources
     }

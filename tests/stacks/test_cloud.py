@@ -28,7 +28,7 @@ from stacks.engine.pulumi.engine import PulumiEngine
 from stacks.engine.simulated import SimulatedEngine
 from stacks.spec.stack import derive_stack
 from stacks.user_data import NodeBoot
-from tests.conftest import BLUEPRINTS, ROOT, solve, spec_of
+from tests.conftest import BLUEPRINTS, ROOT, find, spec_of
 from tests.oracles import schema
 from tests.stacks.engine.test_simulated import objects, plan_of, quiet
 from tests.stacks.test_build_cases import CASES, case_name
@@ -62,7 +62,7 @@ def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
         blueprint = next(b for b in BLUEPRINTS if b.stem == "pretrain-7b")
         text = blueprint.read_text() + f"where: {{clouds: [{name}]}}\n"
     spec = spec_of(text)
-    stack = derive_stack(spec, solve(catalog, text, keep=0), spec.name)
+    stack = derive_stack(spec, find(catalog, text, keep=0), spec.name)
     cloud = registry.cloud(name)
     assert cloud.name == name
     boots = {
@@ -111,7 +111,7 @@ def test_the_longest_names_are_allowed_and_their_own(
     """Two stacks whose names differ in the last of 40 letters share no name in an account."""
     text = path.read_text()
     spec = spec_of(text)
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     names = []
     for last_letter in "ab":
         stack_name = (
@@ -138,7 +138,7 @@ def test_nothing_has_one_name_in_two_regions(path: Path, catalog) -> None:
     """So a stack that moves stands in both of them for a while."""
     text = path.read_text()
     spec = spec_of(text)
-    stack = derive_stack(spec, solve(catalog, text, keep=0), spec.name)
+    stack = derive_stack(spec, find(catalog, text, keep=0), spec.name)
     boots = {
         group.name: NodeBoot("#!/bin/bash\n")
         for _, group in stack.scaling_groups
@@ -165,7 +165,7 @@ def test_every_runtime_keeps_its_protocol(
     catalog, name: str, cloud_name: str
 ) -> None:
     text = SPEC.replace("CLOUD", cloud_name)
-    stack = derive_stack(spec_of(text), solve(catalog, text, keep=0), "chat")
+    stack = derive_stack(spec_of(text), find(catalog, text, keep=0), "chat")
     runtime = registry.runtime(name)
     assert runtime.name == name
     cloud = registry.cloud(cloud_name)
@@ -314,7 +314,7 @@ def test_no_file_but_the_table_and_its_rooms_names_a_cloud() -> None:
 def test_the_graph_of_a_stack_is_that_of_its_cloud_and_runtime(catalog) -> None:
     text = SPEC.replace("CLOUD", "aws")
     spec = spec_of(text)
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     built = build_stack(spec, solution, "chat")
     stack = derive_stack(spec, solution, "chat")
     cloud = registry.cloud("aws")

@@ -7,7 +7,7 @@ from typing import Any
 from planner.plan.graph import PlannedGraph
 from stacks.build import build_stack
 from stacks.graph import Graph
-from tests.conftest import solve, spec_of
+from tests.conftest import find, spec_of
 from tests.stacks.watched import SPEC
 
 # What machines with an engine tell.
@@ -40,7 +40,7 @@ def told_graph(catalog: Any, cloud: str, *, told: bool = True) -> Graph:
     """What is built of it, or of the same spec without receivers."""
     text = told_spec(cloud) if told else SPEC.replace("CLOUD", cloud)
     spec = spec_of(text)
-    return build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    return build_stack(spec, find(catalog, text, keep=0), spec.name).graph
 
 
 def inputs_of(graph: Graph | PlannedGraph, type_name: str) -> dict[str, Any]:

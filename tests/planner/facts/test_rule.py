@@ -29,7 +29,7 @@ from planner.solve.cloud_rule import (
     RESERVED_LIMIT,
 )
 from stacks.build import build_stack
-from tests.conftest import ROOT, solve, spec_of
+from tests.conftest import ROOT, find, spec_of
 from tests.planner.spec.test_block import training
 from tests.planner.spec.test_reservation import RESERVED
 from tests.planner.spec.test_reservation import spec as reserving
@@ -331,7 +331,7 @@ def test_rules_read_graphs_as_they_are_built(
 ) -> None:
     """A graph with what a rule forbids, made of one that is built, breaks it."""
     spec = spec_of(text)
-    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    graph = build_stack(spec, find(catalog, text, keep=0), spec.name).graph
     parts = []
     for resource in graph.resources:
         inputs = dict(resource.inputs)

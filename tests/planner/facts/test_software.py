@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from planner.facts.software import missing_software
-from tests.conftest import ROOT, chat, present, solve
+from tests.conftest import ROOT, chat, find, present
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,14 +34,14 @@ def naming(blueprint: str, *words: str) -> str:
 
 
 def usd(catalog: Catalog, *words: str) -> float:
-    return float(present(solve(catalog, naming("chat-70b", *words)).bill).total)
+    return float(present(find(catalog, naming("chat-70b", *words)).bill).total)
 
 
 @pytest.mark.parametrize(("blueprint", "accelerator"), NAMED)
 def test_what_is_named_is_planned_and_nothing_of_it_is_built(
     catalog: Catalog, blueprint: str, accelerator: str
 ) -> None:
-    solution = solve(catalog, naming(blueprint, accelerator))
+    solution = find(catalog, naming(blueprint, accelerator))
     [pool] = solution.pools
     assert pool.instance.accelerator == accelerator
     assert not solution.is_built
@@ -53,7 +53,7 @@ def test_what_is_named_is_planned_and_nothing_of_it_is_built(
 def test_a_pattern_is_no_wish_for_what_cannot_be_built(
     catalog: Catalog, words: str
 ) -> None:
-    for pool in solve(catalog, naming("chat-70b", words)).pools:
+    for pool in find(catalog, naming("chat-70b", words)).pools:
         missing = missing_software(
             pool.instance.provider, pool.instance.accelerator
         )

@@ -17,7 +17,7 @@ from providers.simulated.bill import metered_lines
 from providers.simulated.clock import advance
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import chat, find, only, present, spec_of
 from tests.planner.spec.test_reservation_made import LARGE
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -41,7 +41,7 @@ def mixed(
 
 
 def total(catalog: Any, text: str) -> Decimal:
-    return present(solve(catalog, text, keep=0).bill).total
+    return present(find(catalog, text, keep=0).bill).total
 
 
 def test_no_region_has_a_cheaper_one(catalog) -> None:
@@ -68,7 +68,7 @@ def test_no_region_has_a_cheaper_one(catalog) -> None:
 
 @pytest.mark.parametrize("cloud", clouds())
 def test_machines_on_demand_serve_first(catalog, cloud: str) -> None:
-    solution = solve(catalog, mixed(cloud), keep=0)
+    solution = find(catalog, mixed(cloud), keep=0)
     [pool] = solution.pools
     base, spot = pool.purchases
     assert (base.purchase, spot.purchase) == ("on_demand", "spot")
@@ -121,7 +121,7 @@ def test_what_is_built_costs_what_was_planned(
     text = mixed(cloud)
     plan = plan_of(catalog, text)
     spec = spec_of(text)
-    check(build_stack(spec, solve(catalog, text, keep=0), spec.name).graph)
+    check(build_stack(spec, find(catalog, text, keep=0), spec.name).graph)
     engine = SimulatedEngine(world_of("project: mine"), here / "clouds")
     engine.apply(plan, quiet)
     world = engine.shared_world
@@ -161,7 +161,7 @@ def test_replicas_over_machines_are_bought_whole(catalog) -> None:
         .replace("h100-sxm", "l40s")
         .replace("rps: 1,", "rps: 2,")
     )
-    [pool] = solve(catalog, text, keep=0).pools
+    [pool] = find(catalog, text, keep=0).pools
     assert pool.nodes_per_group > 1
     assert [part.purchase for part in pool.purchases] == ["on_demand", "spot"]
     assert all(
@@ -176,7 +176,7 @@ def test_machines_on_one_fabric_of_azure_are_not_mixed(catalog) -> None:
         if not may_be_mixed(offer.instance)
     }
     assert refused == {"azure"}
-    [pool] = solve(catalog, mixed("azure"), keep=0).pools
+    [pool] = find(catalog, mixed("azure"), keep=0).pools
     assert may_be_mixed(pool.instance)
 
 

@@ -23,7 +23,7 @@ from planner.units import SECONDS_PER_DAY
 from providers.simulated.clock import advance
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import chat, find, only, present, spec_of
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -143,7 +143,7 @@ def text_of(
 
 
 def total(catalog: Any, text: str) -> Decimal:
-    return present(solve(catalog, text, keep=0).bill).total
+    return present(find(catalog, text, keep=0).bill).total
 
 
 STAIRS = str([float(weight) for weight in range(1, 25)])
@@ -156,7 +156,7 @@ STAIRS = str([float(weight) for weight in range(1, 25)])
 def test_no_base_is_cheaper(catalog, cloud: str, profile: str) -> None:
     """Of the machine type that the plan has: its bill with every other base, to the cent."""
     text = text_of(cloud, "[none, 1y, 3y]", profile)
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     [pool] = solution.pools
     prices = {
         offer.purchase: offer.usd_hour
@@ -208,7 +208,7 @@ def test_a_wider_choice_never_costs_more(
 
 def test_hours_of_a_day_leave_a_base_and_a_rest(catalog) -> None:
     """Ten hours of five days are too few for a commitment of the whole fleet."""
-    [pool] = solve(catalog, text_of("aws", "[none, 1y, 3y]"), keep=0).pools
+    [pool] = find(catalog, text_of("aws", "[none, 1y, 3y]"), keep=0).pools
     base, above = pool.purchases
     assert (base.purchase, above.purchase) == ("reserved_3y", "on_demand")
     assert 0 < base.nodes < pool.nodes
@@ -220,7 +220,7 @@ def test_a_time_to_live_is_too_short_for_a_commitment(
 ) -> None:
     """Its whole term is owed, also when the stack ends before."""
     text = text_of("aws", "[none, 1y, 3y]", extra=f"shutdown: {{ttl: {ttl}}}")
-    [pool] = solve(catalog, text, keep=0).pools
+    [pool] = find(catalog, text, keep=0).pools
     assert [part.purchase for part in pool.purchases] == ["on_demand"]
 
 
@@ -232,7 +232,7 @@ def test_what_is_committed_to_runs_always(
     text = text_of(cloud, "[none, 1y, 3y]", "diurnal")
     plan = plan_of(catalog, text)
     spec = spec_of(text)
-    check(build_stack(spec, solve(catalog, text, keep=0), spec.name).graph)
+    check(build_stack(spec, find(catalog, text, keep=0), spec.name).graph)
     [pool] = plan.solution.pools
     committed = [
         part for part in pool.purchases if part.purchase != "on_demand"
@@ -292,9 +292,7 @@ def test_no_region_is_cheaper_that_was_left_out(catalog) -> None:
     alone = [
         present(solution.bill).total
         for region in sorted(regions)
-        if (
-            solution := solve(few(catalog, machine, region), text, keep=0)
-        ).pools
+        if (solution := find(few(catalog, machine, region), text, keep=0)).pools
     ]
     assert len(alone) > 5
     assert total(few(catalog, machine), text) == min(alone)

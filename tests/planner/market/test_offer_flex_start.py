@@ -9,7 +9,7 @@ import pytest
 from planner.cost.lifetime import release_time
 from planner.errors import SpecError
 from stacks.build import build_stack
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, spec_of
 from tests.planner.cli.conftest import Command
 from tests.stacks.test_build import check
 from tests.stacks.told import inputs_of
@@ -31,7 +31,7 @@ def training(tokens: str = "2B") -> str:
 
 
 def test_a_run_is_planned_at_the_price_of_flex_start(catalog) -> None:
-    solution = solve(catalog, training(), keep=0)
+    solution = find(catalog, training(), keep=0)
     [pool] = solution.pools
     [part] = pool.purchases
     assert part.purchase == "flex_start"
@@ -48,7 +48,7 @@ def test_a_run_is_planned_at_the_price_of_flex_start(catalog) -> None:
 
 
 def test_a_run_of_more_than_a_week_is_not_planned(catalog) -> None:
-    solution = solve(catalog, training("1000B"), keep=0)
+    solution = find(catalog, training("1000B"), keep=0)
     assert not solution.pools
     limits = {limit.constraint for limit in solution.bindings}
     assert "buy.flex_start" in limits
@@ -56,7 +56,7 @@ def test_a_run_of_more_than_a_week_is_not_planned(catalog) -> None:
 
 def test_one_request_asks_for_all_machines(catalog) -> None:
     text = training("20B")
-    made, solution = spec_of(text), solve(catalog, text, keep=0)
+    made, solution = spec_of(text), find(catalog, text, keep=0)
     graph = build_stack(made, solution, made.name).graph
     check(graph)
     [pool] = solution.pools

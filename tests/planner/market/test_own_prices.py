@@ -11,7 +11,7 @@ import pytest
 
 from planner.errors import SpecError
 from planner.market.own_prices import read_own_prices
-from tests.conftest import ROOT, chat, present, solve
+from tests.conftest import ROOT, chat, find, present
 from tests.planner.cli.conftest import Command
 from tests.planner.market.test_mix_committed import few, text_of
 
@@ -58,8 +58,8 @@ def test_a_discount_is_taken_off_each_machine_that_matches(catalog) -> None:
 def test_what_comes_on_top_follows_from_the_lines(catalog, name: str) -> None:
     """The same fleet is the cheapest: both are shares of a whole bill."""
     text = blueprint(name)
-    plain = solve(catalog, text, keep=0)
-    taxed = solve(at(catalog, "support: 3%\ntax: 19%\n"), text, keep=0)
+    plain = find(catalog, text, keep=0)
+    taxed = find(at(catalog, "support: 3%\ntax: 19%\n"), text, keep=0)
     assert [pool.purchases for pool in taxed.pools] == [
         pool.purchases for pool in plain.pools
     ]
@@ -79,7 +79,7 @@ def test_what_comes_on_top_follows_from_the_lines(catalog, name: str) -> None:
 def test_a_discount_never_costs_more(catalog, name: str) -> None:
     text = blueprint(name)
     costs = [
-        present(solve(offered, text, keep=0).bill).total
+        present(find(offered, text, keep=0).bill).total
         for offered in (
             catalog,
             at(catalog, "discounts: [{cloud: gcp, percent: 5%}]"),
@@ -123,10 +123,10 @@ def test_a_plan_is_made_and_applied_at_ones_own_prices(
 def test_a_budget_is_held_against_the_whole_bill(catalog) -> None:
     catalog = few(catalog, "g6e.xlarge", "us-east-1")
     text = text_of("aws", "[none]")
-    total = present(solve(catalog, text, keep=0).bill).total
+    total = present(find(catalog, text, keep=0).bill).total
     tight = text.replace("commit: [none]", f"commit: [none], budget: {total}")
-    assert solve(catalog, tight, keep=0).pools
-    assert not solve(at(catalog, "tax: 19%\n"), tight, keep=0).pools
+    assert find(catalog, tight, keep=0).pools
+    assert not find(at(catalog, "tax: 19%\n"), tight, keep=0).pools
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_a_wrong_file_is_refused(text: str, told: str) -> None:
 def test_a_tax_changes_no_month_in_which_a_commitment_pays(catalog) -> None:
     catalog = few(catalog, "g6e.xlarge", "us-east-1")
     text = text_of("aws", "[none]")
-    plain = solve(catalog, text, keep=0).commitments
-    taxed = solve(at(catalog, "tax: 20%\n"), text, keep=0).commitments
+    plain = find(catalog, text, keep=0).commitments
+    taxed = find(at(catalog, "tax: 20%\n"), text, keep=0).commitments
     assert plain
     for before, after in zip(plain, taxed, strict=True):
         assert after.pays_after_months == pytest.approx(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from planner.facts.small_cloud import small_cloud_machines
 from planner.market.small_cloud import cheapest_elsewhere, with_small_clouds
 from planner.units import HOURS_PER_MONTH
-from tests.conftest import ROOT, TODAY, chat, only, present, solve
+from tests.conftest import ROOT, TODAY, chat, find, only, present
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import plan_of
 
@@ -95,7 +95,7 @@ SMALL = "where: {clouds: [lambda, nebius]}"
 def test_a_plan_there_is_that_of_such_a_machine_at_its_price(catalog) -> None:
     """Against the plan on the machine that the hosts are taken to be like."""
     text = chat("llama-3.1-70b", extra=SMALL)
-    solution = solve(with_small_clouds(catalog, ("lambda", "nebius")), text)
+    solution = find(with_small_clouds(catalog, ("lambda", "nebius")), text)
     [pool] = solution.pools
     bill = present(solution.bill)
     [row] = [
@@ -123,7 +123,7 @@ def test_a_plan_there_is_that_of_such_a_machine_at_its_price(catalog) -> None:
         )
         for offer in alike.offers
     )
-    elsewhere = solve(replace(alike, offers=apart), chat("llama-3.1-70b"))
+    elsewhere = find(replace(alike, offers=apart), chat("llama-3.1-70b"))
     assert elsewhere.pools[0].nodes == pool.nodes
     assert elsewhere.pools[0].layout == pool.layout
 
@@ -131,7 +131,7 @@ def test_a_plan_there_is_that_of_such_a_machine_at_its_price(catalog) -> None:
 def test_more_clouds_never_cost_more(catalog) -> None:
     def usd(*clouds: str) -> Decimal:
         text = chat(extra=f"where: {{clouds: [{', '.join(clouds)}]}}")
-        bill = solve(with_small_clouds(catalog, clouds), text).bill
+        bill = find(with_small_clouds(catalog, clouds), text).bill
         return present(bill).total
 
     few = usd("aws", "gcp")

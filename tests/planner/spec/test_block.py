@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from planner.errors import SpecError
 from stacks.build import build_stack
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, spec_of
 from tests.planner.cli.conftest import Command
 from tests.stacks.test_build import check
 from tests.stacks.told import inputs_of
@@ -48,7 +48,7 @@ def training(extra: str = "", **changes: str) -> str:
 
 
 def test_all_of_a_block_is_paid_for(catalog) -> None:
-    solution = solve(catalog, training(), keep=0)
+    solution = find(catalog, training(), keep=0)
     [pool] = solution.pools
     assert 1 <= pool.nodes <= 8
     assert (pool.region, pool.zones) == ("us-east-1", ("us-east-1a",))
@@ -73,7 +73,7 @@ def test_all_of_a_block_is_paid_for(catalog) -> None:
     ],
 )
 def test_a_run_ends_before_its_block(catalog, changes: dict[str, str]) -> None:
-    solution = solve(catalog, training(**changes), keep=0)
+    solution = find(catalog, training(**changes), keep=0)
     assert not solution.pools
     assert "buy.block" in {limit.constraint for limit in solution.bindings}
 
@@ -89,10 +89,10 @@ def test_machine_types_that_are_sold_in_blocks_alone_can_be_had(
     ]
     text = training(type=machine, zone="us-east-2a")
     unlisted = replace(catalog, offers=tuple(listed))
-    [pool] = solve(unlisted, text, keep=0).pools
+    [pool] = find(unlisted, text, keep=0).pools
     assert pool.instance.instance_type == machine
     with pytest.raises(SpecError, match="no machine type p9"):
-        solve(catalog, training(type="p9.48xlarge"), keep=0)
+        find(catalog, training(type="p9.48xlarge"), keep=0)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_is_no_block_is_refused(text: str, told: str) -> None:
 
 def graph_of(catalog: Any, text: str) -> Any:
     made = spec_of(text)
-    return build_stack(made, solve(catalog, text, keep=0), made.name).graph
+    return build_stack(made, find(catalog, text, keep=0), made.name).graph
 
 
 @pytest.mark.parametrize("block_id", [OFFERED, BOUGHT])
@@ -180,7 +180,7 @@ CALENDAR = {
 
 def test_a_calendar_reservation_of_google_is_a_block(catalog) -> None:
     text = training(**CALENDAR).replace("s3://", "gs://")
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     [pool] = solution.pools
     assert (pool.instance.provider, pool.region, pool.zones) == (
         "gcp",
@@ -235,7 +235,7 @@ def test_its_machines_come_at_the_start_and_are_gone_at_the_end(
 @pytest.mark.parametrize("zone", ["us-east-1z", "xx-east-1a", "us-east4-a"])
 def test_a_block_is_in_a_zone_that_its_cloud_has(catalog, zone: str) -> None:
     with pytest.raises(SpecError, match=f"aws has no zone {zone}"):
-        solve(catalog, training(zone=zone), keep=0)
+        find(catalog, training(zone=zone), keep=0)
 
 
 @pytest.mark.parametrize(

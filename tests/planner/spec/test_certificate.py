@@ -12,7 +12,7 @@ from planner.errors import SpecError
 from planner.facts.cloud import clouds
 from planner.spec.certificate import certificate_of
 from stacks.build import build_stack
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, spec_of
 from tests.planner.cli.conftest import Command
 from tests.stacks.test_build import check
 from tests.stacks.told import inputs_of
@@ -29,13 +29,13 @@ def spec(endpoint: str = f"host: chat.example.com, certificate: {ARN}") -> str:
 
 def graph_of(catalog: Any, text: str) -> Any:
     made = spec_of(text)
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     return build_stack(made, solution, made.name).graph
 
 
 def test_a_stack_is_where_its_certificate_is(catalog) -> None:
     assert present(certificate_of(spec_of(spec()))).region == "us-west-2"
-    [pool] = solve(catalog, spec(), keep=0).pools
+    [pool] = find(catalog, spec(), keep=0).pools
     assert (pool.instance.provider, pool.region) == ("aws", "us-west-2")
 
 

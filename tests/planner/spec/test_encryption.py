@@ -14,7 +14,7 @@ from providers.catalog.load import load_catalog
 from providers.simulated import world
 from stacks.engine.protocol import RunControl
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, spec_of
 from tests.planner.spec.test_certificate import graph_of
 from tests.stacks.engine.test_simulated import objects, plan_of, quiet
 from tests.stacks.test_build import check
@@ -109,7 +109,7 @@ train: {{method: pretrain, deadline: 30d}}
 @pytest.mark.parametrize("cloud", clouds())
 def test_machines_are_where_the_key_is(cloud: str) -> None:
     text = chat(extra=key_lines(cloud))
-    [pool] = solve(CATALOG, text, keep=0).pools
+    [pool] = find(CATALOG, text, keep=0).pools
     assert (pool.instance.provider, pool.region) == (cloud, REGIONS[cloud])
     assert present(customer_key(spec_of(text))).cloud == cloud
 

@@ -18,7 +18,7 @@ from planner.spec.network import (
 )
 from stacks.engine.state_file import StateFile
 from stacks.engine.store import FolderStore
-from tests.conftest import ROOT, chat, present, solve, spec_of
+from tests.conftest import ROOT, chat, find, present, spec_of
 from tests.planner.cli.conftest import Command
 
 GCP_ID = "projects/corp-network/global/networks/corp"
@@ -42,7 +42,7 @@ def test_the_machines_are_where_the_network_is(catalog, path: Path) -> None:
     """And the bill has no way out, which is that of the owner of the network."""
     text = path.read_text()
     given = present(given_network(spec_of(text).network))
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     [pool] = solution.pools
     assert pool.instance.provider == given.cloud == path.parts[-3]
     assert pool.region in given.regions
@@ -52,7 +52,7 @@ def test_the_machines_are_where_the_network_is(catalog, path: Path) -> None:
     assert not kinds & {"nat", "nat_per_node", "nat_data", "public_ip"}
     own_text = text.partition("network:")[0]
     own_kinds = {
-        line.kind for line in present(solve(catalog, own_text).bill).lines
+        line.kind for line in present(find(catalog, own_text).bill).lines
     }
     assert own_kinds & {"nat", "nat_per_node"}
 
@@ -63,7 +63,7 @@ def test_a_zone_without_the_machines_is_no_place(catalog) -> None:
         f"id: {AWS_ID}, range: 10.20.0.0/20, "
         f"subnets: [{AWS_SUBNET}@us-east-1e, {AWS_SUBNET}@us-east-1b]"
     )
-    [pool] = solve(catalog, spec(network), keep=0).pools
+    [pool] = find(catalog, spec(network), keep=0).pools
     assert pool.region == "us-east-1"
     offered = {
         offer.zones

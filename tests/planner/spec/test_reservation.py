@@ -13,7 +13,7 @@ from planner.spec.reservation import Reservation, reservations_of
 from planner.workload.solver import why_not
 from stacks.build import build_stack
 from stacks.spec.table import unsupported_reason
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, spec_of
 from tests.stacks.told import inputs_of
 
 AWS_ID = "cr-0a1b2c3d4e5f60718"
@@ -50,7 +50,7 @@ def spec(*reserved: str, rps: int = 2, extra: str = "") -> str:
 def test_machines_are_those_that_are_reserved(catalog, cloud: str) -> None:
     text = spec(RESERVED[cloud])
     [reserved] = reservations_of([RESERVED[cloud]])
-    [pool] = solve(catalog, text, keep=0).pools
+    [pool] = find(catalog, text, keep=0).pools
     assert pool.instance.provider == reserved.cloud == cloud
     assert pool.instance.instance_type == reserved.instance_type
     assert reserved.is_in(pool.region)
@@ -75,7 +75,7 @@ def test_machines_of_azure_are_in_the_zone_of_their_reservation(
 
 @pytest.mark.parametrize("cloud", clouds())
 def test_more_than_are_reserved_are_not_planned(catalog, cloud: str) -> None:
-    assert not solve(catalog, spec(RESERVED[cloud], rps=300), keep=0).pools
+    assert not find(catalog, spec(RESERVED[cloud], rps=300), keep=0).pools
 
 
 def test_what_is_reserved_is_what_a_refusal_names(catalog) -> None:
@@ -97,23 +97,23 @@ def test_a_roll_takes_one_machine_more_than_the_fleet(
     catalog, machines: int, update: str, warns: bool
 ) -> None:
     few = spec(RESERVED["aws"].replace(":2x", ":40x"), rps=20)
-    [pool] = solve(catalog, few, keep=0).pools
+    [pool] = find(catalog, few, keep=0).pools
     text = few.replace(":40x", f":{pool.nodes + machines}x") + f"{update}\n"
-    codes = {warning.code for warning in solve(catalog, text, keep=0).warnings}
+    codes = {warning.code for warning in find(catalog, text, keep=0).warnings}
     assert ("roll" in codes) is warns
 
 
 def test_of_several_reservations_that_which_is_enough_is_taken(catalog) -> None:
     few = RESERVED["aws"]
     many = few.replace("1a:2x", "1b:40x").replace("60718", "60719")
-    [pool] = solve(catalog, spec(few, many, rps=20), keep=0).pools
+    [pool] = find(catalog, spec(few, many, rps=20), keep=0).pools
     assert pool.purchases[0].reservation.endswith("60719")
     assert pool.zones == ("us-east-1b",)
 
 
 def launch_of(catalog: Any, text: str) -> Any:
     made = spec_of(text)
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     return build_stack(made, solution, made.name).graph
 
 
@@ -143,7 +143,7 @@ def test_a_job_on_reserved_machines_has_no_placement_of_its_own(
     """Those that are reserved have their places already, so another group would not have them."""
     reserved = f"{AWS_ID}@us-east-1a:8xp5.48xlarge"
     text = TRAINING.replace("RESERVED", reserved).replace("100M", "20B")
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     [pool] = solution.pools
     assert 1 < pool.nodes <= 8
     graph = launch_of(catalog, text)
@@ -156,12 +156,12 @@ def test_machines_on_infiniband_take_no_reservation(catalog) -> None:
     """A plan takes what else is reserved, and says so where nothing is."""
     joined = f"{AZURE_ID}@eastus:8xStandard_ND96isr_H100_v5"
     text = TRAINING.replace("RESERVED", joined)
-    nearest = solve(catalog, text, keep=0)
+    nearest = find(catalog, text, keep=0)
     assert not nearest.pools
     assert "buy.reservations" in dict(nearest.funnel)
     other = f"{AZURE_ID}2@eastus:8xStandard_NC96ads_A100_v4"
     both = text.replace(f"'{joined}'", f"'{joined}', '{other}'")
-    [pool] = solve(catalog, both, keep=0).pools
+    [pool] = find(catalog, both, keep=0).pools
     assert pool.instance.instance_type == "Standard_NC96ads_A100_v4"
 
 

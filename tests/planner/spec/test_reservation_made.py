@@ -20,7 +20,7 @@ from providers.simulated.clock import advance
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
 from stacks.spec.table import unsupported_reason
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import chat, find, only, present, spec_of
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
     objects,
@@ -63,7 +63,7 @@ def test_every_hour_is_paid_for_at_the_price_on_demand(
     catalog, cloud: str
 ) -> None:
     """Also the hours in which the traffic would need fewer machines."""
-    solution = solve(catalog, reserved(cloud), keep=0)
+    solution = find(catalog, reserved(cloud), keep=0)
     [pool] = solution.pools
     [part] = pool.purchases
     assert part.purchase == "capacity_reservation"
@@ -85,9 +85,7 @@ def test_machines_come_from_what_is_reserved_in_one_zone(
 ) -> None:
     plan = plan_of(catalog, reserved(cloud))
     spec = spec_of(reserved(cloud))
-    check(
-        build_stack(spec, solve(catalog, reserved(cloud), 0), spec.name).graph
-    )
+    check(build_stack(spec, find(catalog, reserved(cloud), 0), spec.name).graph)
     name, inputs = reservation_of(plan, cloud)
     [pool] = plan.solution.pools
     assert reserved_nodes(cloud, inputs) == pool.nodes
@@ -222,9 +220,9 @@ def test_what_is_reserved_costs_also_while_nothing_runs(catalog) -> None:
 def test_what_a_cloud_does_not_reserve_is_not_planned(catalog) -> None:
     machine = "Standard_NC40ads_H100_v5"
     few = only(catalog, lambda offer: offer.instance.instance_type == machine)
-    assert not solve(few, reserved("azure"), keep=0).pools
+    assert not find(few, reserved("azure"), keep=0).pools
     free = reserved("azure").replace("buy: {reserve: true}", "")
-    assert solve(few, free, keep=0).pools
+    assert find(few, free, keep=0).pools
 
 
 LARGE = """
@@ -259,9 +257,9 @@ def test_machines_that_work_together_are_reserved_close_to_each_other(
 
 def test_what_does_not_keep_them_close_is_not_planned(catalog) -> None:
     text = LARGE.replace("CLOUD", "gcp")
-    assert not solve(catalog, text, keep=0).pools
+    assert not find(catalog, text, keep=0).pools
     free = text.replace("buy: {reserve: true}", "")
-    [pool] = solve(catalog, free, keep=0).pools
+    [pool] = find(catalog, free, keep=0).pools
     assert pool.nodes > pool.replicas
 
 

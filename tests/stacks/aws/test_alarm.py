@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stacks.build import build_stack
-from tests.conftest import present, solve, spec_of
+from tests.conftest import find, present, spec_of
 from tests.stacks.told import (
     MAIL,
     TOPICS,
@@ -32,7 +32,7 @@ def test_alarms_and_budget_tell_all_that_are_named(catalog) -> None:
 
 def test_the_budget_is_what_the_plan_says(catalog) -> None:
     text = told_spec("aws")
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     spec = spec_of(text)
     graph = build_stack(spec, solution, spec.name).graph
     [budget] = inputs_of(graph, "Budget").values()

@@ -14,7 +14,7 @@ from providers.simulated import world
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import ref
-from tests.conftest import ROOT, chat, present, solve, spec_of
+from tests.conftest import ROOT, chat, find, present, spec_of
 from tests.stacks.engine.test_simulated import objects, plan_of, quiet
 from tests.stacks.told import inputs_of
 
@@ -28,7 +28,7 @@ def text(survives: str) -> str:
 
 def built(catalog: Any, survives: str) -> tuple[Any, Any]:
     spec = spec_of(text(survives))
-    solution = solve(catalog, text(survives), keep=0)
+    solution = find(catalog, text(survives), keep=0)
     return build_stack(spec, solution, spec.name).graph, solution
 
 
@@ -113,7 +113,7 @@ def endpoints(graph: Any) -> dict[str, Any]:
 
 def graph_of(catalog: Any, text: str) -> Any:
     spec = spec_of(text)
-    return build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    return build_stack(spec, find(catalog, text, keep=0), spec.name).graph
 
 
 def called_services() -> set[str]:
@@ -166,7 +166,7 @@ def test_an_endpoint_is_in_each_zone_of_its_machines(
     is_given = network == GIVEN
     assert ("172.16.0.0/12" in admitted) is is_given
     assert len(admitted) == (4 if is_given else 1)
-    lines = present(solve(catalog, text, keep=0).bill).lines
+    lines = present(find(catalog, text, keep=0).bill).lines
     [line] = [line for line in lines if line.kind == "private_endpoint"]
     zones = len(group["vpcZoneIdentifiers"])
     assert zones > 1
@@ -209,7 +209,7 @@ def test_logs_of_many_machines_have_an_endpoint_unasked(catalog) -> None:
     """It costs less than the NAT takes for them; of a few machines it costs more."""
     for rps, is_cheaper in ((2, False), (2500, True)):
         text = chat(traffic=f"peak_rps: {rps}", extra=WHERE)
-        bill = present(solve(catalog, text, keep=0).bill)
+        bill = present(find(catalog, text, keep=0).bill)
         graph = graph_of(catalog, text)
         assert set(endpoints(graph)) == ({"logs"} if is_cheaper else set())
         lines = {line.kind: line for line in bill.lines}

@@ -12,7 +12,7 @@ from planner.spec.model import OWN_RANGE
 from stacks.azure.network import BASTION_END
 from stacks.build import build_stack
 from stacks.spec.stack import NODE_END, NOTEBOOK_PORT
-from tests.conftest import ROOT, chat, solve, spec_of
+from tests.conftest import ROOT, chat, find, spec_of
 from tests.stacks.test_build import check
 from tests.stacks.told import inputs_of
 
@@ -24,7 +24,7 @@ CASES = sorted((ROOT / "tests" / "cases" / "azure").glob("*/spec.yaml"))
 
 def rules_of(catalog: Any, text: str) -> list[dict[str, Any]]:
     spec = spec_of(text)
-    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    graph = build_stack(spec, find(catalog, text, keep=0), spec.name).graph
     [group] = inputs_of(graph, "NetworkSecurityGroup").values()
     rules: list[dict[str, Any]] = group["securityRules"]
     return rules
@@ -79,7 +79,7 @@ def test_the_way_out_is_what_this_version_of_the_provider_makes(
         extra="where: {clouds: [azure]}",
     )
     spec = spec_of(text)
-    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    graph = build_stack(spec, find(catalog, text, keep=0), spec.name).graph
     check(graph)
     [way_out] = inputs_of(graph, "NatGateway").values()
     [address] = inputs_of(graph, "PublicIPAddress").values()
@@ -88,6 +88,6 @@ def test_the_way_out_is_what_this_version_of_the_provider_makes(
     skus = schema["types"]["azure-native:network:NatGatewaySkuName"]["enum"]
     assert skus == [way_out["sku"]["name"]]
     surviving = text.replace("ttft_p95: 2s", "survives: zone, ttft_p95: 2s")
-    nearest = solve(catalog, surviving, keep=0)
+    nearest = find(catalog, surviving, keep=0)
     assert not nearest.pools
     assert "sla.survives" in {limit.constraint for limit in nearest.bindings}

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 from stacks.build import build_stack
-from tests.conftest import solve, spec_of
+from tests.conftest import find, spec_of
 from tests.oracles.logic_app import Answer, LogicApp
 from tests.oracles.lost_machine import Machine, drawn, happened
 from tests.stacks.runtime.vm.sandbox import SandboxMachine
@@ -132,7 +132,7 @@ def moment(ago_s: int) -> str:
 def inputs(catalog) -> Mapping[str, Any]:
     text = SPEC.replace("CLOUD", "azure")
     spec = spec_of(text)
-    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    graph = build_stack(spec, find(catalog, text, keep=0), spec.name).graph
     [app] = [r for r in graph.resources if r.name == "serve-watch"]
     return app.inputs
 

@@ -11,7 +11,7 @@ from providers.simulated import world
 from stacks.engine.protocol import ProgressEvent, RunControl
 from stacks.engine.simulated import SimulatedEngine
 from stacks.engine.stop import StopRequest
-from tests.conftest import only, present, solve
+from tests.conftest import find, only, present
 from tests.reliability.crash import (
     CrashCase,
     crash_cases,
@@ -27,7 +27,7 @@ MOVES = {"aws": "gcp", "gcp": "azure", "azure": "aws"}
 
 def cases_of(catalog, cloud: str) -> tuple[CrashCase, ...]:
     text = TEXT.replace("CLOUD", cloud)
-    kinds = {p.instance.instance_type for p in solve(catalog, text).pools}
+    kinds = {p.instance.instance_type for p in find(catalog, text).pools}
     same = only(catalog, lambda o: o.instance.instance_type in kinds)
     return crash_cases(
         plan_of(same, text),

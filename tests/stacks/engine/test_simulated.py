@@ -44,9 +44,9 @@ from tests.conftest import (
     BLUEPRINTS,
     TODAY,
     chat,
+    find,
     only,
     present,
-    solve,
     spec_of,
 )
 
@@ -56,7 +56,7 @@ TEXT = chat(extra="shutdown: {idle: 30m, ttl: 72h}\nwhere: {clouds: [CLOUD]}")
 def plan_of(catalog, text: str) -> Plan:
     """The plan of a spec, written and read back."""
     spec = spec_of(text)
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     plan = assemble(
         spec,
         solution,
@@ -184,7 +184,7 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
 def test_more_traffic_changes_only_what_it_must(engine, catalog, cloud) -> None:
     text = TEXT.replace("CLOUD", cloud)
-    kinds = {p.instance.instance_type for p in solve(catalog, text).pools}
+    kinds = {p.instance.instance_type for p in find(catalog, text).pools}
     same = only(catalog, lambda o: o.instance.instance_type in kinds)
     engine.apply(plan_of(same, text), quiet)
     bigger = plan_of(same, text.replace("peak_rps: 2", "peak_rps: 40"))
@@ -440,7 +440,7 @@ def test_a_world_has_prices_of_its_own(catalog) -> None:
         'prices: [{provider: azure, instance_type: "*", usd_hour: 0.001}]'
     )
     priced = world.WorldPrices(cheap, SnapshotPrices()).catalog()
-    assert solve(priced, chat()).pools[0].instance.provider == "azure"
+    assert find(priced, chat()).pools[0].instance.provider == "azure"
     assert priced.sha256 != catalog.sha256
 
 

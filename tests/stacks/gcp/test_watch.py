@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from stacks.build import build_stack
-from tests.conftest import solve, spec_of
+from tests.conftest import find, spec_of
 from tests.oracles.google_workflow import (
     MAX_EXPRESSION,
     Workflow,
@@ -140,7 +140,7 @@ def moment(ago_s: int) -> str:
 def inputs_of(catalog, name: str) -> Mapping[str, Any]:
     spec = spec_of(SPEC.replace("CLOUD", "gcp"))
     graph = build_stack(
-        spec, solve(catalog, SPEC.replace("CLOUD", "gcp"), keep=0), spec.name
+        spec, find(catalog, SPEC.replace("CLOUD", "gcp"), keep=0), spec.name
     ).graph
     [resource] = [r for r in graph.resources if r.name == name]
     return resource.inputs

@@ -13,7 +13,7 @@ from planner.facts.rule import rules, rules_of
 from stacks.build import build_stack
 from stacks.spec.driver import driver_sources, image_reference
 from stacks.spec.table import unsupported_reason
-from tests.conftest import only, solve, spec_of
+from tests.conftest import find, only, spec_of
 from tests.stacks.told import inputs_of
 
 WORKSPACE = """
@@ -65,7 +65,7 @@ def test_a_graph_gives_machines_the_image_and_the_places(
 ) -> None:
     few = only(catalog, lambda offer: offer.instance.instance_type == machine)
     text = WORKSPACE.replace("4GiB", "2GiB") + f"where: {{clouds: [{cloud}]}}\n"
-    solution = solve(few, text, keep=0)
+    solution = find(few, text, keep=0)
     [pool] = solution.pools
     graph = build_stack(spec_of(text), solution, "desk").graph
     kind, _ = TEMPLATES[cloud]
@@ -95,8 +95,8 @@ def script_of(cloud: str, template) -> str:
 
 def test_trainings_take_none_of_them(catalog) -> None:
     few = only(catalog, lambda offer: bool(driver_sources(offer.instance)))
-    assert not solve(few, TRAINING, keep=0).pools
-    assert solve(few, WORKSPACE, keep=0).pools
+    assert not find(few, TRAINING, keep=0).pools
+    assert find(few, WORKSPACE, keep=0).pools
 
 
 def test_each_rule_on_trainings_refuses_what_others_may_take(catalog) -> None:

@@ -28,7 +28,7 @@ from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import Graph, Resource, ref
 from stacks.runtime.vm.serving import serving_work
 from stacks.spec.stack import derive_stack
-from tests.conftest import TODAY, chat, only, present, solve, spec_of
+from tests.conftest import TODAY, chat, find, only, present, spec_of
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
     assert_nothing_to_do,
@@ -54,7 +54,7 @@ CLOUDS = pytest.mark.parametrize("cloud", sorted(TYPES))
 @cache
 def solved() -> Solution:
     """The solution of the spec, whose pools others take the place of."""
-    return solve(load_catalog(), TEXT, keep=0)
+    return find(load_catalog(), TEXT, keep=0)
 
 
 @cache
@@ -68,7 +68,7 @@ def sized(machine: str, region: str = "") -> SizedPool:
             and region in ("", o.region)
         ),
     )
-    [pool] = solve(choice, TEXT, keep=0).pools
+    [pool] = find(choice, TEXT, keep=0).pools
     return pool
 
 

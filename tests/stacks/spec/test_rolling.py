@@ -13,7 +13,7 @@ from stacks.build import build_stack
 from stacks.engine.rolling import is_machine_group
 from stacks.graph import ref
 from stacks.spec.rolling import Work, rolling_rule, work_of
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, spec_of
 
 RULES = [
     (cloud, work)
@@ -63,7 +63,7 @@ def group_of(catalog: Any, cloud: str, rps: int, update: str = "") -> Any:
         extra=f"where: {{clouds: [{cloud}]}}\n{update}",
     )
     spec = spec_of(text)
-    solution = solve(catalog, text, keep=0)
+    solution = find(catalog, text, keep=0)
     graph = build_stack(spec, solution, spec.name).graph
     [group] = [
         resource.inputs

@@ -34,7 +34,7 @@ from stacks.runtime.vm.node.host import (
 )
 from stacks.spec.stack import StackSpec, derive_stack
 from stacks.user_data import NodeBoot
-from tests.conftest import only, solve, spec_of
+from tests.conftest import find, only, spec_of
 from tests.stacks.runtime.vm import clouds, engines
 from tests.stacks.runtime.vm.timeline import Killed, Program, Timeline
 
@@ -128,7 +128,7 @@ def stack_of(provider: str, role: str, machine: str = "") -> StackSpec:
         lambda o: not machine or o.instance.instance_type == machine,
     )
     spec = spec_of(text)
-    stack = derive_stack(spec, solve(catalog, text, keep=0), spec.name)
+    stack = derive_stack(spec, find(catalog, text, keep=0), spec.name)
     return replace(stack, benchmark=SWEEP) if role == "bench" else stack
 
 

@@ -13,7 +13,7 @@ from planner.perf.training.job import ParallelLayout
 from planner.solve.solution import TrainingRun
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.megatron import megatron_options
-from tests.conftest import present, solve
+from tests.conftest import find, present
 from tests.stacks.runtime.vm.arguments import parser_of
 
 # Of the version in the training image, without meanings and defaults.
@@ -30,7 +30,7 @@ train: {method: pretrain, deadline: 30d}
 @cache
 def run_of(model: str) -> TrainingRun:
     catalog = load_catalog()
-    solution = solve(catalog, TEXT.replace("MODEL", model), keep=0)
+    solution = find(catalog, TEXT.replace("MODEL", model), keep=0)
     return present(solution.training_run)
 
 

@@ -19,7 +19,7 @@ from stacks.build import build_stack
 from stacks.runtime.vm.serving import serving_work
 from stacks.runtime.vm.serving_engine import engine_launches
 from stacks.spec.table import lookup_table
-from tests.conftest import ROOT, chat, only, present, solve, spec_of
+from tests.conftest import ROOT, chat, find, only, present, spec_of
 from tests.stacks.runtime.vm.arguments import parser_of
 from tests.stacks.runtime.vm.sandbox import stack_of
 from tests.stacks.test_build import LARGE, built, node_of
@@ -94,7 +94,7 @@ def solve_pool(text: str, machine: str) -> Any:
     catalog = only(
         load_catalog(), lambda o: o.instance.instance_type == machine
     )
-    return solve(catalog, text, keep=0).pools[0]
+    return find(catalog, text, keep=0).pools[0]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_auto_is_the_engine_that_is_taken_by_itself(catalog) -> None:
     graphs = []
     for more in ("", "serving: {engine: auto}", "serving: {engine: vllm}"):
         text = chat(extra=more)
-        solution = solve(catalog, text, keep=0)
+        solution = find(catalog, text, keep=0)
         assert solution.pools[0].engine == DEFAULT_ENGINE
         spec = spec_of(text)
         graphs.append(build_stack(spec, solution, spec.name).graph)

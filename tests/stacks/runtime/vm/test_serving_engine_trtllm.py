@@ -16,7 +16,7 @@ from planner.perf.serving.weight_format import has_weight_format
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.serving_engine import engine_launches, expert_kernels
 from stacks.spec.stack import ROUTED_PORT, SERVING_PORT
-from tests.conftest import ROOT, chat, only, solve
+from tests.conftest import ROOT, chat, find, only
 from tests.stacks.runtime.vm.arguments import parser_of
 from tests.stacks.test_build import built, node_of
 
@@ -101,7 +101,7 @@ def test_the_server_is_told_what_was_planned(tmp_path: Path) -> None:
     catalog = only(
         load_catalog(), lambda o: o.instance.instance_type == MACHINE
     )
-    [pool] = solve(catalog, text, keep=0).pools
+    [pool] = find(catalog, text, keep=0).pools
     work = work_of(text)
     options = parsed(work)
     layout = pool.layout

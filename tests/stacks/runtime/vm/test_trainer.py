@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from planner.solve.solution import JobLoader, TrainingRun
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.trainer import TRAINERS, job_variables, trainer_options
-from tests.conftest import ROOT, present, solve
+from tests.conftest import ROOT, find, present
 from tests.stacks.runtime.vm.arguments import (
     TYPES,
     StrictParser,
@@ -64,7 +64,7 @@ def parser(framework: str) -> StrictParser:
 @cache
 def run_of(model: str, method: str, framework: str) -> TrainingRun:
     text = TEXT.replace("MODEL", model).replace("METHOD", method)
-    solution = solve(
+    solution = find(
         load_catalog(), text.replace("FRAMEWORK", framework), keep=0
     )
     return present(solution.training_run)

@@ -21,7 +21,7 @@ from stacks.runtime.vm.node.unique import (
     unique_digits,
     unique_place,
 )
-from tests.conftest import solve, spec_of
+from tests.conftest import find, spec_of
 from tests.stacks.test_build_cases import CASES, case_name
 
 # Of the tenant, which has several subscriptions.
@@ -55,7 +55,7 @@ def names_in_the_world(graph: Graph, account: str) -> Iterator[str]:
 def test_stacks_of_two_accounts_share_no_name(path: Path, catalog) -> None:
     text = path.read_text()
     spec = spec_of(text)
-    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    graph = build_stack(spec, find(catalog, text, keep=0), spec.name).graph
     ours = set(names_in_the_world(graph, "111111111111"))
     theirs = set(names_in_the_world(graph, "222222222222"))
     assert len(ours) == len(theirs) > 0
