@@ -26,13 +26,13 @@ def test_uploads_for_another_model_are_announced_before_it_comes(
     kept.announce_uploads(present(standing.facts), standing)
     assert kept.coming is None
     other = StackFacts.of(
-        plan_of(catalog, text.replace("llama-3.1-8b", "qwen3-8b", 1))
+        plan_of(catalog, text.replace("llama-3.1-8b", "qwen2.5-7b", 1))
     )
     kept.announce_uploads(other, standing)
     # Another process sees it, until the run has ended.
     seen = RetainedObjects(kept.file.store, "chat")
     coming = present(seen.coming)
     assert coming.bucket == standing.outputs["bucket"]
-    assert present(coming.facts.workload.model).name == "qwen3-8b"
+    assert present(coming.facts.workload.model).name == "qwen2.5-7b"
     seen.settle({})
     assert RetainedObjects(kept.file.store, "chat").coming is None
