@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.facts.serving_engine import DEFAULT_ENGINE, spoken_name
+from planner.facts.serving_engine import (
+    DEFAULT_ENGINE,
+    has_gap,
+    spoken_name,
+)
 from planner.perf.serving.engine import find_engine
 from planner.perf.serving.margin import has_own_errors
 from planner.solve.cause import because
@@ -154,9 +158,11 @@ def choice_warnings(
 def is_small_cache_chosen(
     requirement: ServingRequirement, layouts: tuple[ReplicaLayout, ...]
 ) -> bool:
-    """Whether the search and not the spec has chosen a cache of 8 bits."""
-    return len(requirement.kv_precisions) > 1 and any(
-        layout.has_small_cache for layout in layouts
+    """Whether the search, and neither the spec nor the engine, has chosen a cache of 8 bits."""
+    return (
+        len(requirement.kv_precisions) > 1
+        and not has_gap(requirement.load.engine, "wide-cache")
+        and any(layout.has_small_cache for layout in layouts)
     )
 
 

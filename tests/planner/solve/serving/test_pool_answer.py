@@ -71,6 +71,20 @@ def test_nothing_is_said_of_a_cache_that_the_spec_names(
     assert not told(find(catalog, with_cache("bf16"), keep=0))
 
 
+def test_nothing_is_said_of_a_cache_that_the_engine_alone_has(
+    catalog: Catalog,
+) -> None:
+    """The way out would be refused: nothing asks TensorRT-LLM for 16 bits beside fp8 weights."""
+    text = (
+        "serving: {engine: tensorrt-llm}\n"
+        + (ROOT / "blueprints/moe-deepseek-r1.yaml").read_text()
+    )
+    solution = find(catalog, text, keep=0)
+    assert cache_of(solution) == "fp8"
+    assert not told(solution)
+    assert not told(solution.explained(), "default-cache")
+
+
 def test_of_equal_costs_the_cache_stays_as_the_engine_takes_it(
     catalog: Catalog,
 ) -> None:
