@@ -76,6 +76,11 @@ class Bar:
         low = self.least is None or self.reached >= self.least
         return low and (self.most is None or self.reached <= self.most)
 
+    @property
+    def sign(self) -> str:
+        """The unit as it follows a figure."""
+        return f" {self.unit}"
+
 
 def bars(
     batch: Batch, schemes: Sequence[Scheme], refused: Sequence[str]

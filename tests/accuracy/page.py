@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from tests.accuracy import expected, fit, loaded, margins
+from tests.accuracy.aims import COLUMNS, aim_rows
 from tests.accuracy.bars import ERRORS, SERVED, Bar, label
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
@@ -97,6 +98,7 @@ def page(
         _table(("bar", ">reached", ">least", ">most", ""), _bars(bars)),
     ]
     parts += [LOGS]
+    parts += ["## Aims\n", AIMED, _table(COLUMNS, aim_rows(bars))]
     parts += ["## Errors\n", *_errors(batch, schemes)]
     source = next(s for s in schemes if s.name == "source")
     parts += [
@@ -165,6 +167,14 @@ def page(
 LOGS: Final = """Start-up logs that are not scored state no pool, less than 10 GiB of it, settings
 that are not the defaults, or a model whose architecture is not among our facts.
 """
+AIMED: Final = """What predictions are to reach one day. In bold is what does not reach it yet, for
+the causes above; figures of training stand once, since its table did not grow.
+
+A band of 90 % is no narrower than the errors that it holds. Errors with a median of 10 %, were
+they normal, ask for 1.6 x, and 14 %, as the time per token has with its source left out, for
+2.0 x. What is wider than that comes of the tails: AMD, first tokens of servers that were still
+compiling, and releases of one engine that are months apart.
+"""
 EXPECTED: Final = """Median error over rows of quality A, each predicted without its source; in
 brackets the median bias, with a plus where more is predicted than was measured.
 """
@@ -201,15 +211,11 @@ is optimistic.
 def _bars(bars: Sequence[Bar]) -> Iterator[tuple[str, ...]]:
     for bar in bars:
         limits = (
-            "" if x is None else f"{x:g}{_unit(bar)}"
+            "" if x is None else f"{x:g}{bar.sign}"
             for x in (bar.least, bar.most)
         )
-        reached = f"{bar.reached:.1f}{_unit(bar)}"
+        reached = f"{bar.reached:.1f}{bar.sign}"
         yield (bar.name, reached, *limits, "met" if bar.met else "**missed**")
-
-
-def _unit(bar: Bar) -> str:
-    return " %" if bar.unit == "%" else " x"
 
 
 def _errors(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[str]:
