@@ -10,10 +10,15 @@ from stacks.azure.identity import common_inputs
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.operate.logs import WORKSPACE_OUTPUT
-from stacks.operate.machine import BASTION_OUTPUT, GROUP_ID_OUTPUT
 from stacks.spec.driver import image_reference
 from stacks.spec.rolling import rolling_rule
-from stacks.spec.stack import GROUP_OUTPUT, LINK_OUTPUT, SERVING_PORT
+from stacks.spec.stack import (
+    BASTION_OUTPUT,
+    GROUP_ID_OUTPUT,
+    GROUP_OUTPUT,
+    LINK_OUTPUT,
+    SERVING_PORT,
+)
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
 

@@ -11,7 +11,11 @@ import obstore
 from msgspec import Struct
 
 from planner.errors import MissingError, Problem, UsageError
-from stacks.spec.stack import GROUP_OUTPUT
+from stacks.spec.stack import (
+    BASTION_OUTPUT,
+    GROUP_ID_OUTPUT,
+    GROUP_OUTPUT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +26,6 @@ if TYPE_CHECKING:
     from stacks.operate.bucket import Bucket
 
 SIGNS: Final = "alive/"
-# Outputs of a workspace on Azure.
-BASTION_OUTPUT: Final = "bastion"
-GROUP_ID_OUTPUT: Final = "resource_group_id"
 # An agent writes every five minutes, and is lost after half an hour.
 LOST_AFTER: Final = timedelta(minutes=30)
 

@@ -56,6 +56,9 @@ LINK_END: Final = "254.0/24"
 LINK_OUTPUT: Final = "private_link"
 # The output that names the group of all resources, where a cloud has one.
 GROUP_OUTPUT: Final = "resource_group"
+# Outputs of a workspace there: what people connect through, and the handle of the group.
+BASTION_OUTPUT: Final = "bastion"
+GROUP_ID_OUTPUT: Final = "resource_group_id"
 # Days for which checkpoints stay after a run.
 LEFT_DAYS: Final = 30
 
