@@ -41,6 +41,7 @@ class SpareGroups(Struct, frozen=True):
 
 NO_SPARES: Final = SpareGroups()
 ALL_NODES: Final = (0, 1_000_000_000)
+MOST_FLEETS: Final = 512  # whose nodes are remembered, some kilobytes each
 
 
 def weekly_starts(hourly_nodes: tuple[int, ...]) -> int:
@@ -111,14 +112,7 @@ class Week(Struct, frozen=True, dict=True):
         `group_count` groups of `group_nodes` nodes carry the peak. The load of a group never
         exceeds that at the peak. Hours outside the schedule have 0 nodes.
         """
-        # Few distinct loads: each is counted once.
-        nodes_of: dict[float | None, int] = {
-            hour_load: running_nodes(
-                group_count, group_nodes, spares, hour_load
-            )
-            for hour_load in set(self.relative_load)
-        }
-        nodes_of[None] = 0
+        nodes_of = self._nodes_by_load(group_count, group_nodes, spares)
         return tuple(map(nodes_of.__getitem__, self._running_loads))
 
     def node_hours(
@@ -134,18 +128,10 @@ class Week(Struct, frozen=True, dict=True):
         The nodes are numbered: those of a span are from one and below another.
         """
         first, end = span
+        nodes_of = self._nodes_by_load(group_count, group_nodes, spares)
         week_node_hours = sum(
             (
-                max(
-                    0,
-                    min(
-                        running_nodes(
-                            group_count, group_nodes, spares, hour_load
-                        ),
-                        end,
-                    )
-                    - first,
-                )
+                max(0, min(nodes_of[hour_load], end) - first)
                 * hour_share
                 * hour_count
                 for (
@@ -207,6 +193,33 @@ class Week(Struct, frozen=True, dict=True):
             for share in sorted(set(self.running_share))
             if share
         )
+
+    def _nodes_by_load(
+        self, group_count: float, group_nodes: int, spares: SpareGroups
+    ) -> dict[float | None, int]:
+        """Return the nodes of the hours of each load, 0 of None; lines of a bill share them."""
+        fleet = (group_count, group_nodes, spares)
+        if fleet not in self._fleet_nodes:
+            if len(self._fleet_nodes) >= MOST_FLEETS:
+                self._fleet_nodes.clear()
+            self._fleet_nodes[fleet] = {
+                None: 0,
+                # Few distinct loads: each is counted once.
+                **{
+                    hour_load: running_nodes(
+                        group_count, group_nodes, spares, hour_load
+                    )
+                    for hour_load in set(self.relative_load)
+                },
+            }
+        return self._fleet_nodes[fleet]
+
+    @cached_property
+    def _fleet_nodes(
+        self,
+    ) -> dict[tuple[float, int, SpareGroups], dict[float | None, int]]:
+        """Fleets whose nodes were asked for."""
+        return {}
 
     @cached_property
     def _hour_counts(self) -> Counter[tuple[float, Decimal]]:

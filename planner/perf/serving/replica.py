@@ -348,12 +348,14 @@ class Replica:
     def start_delay(self, batch_size: int) -> float:
         """Return the seconds from arrival until a prompt starts, without queueing.
 
-        m * first_token + step_wait * tpot(n): the fixed part and the running decode step.
+        m * first_token + step_wait * tpot(n): the fixed part and the running decode step. With
+        n = 0 nobody decodes, and there is no step to wait for.
         """
         coefficients = self.coefficients
+        step_s = self.tpot(batch_size) if batch_size else 0.0
         return self.bias_factor("ttft", batch_size) * (
             self.margins.prefill * coefficients.first_token
-            + coefficients.step_wait * self.tpot(batch_size)
+            + coefficients.step_wait * step_s
         )
 
     def completion_rate(self, batch_size: int) -> float:
@@ -405,9 +407,9 @@ class Replica:
         if metric == "tpot":
             return self.tpot(1)
         if metric == "ttft":
-            return self.start_delay(1) + self.idle_prompts_s[bin_index]
+            return self.start_delay(0) + self.idle_prompts_s[bin_index]
         return (
-            self.start_delay(1)
+            self.start_delay(0)
             # The answer length decides the percentile; the prompt is the mean.
             + bin_mean(self.idle_prompts_s)
             + self.tpot(1) * self.load.answer_lengths.bin_lengths()[bin_index]

@@ -45,10 +45,12 @@ class ReplicaModel(Protocol):
         """Return the time per output token without prompts."""
 
     def start_delay(self, batch_size: int) -> float:
-        """Return the time before a prompt starts."""
+        """Return the time before a prompt starts; with 0 nobody decodes."""
 
 
 QUANTILE_STEPS: Final = 24  # halvings of the bracket of a quantile
+# Shares of requests that move no percentile.
+NEGLIGIBLE_SHARE: Final = 1e-9
 
 
 class Wait(Struct, frozen=True):
@@ -264,19 +266,24 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
 
     def _ttft_exceedance(self, ttft_s: float) -> float:
         """Return the probability that the time to first token is longer."""
-        slack_s = ttft_s - self._start_delay_s
-        return bin_mean(
-            [
-                self._wait_exceedance(slack_s - idle_prompt_s)
-                for idle_prompt_s in self.replica.idle_prompts_s
-            ]
+        return sum(
+            share
+            * bin_mean(
+                [
+                    self._wait_exceedance(ttft_s - delay_s - idle_prompt_s)
+                    for idle_prompt_s in self.replica.idle_prompts_s
+                ]
+            )
+            for share, delay_s in self._start_delays
         )
 
     def _e2e_exceedance(self, e2e_s: float) -> float:
         """Return the probability that the time of a request is longer."""
         slack_s = (
-            # Prompts vary little against answers: their mean stands for all.
-            e2e_s - self._start_delay_s - bin_mean(self.replica.idle_prompts_s)
+            # Prompts and their starts vary little against answers: means stand for all.
+            e2e_s
+            - sum(share * delay_s for share, delay_s in self._start_delays)
+            - bin_mean(self.replica.idle_prompts_s)
         )
         answer_lengths = self.replica.load.answer_lengths.bin_lengths()
         return bin_mean(
@@ -350,8 +357,19 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
         return self.replica.tpot(self._mean_batch)
 
     @cached_property
-    def _start_delay_s(self) -> float:
-        return self.replica.start_delay(self._mean_batch)
+    def _start_delays(self) -> tuple[tuple[float, float], ...]:
+        """Shares of the requests, and the seconds until their prompts start.
+
+        Who finds nobody in flight waits for no step.
+        """
+        # In a closed loop the request itself is in flight.
+        alone_share = self.probabilities[1 - self.arriving_count]
+        delays = ((alone_share, 0), (1 - alone_share, self._mean_batch))
+        return tuple(
+            (share, self.replica.start_delay(others))
+            for share, others in delays
+            if share > NEGLIGIBLE_SHARE
+        )
 
     def _wait_exceedance(self, wait_s: float) -> float:
         """Return the probability that the sum of both waits exceeds `wait_s`."""

@@ -432,8 +432,8 @@ class ReplicaSimulation:
     def _enter_pipeline(self, prompts: list[Request]) -> None:
         """Start prompts together. They occupy a stage for the sum of their times."""
         table, now_s = self.table, self.now_s
-        batch_size = len(self.decoding) or 1
-        # The running step, which the first token waits for.
+        batch_size = len(self.decoding)
+        # The running step, which the first token waits for; 0 where nobody decodes.
         step_s = (
             table.base_steps_s[batch_size]
             + table.step_growths_s[batch_size] * self.context_tokens

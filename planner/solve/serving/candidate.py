@@ -53,7 +53,7 @@ class ServingCandidate(Struct, frozen=True, kw_only=True):
         """Sort key in the documented order of ties.
 
         Cost, place in the lists of the spec, nodes, a cache of 16 bit, accelerators of a replica,
-        pipeline stages, ep, names of the offer.
+        pipeline stages, whole experts, names of the offer.
         """
         return (
             self.bill.total,

@@ -42,8 +42,8 @@ def _possible_layouts(
     measurement shows pipelines within a node.
     Several nodes: the largest tp of a node, pp over all other accelerators.
     MoE models also get ep = tp.
-    Order: precision as allowed, fewer accelerators, fewer pipeline stages, ep = 1 first, cache as
-    allowed.
+    Order: precision as allowed, fewer accelerators, fewer pipeline stages, whole experts before
+    slices of them, cache as allowed.
     """
     for precision in served_formats(
         requirement.load.engine, node.accelerator, requirement.precisions
@@ -96,14 +96,14 @@ def cache_precisions(
 def _expert_sizes(
     llm: Llm, engine: str, precision: str, tp: int
 ) -> tuple[int, ...]:
-    """Return over how many accelerators whole experts may be divided; 1 slices each of them."""
+    """Return over how many accelerators experts may be divided; 1 slices each, and is last."""
     # Whole experts per accelerator: tp divides their number.
     if not llm.experts or tp == 1:
         return (1,)
     whole = (tp,) if llm.experts % tp == 0 else ()
     if precision == "fp8" and has_gap(engine, "sliced-experts"):
         return whole
-    return (1, *whole)
+    return (*whole, 1)
 
 
 def wastes_accelerators(

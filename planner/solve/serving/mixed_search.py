@@ -15,7 +15,10 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.frontier import Frontier
-from planner.solve.serving.cost_bound import layout_bounds_usd
+from planner.solve.serving.cost_bound import (
+    layout_bounds_usd,
+    offer_bound_usd,
+)
 from planner.solve.serving.mixed_fleet import (
     MixedFleet,
     PoolCount,
@@ -124,6 +127,9 @@ class MixedSearch:
         """
         for offer in offers:
             if has_promise(self._requirement, offer):
+                continue
+            # Layouts take time, and no machine is cheaper with one of them.
+            if offer_bound_usd(self._requirement, offer) >= ceiling_usd:
                 continue
             least_usd = min(
                 (self._bound_usd(kind, 1) for kind in self._kinds_of(offer)),
