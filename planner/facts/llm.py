@@ -49,6 +49,7 @@ COUNT_COLUMNS: Final = (
     "index_bytes",
     "max_context",
     "mlp_matrices",
+    "layer_reduces",
 )
 
 
@@ -71,6 +72,8 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     index_bytes       index of sparse attention for each token, bytes
     tied              whether the output head shares the input embedding
     mlp_matrices      weight matrices of an MLP: 3 with a gate, 2 without
+    layer_reduces     all-reduces of a layer over its tensor-parallel ranks; 0 means two, after
+                      attention and after the MLP
     precision         precision of the released weights
     is_assumed        whether layers and width are assumed, of a size alone
     """
@@ -107,6 +110,7 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     tied: bool = False
     max_context: int = 0
     mlp_matrices: int = 3
+    layer_reduces: int = 0
     precision: str = "bf16"
     source: str = ""
     as_of: str = "unknown"

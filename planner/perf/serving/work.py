@@ -23,6 +23,7 @@ HALF_BYTES: Final = 2.0  # bytes of a 16-bit parameter
 UNLIMITED_TOKENS: Final = 1_000_000_000  # tokens: attention that is not sparse
 # Bytes of an activation on its way: 8 bit to the expert, 16 bit back.
 DISPATCH_BYTES: Final = 1.5
+BLOCKS_OF_A_LAYER: Final = 2  # attention and MLP, each with its reduction
 
 
 class ReplicaProfile(Struct, frozen=True, kw_only=True):
@@ -245,11 +246,14 @@ def _collectives(
 ) -> dict[str, float]:
     """Return the number of collectives of a step, and their bytes for one token.
 
-    all-reduce   2 per layer over the attention group
+    all-reduce   those of each layer over the attention group, usually two. Norms of queries and
+                 keys over all heads need more of them, of hardly any bytes; a layer that is
+                 attention or MLP alone, or begins both at one norm, has one
     all-to-all   dispatch and return of tokens in each expert layer, with attention-DP
     hop          activations between pipeline stages
     """
     attention_tp = layout.attention_tp
+    layer_reduces = llm.layer_reduces or BLOCKS_OF_A_LAYER
     gather_count = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
     # Expected distinct accelerators that k experts of a token are on.
     reached_ranks = layout.tp * (
@@ -267,8 +271,10 @@ def _collectives(
     spans_nodes = layout.accelerators > node.accelerator_count
     return {
         "link_bytes_per_s": node.link_gb_s(layout.tp) * 1e9,
-        "reduce_count": 2.0 * llm.layers if attention_tp > 1 else 0.0,
-        "reduce_bytes": 2.0
+        "reduce_count": float(layer_reduces * llm.layers)
+        if attention_tp > 1
+        else 0.0,
+        "reduce_bytes": float(min(layer_reduces, BLOCKS_OF_A_LAYER))
         * llm.layers
         * llm.hidden
         * 2
