@@ -31,6 +31,7 @@ from planner.numeric import (
 )
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import (
+    FEW_KINDS,
     LEFT_OUT_KINDS,
     NOVELTY_KINDS,
     Basis,
@@ -56,6 +57,7 @@ RateTarget: TypeAlias = Literal["decode", "prefill", "throughput"]
 LEVELS: Final = (0.5, 0.99)  # the confidence that can be asked for
 ANY_ARCHITECTURE: Final = "*"
 OFFLINE_LOAD: Final = "offline"
+CLOSED_LOAD: Final = "closed"  # of all engines
 # The metric whose growth beyond the measured ranges is that of a rate.
 GROWTH_METRICS: Final[dict[RateTarget, str]] = {
     "decode": "tpot",
@@ -270,6 +272,7 @@ def rate_error(
         sigma^2 = source^2
                   + sum over new (family, GPU) of (left out^2 - fitted^2)
                   + number of new (pipeline, precision) * the larger of these two
+                  + (a new vendor) mean square of left-out vendors - that in the fit
                   + (doublings * error of one doubling)^2
 
     An architecture without enough cells of its own counts as a new GPU. One that nobody
@@ -296,6 +299,8 @@ def rate_error(
             for kind in LEFT_OUT_KINDS
         },
     )
+    if "vendor" in novelties:
+        variance += vendor_variance(target)
     # The constant is half the width of a 90 % band.
     growth = constant("beyond", GROWTH_METRICS[target]) / Z_OF_90_PERCENT_BAND
     variance += (doublings * growth) ** 2
@@ -303,6 +308,26 @@ def rate_error(
         variance += engine_variance()
     widening = constant("unseen") if basis == "spec" else 1.0
     return replace(base, sigma=math.sqrt(variance) * widening)
+
+
+@cache
+def vendor_variance(target: RateTarget) -> float:
+    """Return what the variance of a rate grows by on accelerators of a new vendor, ln^2.
+
+        mean^2 + sigma^2 of errors of vendors with one source, left out - the same in the fit
+
+    The errors are of closed loops of any engine. They lie on one side, as those of one vendor do:
+    of the next one only their size is known. Throughput is taken to err as decode steps do.
+    """
+    step_target = "decode" if target == "throughput" else target
+    left_out, fitted = (
+        _error_rows()[CLOSED_LOAD][step_target, ANY_ARCHITECTURE, kind]
+        for kind in ("vendor", FEW_KINDS["vendor"])
+    )
+    return max(
+        0.0,
+        left_out.mean**2 + left_out.sigma**2 - fitted.mean**2 - fitted.sigma**2,
+    )
 
 
 def has_own_errors(engine_kind: str) -> bool:
