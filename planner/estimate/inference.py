@@ -157,7 +157,12 @@ def _doublings_outside(deployment: Deployment) -> int:
 
 
 def _has_unstated_parts(deployment: Deployment) -> bool:
-    return deployment.speculative or deployment.prefill_workers is not None
+    return (
+        deployment.speculative
+        or deployment.prefill_workers is not None
+        # A model that is known by its size alone.
+        or deployment.llm.is_assumed
+    )
 
 
 def _offline_columns(
