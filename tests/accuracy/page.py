@@ -255,12 +255,18 @@ def _error(
     batch: Batch, schemes: Sequence[Scheme], measure: str
 ) -> tuple[str, ...]:
     aims = ERRORS[measure][1] if measure in ERRORS else ()
+    whole = score(batch, ratios(batch, schemes[0], measure))
     cells = []
     for scheme, aim in zip_longest(schemes, aims):
-        found = score(batch, ratios(batch, scheme, measure))
+        ratio = ratios(batch, scheme, measure)
+        if not np.isfinite(ratio).any():
+            # No newest release was measured under every load.
+            cells.append("")
+            continue
+        found = score(batch, ratio)
         goal = "" if aim is None else f" [{aim:g}]"
         cells.append(f"{100 * found.cells:.1f} ({100 * found.rows:.1f}){goal}")
-    return (measure, *cells, str(found.cell_count), str(found.row_count))
+    return (measure, *cells, str(whole.cell_count), str(whole.row_count))
 
 
 def _bands(
