@@ -5,9 +5,9 @@ sources, or of rows whose settings are unstated. Widths are half widths in ln:
 
     width^2 = base^2
             + sum over new (family, GPU, engine, maker) of (left-out width^2 - fitted width^2)
-            + sum over new (vendor, release) of (left-out reach^2 - fitted reach^2)
             + number of new (pipeline, precision) * the larger of the first two differences
             + (doublings beyond the measured ranges * width of one doubling)^2
+            + sum over new (vendor, release) of (left-out reach^2 - fitted reach^2)
 
 A pipeline of an engine that nobody measured with one, and weights in a format that nobody
 measured, cannot be left out of a fit: each counts as much as the worse of the two kinds that can.
@@ -17,7 +17,7 @@ fit, are few: they err to one side. So their reach counts, which is the larger d
 middle of the base to the 5 and 95 % quantiles of the same rows, left out and in the fit.
 
 An architecture without measurements rests on its data sheet; its band is wider by the constant
-`unseen`.
+`unseen`, what a vendor adds excepted.
 """
 
 from __future__ import annotations
@@ -249,17 +249,17 @@ def error_band(
         for kind in STRANGE_KINDS
         if kind in novelties and (target, load_kind, kind) in band_rows
     )
+    # Extrapolation: the width grows with each doubling.
+    squared_width += (doublings * constant("beyond", target)) ** 2
+    # Unmeasured architecture: 1.5 times the width.
+    squared_width *= (constant("unseen") if basis == "spec" else 1.0) ** 2
     log_middle = (log_low + log_high) / 2
+    # A vendor is left out with its architectures: nothing of them is unseen beyond that.
     squared_width += sum(
         _few_excess(target, load_kind, kind, log_middle)
         for kind in sorted(novelties & FEW_KINDS.keys())
     )
-    # Extrapolation: the width grows with each doubling.
-    squared_width += (doublings * constant("beyond", target)) ** 2
-    half_width = math.sqrt(squared_width) * (
-        # Unmeasured architecture: 1.5 times the width.
-        constant("unseen") if basis == "spec" else 1.0
-    )
+    half_width = math.sqrt(squared_width)
     # Widening keeps the median error of the base band.
     return Band(
         math.exp(log_middle - half_width),

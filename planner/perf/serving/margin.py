@@ -272,12 +272,13 @@ def rate_error(
         sigma^2 = source^2
                   + sum over new (family, GPU) of (left out^2 - fitted^2)
                   + number of new (pipeline, precision) * the larger of these two
-                  + (a new vendor) mean square of left-out vendors - that in the fit
                   + (doublings * error of one doubling)^2
+                  + (a new vendor) mean square of left-out vendors - that in the fit
 
     An architecture without enough cells of its own counts as a new GPU. One that nobody
-    measured at all has `unseen` times the sigma. An engine without rows of its own has those of
-    the engine that is taken by itself; a plan that borrows them so adds `engine_variance`.
+    measured at all has `unseen` times the sigma, what a new vendor adds excepted. An engine
+    without rows of its own has those of the engine that is taken by itself; a plan that borrows
+    them so adds `engine_variance`.
     """
     load_kind = OFFLINE_LOAD
     if target != "throughput":
@@ -299,15 +300,17 @@ def rate_error(
             for kind in LEFT_OUT_KINDS
         },
     )
-    if "vendor" in novelties:
-        variance += vendor_variance(target)
     # The constant is half the width of a 90 % band.
     growth = constant("beyond", GROWTH_METRICS[target]) / Z_OF_90_PERCENT_BAND
     variance += (doublings * growth) ** 2
     if is_borrowed and target != "throughput":
         variance += engine_variance()
     widening = constant("unseen") if basis == "spec" else 1.0
-    return replace(base, sigma=math.sqrt(variance) * widening)
+    variance *= widening**2
+    # A vendor is left out with its architectures: nothing of them is unseen beyond that.
+    if "vendor" in novelties:
+        variance += vendor_variance(target)
+    return replace(base, sigma=math.sqrt(variance))
 
 
 @cache
