@@ -137,8 +137,7 @@ class _ModelConfig:
         expert_count = self.read_size(
             "num_local_experts", "num_experts", "n_routed_experts", default=0
         )
-        kv_lora_rank = self.read_size("kv_lora_rank", default=0)
-        qk_rope_dim = self.read_size("qk_rope_head_dim", default=0)
+        latent_sizes = self._latent_sizes()
         # Some mixtures state no width of the dense MLP that they do not have.
         ffn_width = self.read_size("intermediate_size", "moe_intermediate_size")
         window_tokens, window_layers = self._sliding_window(
@@ -155,17 +154,12 @@ class _ModelConfig:
                 "num_key_value_heads", default=head_count
             ),
             "head_dim": self._head_dim(
-                hidden_width // head_count, kv_lora_rank, qk_rope_dim
+                hidden_width // head_count, latent_sizes
             ),
-            "q_lora_rank": self.read_size("q_lora_rank", default=0)
-            if kv_lora_rank
-            else 0,
             "vocab": self.read_size("vocab_size"),
             "experts": expert_count,
             **self._expert_sizes(expert_count, ffn_width),
-            "kv_lora_rank": kv_lora_rank,
-            "qk_rope_dim": qk_rope_dim,
-            "v_head_dim": self.read_size("v_head_dim", default=0),
+            **latent_sizes,
             "window": window_tokens,
             "window_layers": window_layers,
             "tied": bool(
@@ -201,13 +195,26 @@ class _ModelConfig:
             default=architecture["shared_experts"] * architecture["moe_ffn"],
         )
 
+    def _latent_sizes(self) -> dict[str, int]:
+        """Return the sizes of latent attention (MLA), 0 without it."""
+        kv_lora_rank = self.read_size("kv_lora_rank", default=0)
+        query_rank = self.read_size("q_lora_rank", default=0)
+        return {
+            "kv_lora_rank": kv_lora_rank,
+            "q_lora_rank": query_rank if kv_lora_rank else 0,
+            "qk_rope_dim": self.read_size("qk_rope_head_dim", default=0),
+            "v_head_dim": self.read_size("v_head_dim", default=0),
+        }
+
     def _head_dim(
-        self, even_head_dim: int, kv_lora_rank: int, qk_rope_dim: int
+        self, even_head_dim: int, latent_sizes: dict[str, int]
     ) -> int:
         """Return the stated dimension of a head, else `even_head_dim`: width over heads."""
-        if kv_lora_rank:
+        if latent_sizes["kv_lora_rank"]:
             # MLA: dimensions without and with rotary positions.
-            return self.read_size("qk_nope_head_dim") + qk_rope_dim
+            return (
+                self.read_size("qk_nope_head_dim") + latent_sizes["qk_rope_dim"]
+            )
         return self.read_size(
             "head_dim", "attention_head_dim", default=even_head_dim
         )
