@@ -116,12 +116,12 @@ def plan(
 def estimate(table: str, *, path: str = "rows.csv") -> str:
     """Predict every row of a table, as `tonnage estimate --table` does; CSV in, CSV out.
 
-    Raises UsageError when the header is that of no table; rows that cannot be answered are
-    refused in their `reason`.
+    A config.json that a row names is read beside `path`. Raises UsageError when the header is that
+    of no table; rows that cannot be answered are refused in their `reason`.
     """
     from planner.estimate.table import predict_table
 
-    return predict_table(table, path)
+    return predict_table(table, path, _beside(path))
 
 
 def diff(before: Plan, after: Plan) -> PlanDiff:

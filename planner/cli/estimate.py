@@ -117,7 +117,8 @@ def command(spec: str | None, table: str | None, **option_values: Any) -> int:
 
         table_text = read_file(table).decode("utf-8-sig", "replace")
         option.write_output(
-            predict_table(table_text, table), option_values["output"]
+            predict_table(table_text, table, spec_folder_reader(table)),
+            option_values["output"],
         )
         return 0
     if not option_values["on"]:

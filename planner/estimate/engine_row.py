@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
 from typing import Final
 
 from planner.estimate.cell import (
@@ -16,8 +14,8 @@ from planner.estimate.cell import (
     read_version,
     read_year,
 )
+from planner.estimate.engine_release import find_release
 from planner.estimate.names import RefusedError
-from planner.facts import table
 from planner.perf.common.coefficient_table import REFERENCE_YEAR
 from planner.perf.serving.drafting import PROMPT_LOOKUP
 from planner.perf.serving.engine import ServingEngine, engine_rows, plans_ahead
@@ -47,18 +45,25 @@ def row_engine(table_row: Row, engine_name: str) -> ServingEngine:
     """Return the engine of a row; what is blank is what the engine does by itself."""
     engine_facts = engine_rows()[engine_name]
     dated_year = read_year(table_row, "date", engine_facts["year"])
-    engine_year = (
-        _release_year(engine_name, read_version(table_row, "version"))
-        or dated_year
+    version = read_version(table_row, "version")
+    is_dated = bool(read_cell(table_row, "date"))
+    release = (
+        find_release(engine_name, version, dated_year if is_dated else None)
+        if version
+        else None
     )
+    engine_year = release.year if release else dated_year
     backend = read_choice(table_row, "backend", BACKENDS)
     if backend and engine_name != "trtllm":
         raise RefusedError(f"backend is of trtllm, and not of {engine_name}")
     benchmark = read_benchmark(table_row)
     if engine_name == "trtllm" and not backend:
         # Entries of benchmarks are built as engines whatever the release.
-        is_modern = engine_year >= REFERENCE_YEAR and not benchmark
-        backend = "pytorch" if is_modern else "cpp"
+        is_modern = engine_year >= REFERENCE_YEAR
+        own_backend = "pytorch" if is_modern else "cpp"
+        if release:
+            own_backend = release.backend
+        backend = "cpp" if benchmark else own_backend
     if backend == "cpp":
         engine_facts = engine_rows()["trtllm-cpp"]
     # A guess from the prompt is made on the CPU, from the tokens of the step before.
@@ -77,34 +82,3 @@ def row_engine(table_row: Row, engine_name: str) -> ServingEngine:
             default=may_plan and plans_ahead(engine_name, engine_year),
         ),
     )
-
-
-@cache
-def _release_table() -> tuple[tuple[str, str, float], ...]:
-    column_types = {
-        "engine": table.nonempty_text,
-        "version": table.nonempty_text,
-        "year": table.real_between(2020, 2100),
-        **table.SOURCE_COLUMNS,
-    }
-    release_rows = table.load_rows(
-        "planner.estimate", "releases.csv", column_types
-    )
-    return tuple(
-        (
-            release_row["engine"],
-            release_row["version"],
-            release_row["year"],
-        )
-        for release_row in release_rows
-    )
-
-
-def _release_year(engine_name: str, version: str) -> float | None:
-    """Return the year of the first known release whose number a version starts with."""
-    for release_engine, release_number, release_year in _release_table():
-        if release_engine == engine_name and re.match(
-            rf"{re.escape(release_number)}(\D|$)", version
-        ):
-            return release_year
-    return None

@@ -16,6 +16,7 @@ from planner.perf.serving.error_band import (
     assess_novelty,
     error_band,
     extrapolation,
+    is_newer_release,
 )
 from planner.perf.serving.served_rate import served_rate
 from planner.units import BYTES_PER_GIB, MS_PER_S
@@ -98,6 +99,7 @@ def predict_inference(deployment: Deployment) -> Estimate:
         deployment.engine.kind,
         # Published rows do not state all settings of drafts and split pools.
         unstated_settings=_has_unstated_parts(deployment),
+        newer_release=is_newer_release(deployment.engine),
     )
     load_kind = deployment.demand.load_kind
     doublings = _doublings_outside(deployment)
@@ -155,7 +157,12 @@ def _doublings_outside(deployment: Deployment) -> int:
 
 
 def _has_unstated_parts(deployment: Deployment) -> bool:
-    return deployment.speculative or deployment.prefill_workers is not None
+    return (
+        deployment.speculative
+        or deployment.prefill_workers is not None
+        # A model that is known by its size alone.
+        or deployment.llm.is_assumed
+    )
 
 
 def _offline_columns(

@@ -23,6 +23,7 @@ from planner.estimate.engine_row import (
     read_kv_precision,
     row_engine,
 )
+from planner.estimate.model_row import CONFIG_COLUMN, row_model
 from planner.estimate.names import RefusedError
 from planner.facts import table
 from planner.facts.accelerator import SIXTEEN_BIT
@@ -68,7 +69,7 @@ POOLS_PATTERN: Final = re.compile(
 
 def row_deployment(table_row: Row) -> Deployment:
     """Return the configuration of a row; raises RefusedError with what is wrong."""
-    language_model = names.resolve_model(table_row["model"])
+    language_model = row_model(table_row)
     accelerator = names.resolve_gpu(table_row["gpu"])
     weight_precision = _row_precision(table_row, language_model, accelerator)
     engine_name = names.resolve_engine(read_cell(table_row, "framework"))
@@ -91,7 +92,7 @@ def row_deployment(table_row: Row) -> Deployment:
     if chip_cores(accelerator) == 1:
         for kv_layout in kv_layouts:
             _check_layout(language_model, kv_layout)
-    row_demand = _row_demand(table_row)
+    row_demand = _row_demand(table_row, language_model)
     draft_model = read_draft(table_row)
     if (
         row_demand.prompt_tokens + row_demand.answer_tokens
@@ -124,7 +125,7 @@ def _row_precision(
         table_row.get("weight_precision")
         or table_row.get("precision")
         or named_precision(table_row["model"])
-        or "bf16"
+        or _config_precision(table_row, language_model)
     )
     # A model released in mxfp4 is served so, whatever its activations are called.
     if language_model.precision == "mxfp4" and weight_precision in (
@@ -149,6 +150,12 @@ def _row_precision(
             f"{accelerator.accelerator} does not compute {weight_precision}"
         )
     return weight_precision
+
+
+def _config_precision(table_row: Row, language_model: Llm) -> str:
+    """Return the format that a config.json states, and 16 bit of every other model."""
+    is_config = bool(read_cell(table_row, CONFIG_COLUMN))
+    return language_model.precision if is_config else "bf16"
 
 
 def _check_layout(language_model: Llm, replica_layout: ReplicaLayout) -> None:
@@ -362,7 +369,7 @@ def _link_domain(accelerator: Accelerator, table_row: Row) -> Node:
     )
 
 
-def _row_demand(table_row: Row) -> Demand:
+def _row_demand(table_row: Row, language_model: Llm) -> Demand:
     load_name = read_choice(table_row, "load_kind", tuple(DEMAND_KINDS))
     if load_name is None:
         raise RefusedError("load_kind is missing")
@@ -374,7 +381,7 @@ def _row_demand(table_row: Row) -> Demand:
     # Lengths drawn between 80 and 100 % of the nominal ones are shorter on average.
     mean_share = constant("drawn_share") if length_spread == "narrow" else 1.0
     prompt_tokens = read_number(table_row, "input_len") or _dataset_prompt(
-        table_row
+        table_row, language_model
     )
     answer_tokens = read_number(table_row, "output_len") or 1.0
     user_count = read_number(table_row, "concurrency")
@@ -429,11 +436,9 @@ def _dataset_lengths() -> dict[str, float]:
     }
 
 
-def _dataset_prompt(table_row: Row) -> float:
+def _dataset_prompt(table_row: Row, language_model: Llm) -> float:
     """Return the mean prompt of a benchmark's dataset, which its rows leave out."""
-    prompt_tokens = _dataset_lengths().get(
-        names.resolve_model(table_row["model"]).model
-    )
+    prompt_tokens = _dataset_lengths().get(language_model.model)
     if prompt_tokens is None or not read_benchmark(table_row):
         raise RefusedError("input_len is missing")
     return prompt_tokens

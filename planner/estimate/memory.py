@@ -15,6 +15,7 @@ from planner.estimate.cell import (
 )
 from planner.estimate.engine_row import read_kv_precision
 from planner.estimate.inference import BandedValue, Estimate
+from planner.estimate.model_row import row_model
 from planner.estimate.names import RefusedError
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
@@ -50,7 +51,7 @@ def predict_memory(table_row: Row) -> Estimate:
     if memory_kind == STARTUP_KIND:
         return _predict_startup(table_row)
     if memory_kind == CHECKPOINT_KIND:
-        language_model = names.resolve_model(table_row["model"])
+        language_model = row_model(table_row)
         checkpoint_gib = (
             memory.checkpoint_bytes(
                 language_model, _row_layout(table_row, language_model.precision)
@@ -66,7 +67,7 @@ def predict_memory(table_row: Row) -> Estimate:
 
 def _predict_startup(table_row: Row) -> Estimate:
     """Predict what vLLM reports when it starts."""
-    language_model = names.resolve_model(table_row["model"])
+    language_model = row_model(table_row)
     total_gib, accelerator = _card_memory(table_row)
     replica_layout = _startup_layout(table_row, language_model)
     startup_card = _startup_card(table_row, total_gib, accelerator)

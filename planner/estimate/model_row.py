@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from planner.errors import SpecError
 from planner.estimate import names
 from planner.estimate.cell import (
     Row,
@@ -15,6 +16,7 @@ from planner.estimate.cell import (
     read_number,
 )
 from planner.estimate.names import RefusedError
+from planner.facts import huggingface
 from planner.facts.llm import Llm, dense_model
 
 if TYPE_CHECKING:
@@ -25,15 +27,20 @@ PLAIN_MATRICES: Final = 2
 # Widths without which no shape is known.
 SHAPE_COLUMNS: Final = ("layers", "hidden")
 UNLISTED_FAMILY: Final = "unlisted"
+CONFIG_COLUMN: Final = "config"
+# What the file of that column holds; `estimate.table` fills it, and no table can.
+CONFIG_CONTENT: Final = "content of config"
 
 
 def row_model(table_row: Row) -> Llm:
     """Return the model of a row; raises RefusedError.
 
-    A name that nobody lists is answered where the row states `layers` and `hidden`; what it
-    leaves out of the shape is as usual. With `params_b` alone a dense model of Llama proportions
-    is assumed, unless the name is close to a listed one.
+    A config.json wins over a name, as in a spec. A name that nobody lists is answered where the
+    row states `layers` and `hidden`; what it leaves out of the shape is as usual. With `params_b`
+    alone a dense model of Llama proportions is assumed, unless the name is close to a listed one.
     """
+    if read_cell(table_row, CONFIG_COLUMN):
+        return _config_model(table_row)
     try:
         return names.resolve_model(table_row["model"])
     except RefusedError as refusal:
@@ -43,6 +50,21 @@ def row_model(table_row: Row) -> Llm:
         if params_b and "did you mean" not in str(refusal):
             return dense_model(round(params_b * 1e9))
         raise
+
+
+def _config_model(table_row: Row) -> Llm:
+    """Return the model of a config.json; raises RefusedError with what is wrong in it."""
+    config_path = read_cell(table_row, CONFIG_COLUMN)
+    try:
+        model = huggingface.parse_config(
+            table_row[CONFIG_CONTENT].encode(), config_path
+        )
+    except SpecError as error:
+        problem = error.problems[0]
+        raise RefusedError(
+            f"{config_path}: {problem.message}; {problem.next_step}"
+        ) from None
+    return replace(model, model=read_cell(table_row, "model") or model.model)
 
 
 def shaped_model(table_row: Mapping[str, str]) -> Llm:
@@ -57,7 +79,7 @@ def shaped_model(table_row: Mapping[str, str]) -> Llm:
     experts = read_count(table_row, "experts", 0)
     is_gated = read_flag(table_row, "gated", default=True)
     model = Llm(
-        model=read_cell(table_row, "model"),
+        model=read_cell(table_row, "model") or UNLISTED_FAMILY,
         family=UNLISTED_FAMILY,
         params=1.0,
         active_params=1.0,

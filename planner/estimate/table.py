@@ -5,16 +5,21 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Final, TypeAlias
 
-from planner.errors import Place, Problem, UsageError
+from planner.errors import Place, Problem, TonnageError, UsageError
 from planner.estimate import memory, training
+from planner.estimate.cell import read_cell
 from planner.estimate.inference import COLUMNS, Estimate, predict_inference
 from planner.estimate.inference_row import row_deployment
+from planner.estimate.model_row import CONFIG_COLUMN, CONFIG_CONTENT
 from planner.estimate.names import RefusedError
 from planner.estimate.spelling import typed_row
 
 RowPredictor: TypeAlias = Callable[[Mapping[str, str]], Estimate]
+FileReader: TypeAlias = Callable[[str], bytes]
+ConfigReader: TypeAlias = Callable[[str], str]
 INFERENCE_HEADER: Final = frozenset(
     {"model", "gpu", "load_kind", "framework", "output_len"}
 )
@@ -27,11 +32,14 @@ MEMORY_HEADER: Final = frozenset(
 )
 
 
-def predict_table(text: str, source_path: str) -> str:
+def predict_table(
+    text: str, source_path: str, read_file: FileReader | None = None
+) -> str:
     """Return the CSV table of predictions for a CSV table of configurations.
 
     The header decides whether the rows are deployments, memory or training runs. The order
     and `row_id` of rows do not change. Raises UsageError when the header is of no such table.
+    `read_file` opens a config.json that a row names; without it such rows are refused.
     """
     try:
         csv_reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
@@ -46,13 +54,16 @@ def predict_table(text: str, source_path: str) -> str:
             next_step=next_step,
         )
         raise UsageError(problem) from csv_error
+    read_config = _config_reader(read_file)
     # More columns than required are allowed.
     for required_columns, row_predictor, estimate_columns in TABLE_KINDS:
         if header_columns >= required_columns:
             return _format_table(
                 estimate_columns,
                 [
-                    _output_row(table_row, row_predictor, estimate_columns)
+                    _output_row(
+                        table_row, read_config, row_predictor, estimate_columns
+                    )
                     for table_row in table_rows
                 ],
             )
@@ -72,6 +83,37 @@ def predict_table(text: str, source_path: str) -> str:
         next_step="give the columns that docs/estimate.md lists",
     )
     raise UsageError(problem)
+
+
+def _config_reader(read_file: FileReader | None) -> ConfigReader:
+    """Return what gives the text of a config.json by its path, each file being read once."""
+
+    @cache
+    def read_config(config_path: str) -> str:
+        if read_file is None:
+            raise RefusedError(f"no file is read here: config '{config_path}'")
+        try:
+            return read_file(config_path).decode("utf-8-sig", "replace")
+        except TonnageError as error:
+            problem = error.problems[0]
+            raise RefusedError(
+                f"config '{config_path}': {problem.message}"
+            ) from None
+        except OSError as error:
+            raise RefusedError(
+                f"config '{config_path}': {error.strerror}"
+            ) from None
+
+    return read_config
+
+
+def _with_config(
+    table_row: Mapping[str, str], read_config: ConfigReader
+) -> Mapping[str, str]:
+    """Return a row with what the file holds that its column `config` names."""
+    config_path = read_cell(table_row, CONFIG_COLUMN)
+    content = read_config(config_path) if config_path else ""
+    return {**table_row, CONFIG_CONTENT: content}
 
 
 def _predict_memory(table_row: Mapping[str, str]) -> Estimate:
@@ -97,12 +139,13 @@ TABLE_KINDS: Final[
 
 def _output_row(
     table_row: Mapping[str, str],
+    read_config: ConfigReader,
     row_predictor: RowPredictor,
     estimate_columns: Sequence[str],
 ) -> dict[str, str]:
     output_cells = {"row_id": table_row.get("row_id") or ""}
     try:
-        row_estimate = row_predictor(table_row)
+        row_estimate = row_predictor(_with_config(table_row, read_config))
     # One refused row must not stop the others.
     except RefusedError as refusal:
         return output_cells | {"status": "refused", "reason": str(refusal)}

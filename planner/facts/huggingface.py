@@ -1,7 +1,8 @@
 """Read the architecture of a model from a Hugging Face config.json.
 
-Covers Llama, Qwen, Mistral, Mixtral, DeepSeek V3 and R1 (MLA), Gemma (sliding window), gpt-oss
-and Phi. Parameters are counted from the shapes, so no weights are needed.
+Covers Llama, Qwen, Mistral, Mixtral, DeepSeek V3 and R1 (MLA), Kimi K2, GLM, MiniMax, Gemma
+(sliding window), gpt-oss and Phi, and with `config_parts` hybrids and sparse attention. Parameters
+are counted from the shapes, so no weights are needed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,15 @@ import re
 from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
+from planner.facts.config_parts import (
+    DELTA_TYPES,
+    LLAMA4_TYPES,
+    NEMOTRON_TYPES,
+    SPARSE_TYPES,
+    ConfigParts,
+    read_parts,
+    stated_layers,
+)
 from planner.facts.llm import Llm
 from planner.facts.model_name import other_model, other_model_problem
 
@@ -29,6 +39,13 @@ MODEL_TYPES: Final = {
     "gpt_oss",
     "phi",
     "phi3",
+    "glm4_moe",
+    "kimi_k2",
+    "minimax_m2",
+    *NEMOTRON_TYPES,
+    *DELTA_TYPES,
+    *SPARSE_TYPES,
+    *LLAMA4_TYPES,
 }
 # Quantizations with one format of weights.
 METHOD_FORMATS: Final = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4"}
@@ -112,15 +129,17 @@ class _ModelConfig:
     def build_model(self, model_type: str) -> Llm:
         hidden_width = self.read_size("hidden_size")
         head_count = self.read_size("num_attention_heads")
-        layer_count = self.read_size("num_hidden_layers")
+        layer_count = self.read_size(
+            "num_hidden_layers", default=stated_layers(self.config)
+        )
         if not (hidden_width and head_count and layer_count):
             _refuse(self.place, "hidden_size, heads and layers must be above 0")
         expert_count = self.read_size(
             "num_local_experts", "num_experts", "n_routed_experts", default=0
         )
-        kv_lora_rank = self.read_size("kv_lora_rank", default=0)
-        qk_rope_dim = self.read_size("qk_rope_head_dim", default=0)
-        ffn_width = self.read_size("intermediate_size")
+        latent_sizes = self._latent_sizes()
+        # Some mixtures state no width of the dense MLP that they do not have.
+        ffn_width = self.read_size("intermediate_size", "moe_intermediate_size")
         window_tokens, window_layers = self._sliding_window(
             model_type, layer_count
         )
@@ -135,14 +154,12 @@ class _ModelConfig:
                 "num_key_value_heads", default=head_count
             ),
             "head_dim": self._head_dim(
-                hidden_width // head_count, kv_lora_rank, qk_rope_dim
+                hidden_width // head_count, latent_sizes
             ),
             "vocab": self.read_size("vocab_size"),
             "experts": expert_count,
             **self._expert_sizes(expert_count, ffn_width),
-            "kv_lora_rank": kv_lora_rank,
-            "qk_rope_dim": qk_rope_dim,
-            "v_head_dim": self.read_size("v_head_dim", default=0),
+            **latent_sizes,
             "window": window_tokens,
             "window_layers": window_layers,
             "tied": bool(
@@ -158,17 +175,49 @@ class _ModelConfig:
             "precision": self._precision(),
             "source": f"config.json ({model_type})",
         }
+        parts: ConfigParts = read_parts(
+            model_type, self.config, self.read_size
+        ) or _refuse(self.place, "the pattern of layers is not known")
+        architecture |= parts.columns
         self._check_shapes(architecture)
-        return _count_params(architecture, self._attention_params(architecture))
+        return _count_params(
+            architecture,
+            self._attention_params(architecture),
+            parts,
+            self._shared_width(architecture),
+        )
+
+    def _shared_width(self, architecture: dict[str, Any]) -> int:
+        """Return the width of the shared experts of a layer together."""
+        return self.read_size(
+            "moe_shared_expert_intermediate_size",
+            "shared_expert_intermediate_size",
+            default=architecture["shared_experts"] * architecture["moe_ffn"],
+        )
+
+    def _latent_sizes(self) -> dict[str, int]:
+        """Return the sizes of latent attention (MLA), 0 without it."""
+        kv_lora_rank = self.read_size("kv_lora_rank", default=0)
+        query_rank = self.read_size("q_lora_rank", default=0)
+        return {
+            "kv_lora_rank": kv_lora_rank,
+            "q_lora_rank": query_rank if kv_lora_rank else 0,
+            "qk_rope_dim": self.read_size("qk_rope_head_dim", default=0),
+            "v_head_dim": self.read_size("v_head_dim", default=0),
+        }
 
     def _head_dim(
-        self, even_head_dim: int, kv_lora_rank: int, qk_rope_dim: int
+        self, even_head_dim: int, latent_sizes: dict[str, int]
     ) -> int:
         """Return the stated dimension of a head, else `even_head_dim`: width over heads."""
-        if kv_lora_rank:
+        if latent_sizes["kv_lora_rank"]:
             # MLA: dimensions without and with rotary positions.
-            return self.read_size("qk_nope_head_dim") + qk_rope_dim
-        return self.read_size("head_dim", default=even_head_dim)
+            return (
+                self.read_size("qk_nope_head_dim") + latent_sizes["qk_rope_dim"]
+            )
+        return self.read_size(
+            "head_dim", "attention_head_dim", default=even_head_dim
+        )
 
     def _expert_sizes(
         self, expert_count: int, ffn_width: int
@@ -182,7 +231,13 @@ class _ModelConfig:
             if expert_count
             else 0
         )
-        shared_experts = self.read_size("n_shared_experts", default=0)
+        shared_width = self.read_size(
+            "shared_expert_intermediate_size", default=0
+        )
+        shared_experts = self.read_size(
+            "n_shared_experts",
+            default=shared_width // moe_ffn if moe_ffn else 0,
+        )
         # Leading layers with a dense MLP instead of experts.
         dense_layers = (
             self.read_size("first_k_dense_replace", default=0)
@@ -380,25 +435,32 @@ def _number_format(number_type: object, bits: object) -> str:
 
 
 def _count_params(
-    architecture: dict[str, Any], layer_attention_params: float
+    architecture: dict[str, Any],
+    layer_attention_params: float,
+    parts: ConfigParts,
+    shared_width: int,
 ) -> Llm:
     """Return the model with total and active parameters, counted from the shapes.
 
-    Active parameters: attention, dense MLPs, shared experts, routers, embeddings and the
-    routed experts of one token. Norms and biases are not counted.
+    Active parameters: attention, dense MLPs, shared experts, routers, embeddings, special parts
+    and the routed experts of one token. Norms and biases are not counted. `shared_width` is that
+    of the shared experts of a layer together.
     """
     uncounted = Llm(params=0.0, active_params=0.0, **architecture)
     dense_mlp_params = uncounted.mlp_matrices * uncounted.hidden * uncounted.ffn
-    dense_layers = uncounted.layers - uncounted.moe_layers
-    shared_matrices = (
-        uncounted.moe_layers * uncounted.shared_experts * uncounted.mlp_matrices
+    dense_layers = (
+        uncounted.layers - uncounted.moe_layers
+        if parts.mlp_layers is None
+        else parts.mlp_layers
     )
+    shared_matrices = uncounted.moe_layers * uncounted.mlp_matrices
     # One router logit for each expert, from the hidden state.
     router_params = uncounted.moe_layers * uncounted.hidden * uncounted.experts
     always_active_params = (
-        uncounted.layers * layer_attention_params
+        uncounted.attending_layers * layer_attention_params
+        + parts.extra_params
         + dense_layers * dense_mlp_params
-        + shared_matrices * uncounted.hidden * uncounted.moe_ffn
+        + shared_matrices * uncounted.hidden * shared_width
         + router_params
         + uncounted.embedding_params
     )

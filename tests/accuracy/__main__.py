@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         )
         schemes = [
             cross.whole(batch, now),
-            *(cross.leave(batch, n) for n in cross.LEAVES),
+            *(cross.leave(batch, n) for n in cross.SCHEMES),
         ]
         found = list(
             bars.bars(batch, schemes, [row["quality"] for row, _ in refused])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from planner.numeric import Z_OF_90_PERCENT_BAND, student_quantile
-from tests.accuracy.cross import Scheme
+from tests.accuracy.cross import RELEASE, Scheme
 from tests.accuracy.least import Array, write
 from tests.accuracy.sample import Batch
 
@@ -33,6 +33,7 @@ TARGETS: Final = {
     "served": "within",
 }
 FEWEST: Final = 8
+FEWEST_FEW: Final = 2  # of vendors and releases, of which there are few
 TAIL: Final = 0.05
 MOST_WIDER: Final = 1.25  # by few groups: a third or fourth source is not a surprise without end
 
@@ -46,19 +47,35 @@ def spread(
     one: it grows too by `group_factor`. `groups` are what was left out together.
     """
     places = np.flatnonzero(rows & np.isfinite(ratio))
+    weight, cells = _weights(batch, places)
+    low, high = _quantiles(-ratio[places], weight)
+    factor = group_factor(-ratio[places], weight, groups[places])
+    half = factor * (high - low) * (1 / 2 + 1 / cells)
+    middle = (low + high) / 2
+    return middle - half, middle + half, cells
+
+
+def reach(batch: Batch, ratio: Array, rows: Array) -> tuple[float, float, int]:
+    """5 % and 95 % quantiles as they are, of rows that are compared with themselves in a fit."""
+    places = np.flatnonzero(rows & np.isfinite(ratio))
+    weight, cells = _weights(batch, places)
+    return *_quantiles(-ratio[places], weight), cells
+
+
+def _weights(batch: Batch, places: Array) -> tuple[Array, int]:
+    """Return what each row counts, cells counting equally, and the number of cells."""
     cells = [batch.samples[i].cell for i in places]
     count = Counter(cells)
-    weight = np.array([1 / count[cell] ** 0.5 for cell in cells])
-    order = np.argsort(-ratio[places])
+    return np.array([1 / count[cell] ** 0.5 for cell in cells]), len(count)
+
+
+def _quantiles(errors: Array, weight: Array) -> tuple[float, float]:
+    order = np.argsort(errors)
     share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
     low, high = (
-        float(np.interp(q, share, -ratio[places][order]))
-        for q in (TAIL, 1 - TAIL)
+        float(np.interp(q, share, errors[order])) for q in (TAIL, 1 - TAIL)
     )
-    factor = group_factor(-ratio[places], weight, groups[places])
-    half = factor * (high - low) * (1 / 2 + 1 / len(count))
-    middle = (low + high) / 2
-    return middle - half, middle + half, len(count)
+    return low, high
 
 
 def group_factor(errors: Array, weight: Array, groups: Array) -> float:
@@ -98,9 +115,59 @@ def loose(batch: Batch) -> Array:
     return batch.speculative | (batch.split > 0)
 
 
+def sources_of_loads(batch: Batch) -> dict[tuple[str, str], set[str]]:
+    """Return the sources of the rows of quality A of each vendor and kind of load."""
+    found = defaultdict(set)
+    for sample in batch.samples:
+        if sample.row["quality"] == "A":
+            vendor = sample.setup.node.accelerator.vendor
+            found[vendor, sample.group].add(sample.row["source_group"])
+    return found
+
+
+def of_few_sources(batch: Batch) -> Array:
+    """Whether each row is of a vendor of which no load was measured by several sources.
+
+    With its source left out nothing of such a vendor is left in a load.
+    """
+    known = {
+        vendor
+        for (vendor, _), sources in sources_of_loads(batch).items()
+        if len(sources) > 1
+    }
+    return np.array(
+        [x.setup.node.accelerator.vendor not in known for x in batch.samples]
+    )
+
+
+def few_rows(
+    batch: Batch, fitted: Scheme, schemes: Iterable[Scheme]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of vendors and releases: left out, and the same rows in the fit."""
+    by_name = {scheme.name: scheme for scheme in schemes}
+    source, release = by_name["source"], by_name[RELEASE]
+    for kind, left_out, here in (
+        ("vendor", source, of_few_sources(batch)),
+        ("release", release, release.groups != ""),
+    ):
+        sure = here & (batch.quality == "A") & ~loose(batch)
+        for scheme, new in ((left_out, kind), (fitted, f"{kind} fitted")):
+            for target in TARGETS:
+                for load in LOADS:
+                    ratio = scheme.ratio(TARGETS[target])
+                    rows_of = sure & of_load(batch, load) & np.isfinite(ratio)
+                    if rows_of.sum() >= FEWEST_FEW:
+                        low, high, cells = reach(batch, ratio, rows_of)
+                        number = int(rows_of.sum())
+                        yield _table_row(
+                            (target, load, new), (low, high), cells, number
+                        )
+
+
 def rows(batch: Batch, schemes: Iterable[Scheme]) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table: rows of quality A, and for loose settings all that are so."""
-    for scheme in schemes:
+    schemes = list(schemes)
+    for scheme in (x for x in schemes if x.name != RELEASE):
         for target in TARGETS:
             for load in LOADS:
                 here = of_load(batch, load)
@@ -114,6 +181,7 @@ def rows(batch: Batch, schemes: Iterable[Scheme]) -> Iterator[dict[str, Any]]:
                         (target, load, "loose"),
                         here & loose(batch),
                     )
+    yield from few_rows(batch, schemes[0], schemes)
 
 
 def _row(
@@ -124,12 +192,21 @@ def _row(
     if number < FEWEST:
         return
     low, high, cells = spread(batch, ratio, here, scheme.groups)
-    yield {
+    yield _table_row(name, (low, high), cells, number)
+
+
+def _table_row(
+    name: tuple[str, str, str],
+    quantiles: tuple[float, float],
+    cells: int,
+    number: int,
+) -> dict[str, Any]:
+    return {
         "target": name[0],
         "load": name[1],
         "new": name[2],
-        "low": f"{low:.3f}",
-        "high": f"{high:.3f}",
+        "low": f"{quantiles[0]:.3f}",
+        "high": f"{quantiles[1]:.3f}",
         "cells": cells,
         "rows": number,
         "source": SOURCE,
@@ -151,6 +228,11 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
             x.layout.precision
             for x, quality in zip(setups, batch.quality, strict=True)
             if quality == "A"
+        ],
+        "vendor": [
+            x.node.accelerator.vendor
+            for x, is_few in zip(setups, of_few_sources(batch), strict=True)
+            if not is_few
         ],
     }
     for kind, names in kinds.items():
@@ -178,13 +260,29 @@ def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
     }
     for name, found in features.items():
         low, high = (f"{x:.5g}" for x in (min(found), max(found)))
-        yield {
-            "feature": name,
-            "low": low,
-            "high": high,
-            "source": SOURCE,
-            "as_of": AS_OF,
-        }
+        yield _range_row(name, low, high)
+    for name, years in _release_years(batch).items():
+        yield _range_row(name, f"{min(years):.4f}", f"{max(years):.4f}")
+
+
+def _range_row(name: str, low: str, high: str) -> dict[str, Any]:
+    return {
+        "feature": name,
+        "low": low,
+        "high": high,
+        "source": SOURCE,
+        "as_of": AS_OF,
+    }
+
+
+def _release_years(batch: Batch) -> dict[str, list[float]]:
+    """Return the ages of the releases of each engine, of rows of quality A."""
+    found = defaultdict(list)
+    for sample in batch.samples:
+        if sample.row["quality"] == "A":
+            engine = sample.setup.engine
+            found[f"release {engine.kind}"].append(engine.software_year)
+    return dict(sorted(found.items()))
 
 
 def save(batch: Batch, schemes: Iterable[Scheme]) -> None:

@@ -12,8 +12,9 @@ from typing import Final
 from planner.errors import TonnageError
 from planner.estimate.memory import predict_memory as memory_answer
 from planner.estimate.names import RefusedError
-from tests.accuracy import cross, margins, own, server
+from tests.accuracy import cross, margins, own, server, strangers
 from tests.accuracy.adapter import startup_row
+from tests.accuracy.bands import of_few_sources
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
 from tests.accuracy.score import (
@@ -85,12 +86,13 @@ class Bar:
 def bars(
     batch: Batch, schemes: Sequence[Scheme], refused: Sequence[str]
 ) -> Iterator[Bar]:
-    """Yield every bar. `schemes` are: all data, then each of cross.LEAVES out."""
+    """Yield every bar. `schemes` are: all data, then each of cross.SCHEMES out."""
     usual = schemes[: len(cross.USUAL) + 1]
     yield from _errors(batch, usual)
     yield from _optimistic(batch, usual[1:])
     yield from _bands(batch, usual[1:])
     yield from _strangers(batch, schemes)
+    yield from _stated(batch, schemes)
     yield from _margins(batch, usual)
     yield from _answered(batch, refused)
     share, _ = order(batch, next(s for s in schemes if s.name == "GPU"))
@@ -175,6 +177,24 @@ def _strangers(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
             )
 
 
+def _stated(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
+    """Yield how often the bands that are stated hold vendors and releases that no fit had seen."""
+    by_name = {scheme.name: scheme for scheme in schemes}
+    for target in WIDTHS:
+        vendors = strangers.of_vendors(batch, by_name["source"], target)
+        releases = strangers.of_releases(batch, by_name[cross.RELEASE], target)
+        for name, found in (
+            ("vendors of one source, without it", vendors),
+            ("newest releases, without them", releases),
+        ):
+            yield Bar(
+                f"90 % bands of {target}: inside, {name}",
+                100 * found.inside,
+                85.0,
+                None,
+            )
+
+
 def label(scheme: Scheme) -> str:
     """Say what was left out."""
     return "all data" if scheme.name == "all" else f"{scheme.name} out"
@@ -225,6 +245,13 @@ def _margins(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
                 least,
                 most,
             )
+    few = loops & of_few_sources(batch)
+    yield Bar(
+        "TPOT and TTFT within the plan at 90% confidence, vendors of one source, without it",
+        100 * margins.met(batch, source, 0.9, few),
+        87.0,
+        None,
+    )
     tuned = margins.met(batch, source, 0.9, batch.group == "server")
     yield Bar(
         "the same at 90%, servers tuned to a limit on TTFT",

@@ -27,6 +27,12 @@ LEAVES: Final[Mapping[str, Callable[[Sample], str]]] = {
     "engine": lambda s: s.setup.engine.kind,
     "maker": lambda s: s.setup.node.accelerator.architecture,
 }
+# The newest releases of one engine are left out of its rows alone: what is newer of other engines
+# says nothing of it.
+RELEASE: Final = "release"
+SCHEMES: Final = (*LEAVES, RELEASE)
+# How far back the newest releases of an engine reach, in years: there the rows of one are few.
+NEWEST_YEARS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +124,31 @@ def whole(batch: Batch, parameters: Array) -> Scheme:
         )
 
 
+def newest_releases(batch: Batch) -> Array:
+    """Return the engine of each row of its newest releases, and nothing for the others."""
+    engines = np.array([LEAVES["engine"](sample) for sample in batch.samples])
+    years = np.array([s.setup.engine.software_year for s in batch.samples])
+    groups = np.full(len(engines), "", dtype=engines.dtype)
+    for engine in set(engines):
+        own = engines == engine
+        newest = years[own & (batch.quality == "A")].max()
+        groups[own & (years >= newest - NEWEST_YEARS)] = engine
+    return groups
+
+
 def leave(batch: Batch, name: str) -> Scheme:
-    """Predict each group with parameters that were fitted without it."""
-    groups = np.array([LEAVES[name](sample) for sample in batch.samples])
+    """Predict each group with parameters that were fitted without it; rows of none are NaN."""
+    groups = (
+        newest_releases(batch)
+        if name == RELEASE
+        else np.array([LEAVES[name](sample) for sample in batch.samples])
+    )
     scored = sorted(
-        {g for g, q in zip(groups, batch.quality, strict=True) if q == "A"}
+        {
+            group
+            for group, quality in zip(groups, batch.quality, strict=True)
+            if group and quality == "A"
+        }
     )
     with ProcessPoolExecutor(
         os.cpu_count(), initializer=_remember, initargs=(batch,)

@@ -225,7 +225,7 @@ def main() -> None:
     batch, _ = cross.load()
     fitted = solve(problem(batch, np.ones(len(batch.samples), bool)))
     save(SERVING, fitted)
-    left_out = [cross.leave(batch, name) for name in cross.LEAVES]
+    left_out = [cross.leave(batch, name) for name in cross.SCHEMES]
     schemes = [cross.whole(batch, fitted), *left_out]
     bands.save(batch, schemes)
     with np.errstate(all="ignore"):

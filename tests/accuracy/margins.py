@@ -53,7 +53,13 @@ from planner.perf.serving import load_shape
 from planner.perf.serving.coefficients import SERVING
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.margin import RateMargins, rate_margins
-from tests.accuracy.bands import AS_OF, SOURCE, loose, of_load
+from tests.accuracy.bands import (
+    AS_OF,
+    SOURCE,
+    loose,
+    of_few_sources,
+    of_load,
+)
 from tests.accuracy.cross import USUAL, Scheme, leave, load, whole
 from tests.accuracy.fit import server
 from tests.accuracy.least import DATA, Array, current, write
@@ -62,6 +68,7 @@ from tests.accuracy.sample import Batch, Sample
 TABLE: Final = "margins.csv"
 SERVED: Final = "closed vllm"
 OFFLINE: Final = "offline"
+CLOSED: Final = "closed"
 # Logarithms of the factors between which that of prompts is searched.
 SLOWEST: Final = 4.0
 HALVINGS: Final = 40
@@ -199,11 +206,50 @@ def rows(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[dict[str, Any]]:
         yield from _rows(
             batch, scheme, ("decode", "prefill"), SERVED, errors, served
         )
+    yield from _vendor_rows(batch, schemes)
     for scheme in schemes:
         errors = np.stack([scheme.found.throughput] * 2, axis=-1)
         yield from _rows(
             batch, scheme, ("throughput",), OFFLINE, errors, offline
         )
+
+
+def _vendor_rows(
+    batch: Batch, schemes: Sequence[Scheme]
+) -> Iterator[dict[str, Any]]:
+    """Yield the errors of vendors of which no load has several sources, of any engine."""
+    here = (
+        of_load(batch, CLOSED)
+        & _sure(batch)
+        & _within_slots(batch, schemes[0].fits["all"])
+        & of_few_sources(batch)
+    )
+    source = next(x for x in schemes if x.name == "source")
+    for scheme, new in ((source, "vendor"), (schemes[0], "vendor fitted")):
+        errors = latency_errors(batch, scheme)
+        cells = by_cell(batch, errors, here & np.isfinite(errors[:, 0]))
+        found = moments([settled(of_cell) for of_cell in cells])
+        for index, target in enumerate(("decode", "prefill")):
+            yield _table_row((target, CLOSED, ANY, new), index, found)
+
+
+def _table_row(
+    name: tuple[str, str, str, str], index: int, found: Moments
+) -> dict[str, Any]:
+    target, load, architecture, new = name
+    return {
+        "target": target,
+        "load": load,
+        "architecture": architecture,
+        "new": new,
+        "mean": f"{found.means[index]:z.3f}",
+        "sigma": f"{found.sigmas[index]:.3f}",
+        "correlation": f"{found.correlation:z.3f}",
+        "cells": found.cells,
+        "rows": found.rows,
+        "source": SOURCE,
+        "as_of": AS_OF,
+    }
 
 
 def _rows(
@@ -229,19 +275,8 @@ def _rows(
             continue
         found = moments([settled(of_cell) for of_cell in cells])
         for index, target in enumerate(targets):
-            yield {
-                "target": target,
-                "load": load,
-                "architecture": architecture,
-                "new": "none" if scheme.name == "all" else scheme.name,
-                "mean": f"{found.means[index]:z.3f}",
-                "sigma": f"{found.sigmas[index]:.3f}",
-                "correlation": f"{found.correlation:z.3f}",
-                "cells": found.cells,
-                "rows": found.rows,
-                "source": SOURCE,
-                "as_of": AS_OF,
-            }
+            new = "none" if scheme.name == "all" else scheme.name
+            yield _table_row((target, load, architecture, new), index, found)
 
 
 def difference(batch: Batch, schemes: Sequence[Scheme]) -> float:

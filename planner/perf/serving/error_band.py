@@ -5,14 +5,19 @@ sources, or of rows whose settings are unstated. Widths are half widths in ln:
 
     width^2 = base^2
             + sum over new (family, GPU, engine, maker) of (left-out width^2 - fitted width^2)
-            + number of new (pipeline, precision) * the larger of these two differences
+            + number of new (pipeline, precision) * the larger of the first two differences
             + (doublings beyond the measured ranges * width of one doubling)^2
+            + sum over new (vendor, release) of (left-out reach^2 - fitted reach^2)
 
 A pipeline of an engine that nobody measured with one, and weights in a format that nobody
 measured, cannot be left out of a fit: each counts as much as the worse of the two kinds that can.
 
+A vendor whose every load is known from one source, and a release that is newer than those of the
+fit, are few: they err to one side. So their reach counts, which is the larger distance from the
+middle of the base to the 5 and 95 % quantiles of the same rows, left out and in the fit.
+
 An architecture without measurements rests on its data sheet; its band is wider by the constant
-`unseen`.
+`unseen`, what a vendor adds excepted.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from planner.facts import table
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 from planner.perf.common.constant import constant
+from planner.perf.serving.engine import engine_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.engine import ServingEngine
 
 Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
 FALLBACK_LOADS: Final = {
@@ -50,6 +57,10 @@ NOVELTY_KINDS: Final = (
     "engine",
     "maker",
     "loose",
+    "vendor",
+    "vendor fitted",
+    "release",
+    "release fitted",
 )
 LEFT_OUT_KINDS: Final = (
     "family",
@@ -57,6 +68,9 @@ LEFT_OUT_KINDS: Final = (
 )  # what the cross-validations leave out
 # Left out too, where a number has enough of them: engines, and makers' architectures.
 STRANGE_KINDS: Final = ("engine", "maker")
+# Few of either can be left out, so the same rows in the fit are what they are compared with.
+FEW_KINDS: Final = {"vendor": "vendor fitted", "release": "release fitted"}
+MONTHS: Final = 12  # of a year: releases of one month are of one age
 UNTESTED_KINDS: Final = ("pipeline", "precision")  # what they cannot leave out
 
 
@@ -117,8 +131,9 @@ def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
 def measured_scope() -> frozenset[tuple[str, str]]:
     """Return what the measurements cover, as (kind, name).
 
-    Kinds are family, GPU, architecture, engine, precision (of the weights, 16 bit being bf16) and
-    pipeline: the kinds of engines that were measured with several stages.
+    Kinds are family, GPU, architecture, engine, precision (of the weights, 16 bit being bf16),
+    pipeline: the kinds of engines that were measured with several stages, and vendor: those of
+    which several sources measured one kind of load.
     """
     columns = {
         "kind": table.nonempty_text,
@@ -143,6 +158,30 @@ def _measured_ranges() -> dict[str, tuple[float, float]]:
         csv_row["feature"]: (csv_row["low"], csv_row["high"])
         for csv_row in csv_rows
     }
+
+
+def is_newer_release(serving_engine: ServingEngine) -> bool:
+    """Return whether a release is of a later month than every release that is known.
+
+    Known are those that were measured, and the one that the engine's own row describes.
+    """
+    range_name = f"release {serving_engine.kind}"
+    newest_year = max(
+        _measured_ranges().get(range_name, (0.0, 0.0))[1],
+        *(
+            engine_row["year"]
+            for engine_row in engine_rows().values()
+            if engine_row["kind"] == serving_engine.kind
+        ),
+    )
+    return _month_number(serving_engine.software_year) > _month_number(
+        newest_year
+    )
+
+
+def _month_number(year: float) -> int:
+    # A month that begins is 1 / 12 of a year, which no float is exactly.
+    return math.floor(round(year * MONTHS, 2))
 
 
 def extrapolation(**features: float) -> tuple[int, str]:
@@ -212,12 +251,16 @@ def error_band(
     )
     # Extrapolation: the width grows with each doubling.
     squared_width += (doublings * constant("beyond", target)) ** 2
-    half_width = math.sqrt(squared_width) * (
-        # Unmeasured architecture: 1.5 times the width.
-        constant("unseen") if basis == "spec" else 1.0
-    )
-    # Widening keeps the median error of the base band.
+    # Unmeasured architecture: 1.5 times the width.
+    squared_width *= (constant("unseen") if basis == "spec" else 1.0) ** 2
     log_middle = (log_low + log_high) / 2
+    # A vendor is left out with its architectures: nothing of them is unseen beyond that.
+    squared_width += sum(
+        _few_excess(target, load_kind, kind, log_middle)
+        for kind in sorted(novelties & FEW_KINDS.keys())
+    )
+    half_width = math.sqrt(squared_width)
+    # Widening keeps the median error of the base band.
     return Band(
         math.exp(log_middle - half_width),
         math.exp(log_middle + half_width),
@@ -240,6 +283,23 @@ def novelty_excess(
     ) + largest_excess * len(novelties & set(UNTESTED_KINDS))
 
 
+def _few_excess(
+    target: str, load_kind: str, kind: str, log_middle: float
+) -> float:
+    """Return how much larger the squared reach of left-out rows is than that in the fit."""
+    band_rows = _band_rows()
+    if (target, load_kind, kind) not in band_rows:
+        load_kind = FALLBACK_LOADS[target]
+    left_out, fitted = (
+        max(high - log_middle, log_middle - low)
+        for low, high in (
+            band_rows[target, load_kind, kind],
+            band_rows[target, load_kind, FEW_KINDS[kind]],
+        )
+    )
+    return max(0.0, left_out**2 - fitted**2)
+
+
 def _half_width(target: str, load_kind: str, novelty: str) -> float:
     log_low, log_high = _band_rows()[target, load_kind, novelty]
     return (log_high - log_low) / 2
@@ -252,12 +312,14 @@ def assess_novelty(
     engine_kind: str,
     *,
     unstated_settings: bool = False,
+    newer_release: bool = False,
 ) -> tuple[frozenset[str], Basis]:
     """Return what is new about a configuration, and the basis of its prediction.
 
     spec        no measurement of this architecture
     physics     something else is new: family, GPU, engine, format of the weights, several stages
-                on an engine that was measured with one only, or unstated settings
+                on an engine that was measured with one only, a vendor of which a single source
+                measured each load, a newer release of the engine, or unstated settings
     calibrated  all of these are among the measurements
     """
     measured_names = measured_scope()
@@ -278,7 +340,13 @@ def assess_novelty(
         novelties.add("engine")
     if unstated_settings:
         novelties.add("loose")
+    if newer_release:
+        novelties.add("release")
+    is_new_vendor = ("vendor", accelerator.vendor) not in measured_names
+    if is_new_vendor:
+        novelties.add("vendor")
     if ("architecture", accelerator.architecture) not in measured_names:
-        novelties.add("maker")
+        # All architectures of a vendor are left out with it.
+        novelties.add("vendor" if is_new_vendor else "maker")
         return frozenset(novelties), "spec"
     return frozenset(novelties), "physics" if novelties else "calibrated"

@@ -31,6 +31,7 @@ from planner.numeric import (
 )
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import (
+    FEW_KINDS,
     LEFT_OUT_KINDS,
     NOVELTY_KINDS,
     Basis,
@@ -56,6 +57,7 @@ RateTarget: TypeAlias = Literal["decode", "prefill", "throughput"]
 LEVELS: Final = (0.5, 0.99)  # the confidence that can be asked for
 ANY_ARCHITECTURE: Final = "*"
 OFFLINE_LOAD: Final = "offline"
+CLOSED_LOAD: Final = "closed"  # of all engines
 # The metric whose growth beyond the measured ranges is that of a rate.
 GROWTH_METRICS: Final[dict[RateTarget, str]] = {
     "decode": "tpot",
@@ -271,10 +273,12 @@ def rate_error(
                   + sum over new (family, GPU) of (left out^2 - fitted^2)
                   + number of new (pipeline, precision) * the larger of these two
                   + (doublings * error of one doubling)^2
+                  + (a new vendor) mean square of left-out vendors - that in the fit
 
     An architecture without enough cells of its own counts as a new GPU. One that nobody
-    measured at all has `unseen` times the sigma. An engine without rows of its own has those of
-    the engine that is taken by itself; a plan that borrows them so adds `engine_variance`.
+    measured at all has `unseen` times the sigma, what a new vendor adds excepted. An engine
+    without rows of its own has those of the engine that is taken by itself; a plan that borrows
+    them so adds `engine_variance`.
     """
     load_kind = OFFLINE_LOAD
     if target != "throughput":
@@ -302,7 +306,31 @@ def rate_error(
     if is_borrowed and target != "throughput":
         variance += engine_variance()
     widening = constant("unseen") if basis == "spec" else 1.0
-    return replace(base, sigma=math.sqrt(variance) * widening)
+    variance *= widening**2
+    # A vendor is left out with its architectures: nothing of them is unseen beyond that.
+    if "vendor" in novelties:
+        variance += vendor_variance(target)
+    return replace(base, sigma=math.sqrt(variance))
+
+
+@cache
+def vendor_variance(target: RateTarget) -> float:
+    """Return what the variance of a rate grows by on accelerators of a new vendor, ln^2.
+
+        mean^2 + sigma^2 of errors of vendors with one source, left out - the same in the fit
+
+    The errors are of closed loops of any engine. They lie on one side, as those of one vendor do:
+    of the next one only their size is known. Throughput is taken to err as decode steps do.
+    """
+    step_target = "decode" if target == "throughput" else target
+    left_out, fitted = (
+        _error_rows()[CLOSED_LOAD][step_target, ANY_ARCHITECTURE, kind]
+        for kind in ("vendor", FEW_KINDS["vendor"])
+    )
+    return max(
+        0.0,
+        left_out.mean**2 + left_out.sigma**2 - fitted.mean**2 - fitted.sigma**2,
+    )
 
 
 def has_own_errors(engine_kind: str) -> bool:

@@ -126,3 +126,57 @@ def test_margins_grow_with_what_cannot_be_left_out() -> None:
     assert margin(wide, "vllm") == margin(TWO_STAGES, "vllm")
     both = replace(TWO_STAGES, precision="fp32")
     assert margin(both, "vllm") > margin(TWO_STAGES, "vllm")
+
+
+@pytest.mark.parametrize("gpu", ["mi300x", "mi325x", "mi355x", "tpu-v6e"])
+def test_a_vendor_that_one_source_measured_is_not_called_calibrated(
+    gpu: str,
+) -> None:
+    """Rows of quality A: each load of AMD is of one source, of TPUs there is none."""
+    sources: dict[str, set[str]] = {}
+    for row in truth("inference.csv"):
+        if row["quality"] == "A" and row["gpu"].startswith("MI"):
+            sources.setdefault(row["load_kind"], set()).add(row["source_group"])
+    assert sources
+    assert all(len(found) == 1 for found in sources.values())
+    accelerator = accelerators()[gpu]
+    for engine in ("vllm", "sglang"):
+        found, basis = assess_novelty(LLAMA, ONE_STAGE, accelerator, engine)
+        assert "vendor" in found
+        assert "maker" not in found
+        assert basis in ("physics", "spec")
+
+
+@pytest.mark.parametrize("kind", ["vendor", "release"])
+def test_few_of_a_kind_reach_as_far_as_they_erred(kind: str) -> None:
+    """Times per token in closed loops, by the quantiles of the table."""
+    base = (-0.446, 0.562)
+    left_out, fitted = {
+        "vendor": ((0.154, 0.693), (-0.164, 0.336)),
+        "release": ((-0.221, 0.632), (-0.229, 0.446)),
+    }[kind]
+    middle = sum(base) / 2
+
+    def reach(quantiles: tuple[float, float]) -> float:
+        return max(abs(quantile - middle) for quantile in quantiles)
+
+    half_width = math.sqrt(
+        ((base[1] - base[0]) / 2) ** 2
+        + reach(left_out) ** 2
+        - reach(fitted) ** 2
+    )
+    band = error_band("tpot", "closed", frozenset({kind}), "physics")
+    assert math.log(band.high) == pytest.approx(middle + half_width)
+    assert math.log(band.low) == pytest.approx(middle - half_width)
+
+
+def test_margins_on_a_new_vendor_grow_by_the_size_of_its_errors() -> None:
+    """Decoding: -0.375 and 0.102 left out, 0.114 and 0.119 in the fit; any architecture 0.090."""
+    grown = 0.375**2 + 0.102**2 - 0.114**2 - 0.119**2
+    known = rate_error("decode", "CDNA3", frozenset(), "physics")
+    error = rate_error("decode", "CDNA3", frozenset({"vendor"}), "physics")
+    assert error.sigma**2 == pytest.approx(known.sigma**2 + grown)
+    assert error.mean == known.mean
+    rows = rate_error("throughput", "CDNA3", frozenset({"vendor"}), "physics")
+    base = rate_error("throughput", "CDNA3", frozenset(), "physics")
+    assert rows.sigma**2 == pytest.approx(base.sigma**2 + grown)
