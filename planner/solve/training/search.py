@@ -29,7 +29,7 @@ from planner.solve.cloud_rule import (
     max_group_nodes,
 )
 from planner.solve.training.bill import data_egress_lines, paid_node_hours
-from planner.solve.training.cluster import Cluster
+from planner.solve.training.cluster import LONGEST_RUN_S, Cluster
 from planner.solve.training.feeding import machine_prepare_s
 from planner.solve.training.machine_layouts import (
     fastest_layouts,
@@ -60,7 +60,6 @@ NODE_COUNTS: Final = tuple(
         | {3 * 2**exponent for exponent in range(12)}
     )
 )
-NEVER_S: Final = 1e12  # seconds
 # At a number of machines, before its cluster is timed.
 MAX_REFINEMENTS: Final = 2
 
@@ -218,12 +217,12 @@ class TrainSearch:
             unspared_option.with_best_spares()
             for unspared_option in cluster.storage_options()
         ]:
+            if not storage_option.ends:
+                # Most of its runs may be in time, but their mean has no cost.
+                offer_state.record_late(LONGEST_RUN_S, nodes)
+                continue
             if storage_option.estimated_end_s > self.requirement.time_limit_s:
-                offer_state.record_late(
-                    # A finite value: infinite is reserved for memory.
-                    min(storage_option.estimated_end_s, NEVER_S),
-                    nodes,
-                )
+                offer_state.record_late(storage_option.estimated_end_s, nodes)
                 continue
             feasible = FeasibleCluster(
                 storage_option, storage_option.expected_bill(self.price_book)
