@@ -134,6 +134,7 @@ class Software(Struct, frozen=True, kw_only=True):
     gather_bytes       bytes of a parameter that FSDP gathers
     loss               implementation of the loss, which sets the memory of the logits
     is_unseen          the framework has no measured run
+    is_newer           the release came after all that were measured
     is_whole_run       all accelerator-hours of a run count, not those of its steps alone
     keeps_all_logits   logits of all micro-batches stay in memory until the end of the step
     counts_allocated   peak memory is what is allocated, not what is reserved
@@ -156,6 +157,7 @@ class Software(Struct, frozen=True, kw_only=True):
     gather_bytes: float = 2.0
     loss: Literal["fused", "eager", "chunked"] = "fused"
     is_unseen: bool = False
+    is_newer: bool = False
     is_whole_run: bool = False
     keeps_all_logits: bool = False
     counts_allocated: bool = False
