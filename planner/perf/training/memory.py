@@ -259,7 +259,7 @@ def gathered_bytes(job: Job) -> float:
 
     ZeRO-3             root, two layers, and the gradient of one layer
     ZeRO-2             the gradient of one layer
-    with a pipeline    weights and fp32 gradients of the whole stage
+    with a pipeline    fp32 gradients of the whole stage, with ZeRO-3 its weights too
     frozen weights     root and two layers at `frozen_bytes`, and one matrix in 16 bit
     """
     layout = job.layout
@@ -267,8 +267,9 @@ def gathered_bytes(job: Job) -> float:
         return 0.0
     dense_params, expert_params = local_params(job)
     if layout.pp > 1:
-        # All micro-batches use the gathered weights of the stage.
-        return (BYTES_16BIT + GRADIENT_BYTES) * (dense_params + expert_params)
+        # All micro-batches use the gathered weights of the stage. ZeRO-2 never divides them.
+        weight_bytes = BYTES_16BIT if layout.sharding == "zero3" else 0.0
+        return (weight_bytes + GRADIENT_BYTES) * (dense_params + expert_params)
     root_params = job.llm.embedding_params / layout.tp
     layer_params = (dense_params - root_params + expert_params) / job.llm.layers
     gradient_bytes = (

@@ -16,6 +16,7 @@ from planner.cli.planning import find_plan
 from planner.errors import SpecError
 from planner.market.offer import Catalog
 from planner.plan.types import Changes, Plan
+from planner.solve.settings import Memory
 from planner.spec.load import load_spec
 from stacks.engine.keep import held_data
 from stacks.engine.protocol import RunControl
@@ -81,6 +82,8 @@ class Stack:
         self.document = yaml.safe_load(blueprint.read_text())
         self.name = self.document["name"]
         self.options = PlanningOptions(simulate="default", stack=self.name)
+        # Most changes leave the machines as they are simulated.
+        self.memory = Memory()
         self.engine().apply(self.plan(self.document), quiet)
         shutil.copytree(self.folder, self.base)
 
@@ -96,6 +99,7 @@ class Stack:
             SpecFile(path="spec.yaml", file_bytes=file_bytes, spec=spec),
             self.catalog,
             self.options,
+            self.memory,
         ).plan
 
     def change(self, path: str, value: Any) -> bool:

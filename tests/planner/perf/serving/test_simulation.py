@@ -215,7 +215,26 @@ def test_a_closed_loop_keeps_its_users_busy() -> None:
     assert flow * spent == pytest.approx(24, rel=0.05)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.8])
+def test_who_is_alone_waits_for_no_step_of_others() -> None:
+    """The first token comes after the fixed part and the prompt, by formula and by simulation."""
+    subject = replica()
+    service = subject.open_service(1e-4)
+    assert service is not None
+    one = simulation.tabulate_replica(subject)
+    lone = [Request(1e6 * i, 1000, 50) for i in range(3)]
+    followed = [Request(9e6, 1000, 500), Request(9e6 + 1.0, 1000, 50)]
+    played = monte_carlo.route_requests(one, [*lone, *followed], 1, "random")
+    *alone_s, second_s = monte_carlo.request_times(one, played)["ttft"]
+    own_s = (
+        subject.coefficients.first_token
+        + subject.coefficients.prompt_share * one.prompt_latency(1000)
+    )
+    assert alone_s == pytest.approx([own_s] * 4)
+    assert second_s > own_s
+    assert service.ttft(50) == pytest.approx(subject.idle_quantile("ttft", 50))
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.6, 0.8])
 def test_the_formulas_agree_with_the_simulation(share: float) -> None:
     subject = replica()
     rate = share * subject.completion_rate(subject.max_batch)

@@ -314,11 +314,11 @@ def test_layouts_are_all_that_fit_in_the_order_of_ties() -> None:
         (4, 1, 1),
         (4, 2, 1),
     ]
-    # Eight experts: whole on each of two accelerators.
+    # Eight experts: whole on each of two accelerators, or slices of them.
     assert pairs("mixtral-8x22b", 2) == [
         (1, 1, 1),
-        (2, 1, 1),
         (2, 1, 2),
+        (2, 1, 1),
     ]
     # Over machines the largest group of one, and stages over all the others.
     assert pairs("llama-3.1-405b", 8, 3) == [(8, 3, 1)]
