@@ -191,6 +191,30 @@ def microbatch_sizes(
     )
 
 
+def least_bubbles(
+    job: Job, cut_layout: ParallelLayout
+) -> tuple[tuple[int, int], ...]:
+    """Return each micro-batch of a partition with its most chunks, whose bubble is least."""
+    return _least_bubbles(
+        int(job.global_batch // cut_layout.dp),
+        job.llm.layers,
+        cut_layout.pp,
+        job.min_sequences,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _least_bubbles(
+    rank_sequences: int, layers: int, pp: int, min_sequences: int
+) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (micro_batch, chunk_counts[-1])
+        for micro_batch, chunk_counts in _microbatch_sizes(
+            rank_sequences, layers, pp, min_sequences
+        )
+    )
+
+
 @lru_cache(maxsize=4096)
 def _microbatch_sizes(
     rank_sequences: int, layers: int, pp: int, min_sequences: int

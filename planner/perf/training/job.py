@@ -81,7 +81,22 @@ class ParallelLayout(NamedTuple):
 
     def with_microbatch(self, micro: float, vpp: int) -> ParallelLayout:
         """Return this partition with another micro-batch and number of chunks."""
-        return self._replace(micro=micro, vpp=vpp)
+        tp, pp, _, cp, ep, dp, sharding, shard_size, _, *recomputation = self
+        # Searches make many: this takes half as long as `_replace`.
+        return ParallelLayout._make(
+            (
+                tp,
+                pp,
+                vpp,
+                cp,
+                ep,
+                dp,
+                sharding,
+                shard_size,
+                micro,
+                *recomputation,
+            )
+        )
 
     def with_layer_share(self, layer_share: float) -> ParallelLayout:
         """Return this layout with a share of the layers of a chunk recomputed."""
@@ -260,4 +275,6 @@ class Job(NamedTuple):
 
     def with_layout(self, layout: ParallelLayout) -> Job:
         """Return the same job in another layout."""
-        return self._replace(layout=layout)
+        llm, chip, _, *others = self
+        # Searches make many: this takes half as long as `_replace`.
+        return Job._make((llm, chip, layout, *others))

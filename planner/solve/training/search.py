@@ -80,6 +80,7 @@ class TrainSearch:
         self._layout_cache: dict[tuple[str, int], list[LayoutSearch]] = {}
         self._bound_cache: dict[str, float] = {}
         self._prepare_cache: dict[str, float] = {}
+        self._steps_cache: dict[tuple[str, int], float] = {}
         self._egress_cache: dict[str, Decimal] = {}
 
     def with_limits(
@@ -94,6 +95,7 @@ class TrainSearch:
         search._layout_cache = self._layout_cache
         search._bound_cache = self._bound_cache
         search._prepare_cache = self._prepare_cache
+        search._steps_cache = self._steps_cache
         search._egress_cache = self._egress_cache
         return search
 
@@ -481,14 +483,23 @@ class TrainSearch:
         The margin depends on the accelerator count, and is the same for all precisions and
         layouts.
         """
-        training_job = self.requirement.build_job(
-            instance, self.requirement.precisions[0], 1.0
-        )
-        # Any layout with this accelerator count has the same margin.
-        data_parallel_layout = ParallelLayout(dp=nodes * instance.accelerators)
-        return self.requirement.optimizer_steps * margin_factor(
-            self.requirement, training_job.with_layout(data_parallel_layout)
-        )
+        cache_key = (instance.instance_type, nodes)
+        if cache_key not in self._steps_cache:
+            training_job = self.requirement.build_job(
+                instance, self.requirement.precisions[0], 1.0
+            )
+            # Any layout with this accelerator count has the same margin.
+            data_parallel_layout = ParallelLayout(
+                dp=nodes * instance.accelerators
+            )
+            self._steps_cache[cache_key] = (
+                self.requirement.optimizer_steps
+                * margin_factor(
+                    self.requirement,
+                    training_job.with_layout(data_parallel_layout),
+                )
+            )
+        return self._steps_cache[cache_key]
 
     def _layout_searches(
         self, instance: Instance, nodes: int
