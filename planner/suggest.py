@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+# Share of letters in common from which one name is taken for another with a slip.
+SLIP_RATIO: Final = 0.9
 
 
 def closest(word: str, known_words: Iterable[str]) -> str | None:
@@ -21,6 +24,17 @@ def closest(word: str, known_words: Iterable[str]) -> str | None:
     matches = difflib.get_close_matches(word, list(known_words), cutoff=0.6)
     same_letters = [match for match in matches if sorted(match) == sorted(word)]
     return next(iter(same_letters or matches), None)
+
+
+def is_slip(word: str, known_words: Iterable[str]) -> bool:
+    """Return whether a word is a known one but for a letter or two, and not another name.
+
+    >>> is_slip("torchtitna", ["torchtitan"]), is_slip("megatron-core", ["megatron-lm"])
+    (True, False)
+    """
+    return bool(
+        difflib.get_close_matches(word, list(known_words), cutoff=SLIP_RATIO)
+    )
 
 
 def prefix_pattern(word: str) -> str:

@@ -17,7 +17,7 @@ from planner.facts.accelerator import (
 from planner.facts.llm import Llm, find_model
 from planner.facts.model_name import compact_name
 from planner.perf.serving.engine import engine_rows
-from planner.suggest import closest
+from planner.suggest import closest, is_slip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -164,8 +164,17 @@ def resolve_engine(spelling: str) -> str:
 
 
 def resolve_trainer(spelling: str, trainers: Iterable[str]) -> str:
-    """Return a framework of training by any of its spellings; raises RefusedError."""
-    return _canonical_name("training_framework", spelling, trainers)
+    """Return a framework of training by any of its spellings, or nothing for one not listed.
+
+    Raises RefusedError for a name that is likely a listed one with a slip of the pen.
+    """
+    listed_names = list(trainers)
+    try:
+        return _canonical_name("training_framework", spelling, listed_names)
+    except RefusedError:
+        if is_slip(spelling.strip().lower(), listed_names):
+            raise
+        return ""
 
 
 def resolve_precision(spelling: str) -> str:

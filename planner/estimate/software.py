@@ -17,9 +17,10 @@ from planner.estimate.cell import (
     read_version,
     read_year,
 )
+from planner.estimate.inference_row import chip_cores
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
-from planner.perf.training.error_band import covered_names
+from planner.perf.training.error_band import covered_names, is_newer_release
 from planner.perf.training.job import Software
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def row_software(
 ) -> Software:
     """Return the software of a row; what nobody states is what its framework does by itself."""
     framework = training_framework(table_row)
-    kernel_kind = kernel_class(table_row)
+    kernel_kind = kernel_class(table_row, accelerator)
     math_precision = _product_precision(table_row, accelerator)
     source_year = _source_year(table_row)
     version = read_version(table_row, "version")
@@ -139,7 +140,7 @@ def row_software(
         and not captures_steps,
         packed_tokens=_packed_tokens(table_row, framework),
         gather_bytes=_gather_bytes(table_row, kernel_kind, math_precision),
-        is_unseen=_is_unseen(framework),
+        **_novelty(table_row, framework, kernel_kind),
         is_whole_run=read_choice(table_row, "scope", SCOPES) == "run",
         loss="chunked"
         if is_torchtune
@@ -204,23 +205,50 @@ def _packed_tokens(table_row: Row, framework: str) -> int:
     return read_count(table_row, "document_tokens", usual_tokens)
 
 
-def _is_unseen(framework: str) -> bool:
-    """Whether no run of a framework was measured; a blank one is the usual one."""
-    return bool(framework) and ("framework", framework) not in covered_names()
+def _novelty(
+    table_row: Row, framework: str, kernel_kind: Kernels
+) -> dict[str, Any]:
+    """Return whether no run of a framework, or of its release, was measured.
+
+    One that is blank or not listed has none.
+    """
+    return {
+        "is_unseen": ("framework", framework) not in covered_names(),
+        "is_newer": is_newer_release(
+            framework,
+            kernel_kind,
+            read_version(table_row, "version"),
+            read_year(table_row, "date", 0.0),
+        ),
+    }
 
 
 def training_framework(table_row: Row) -> str:
-    """Return the name of a row's framework, or nothing when blank; raises RefusedError."""
+    """Return the name of a row's framework, or nothing when it is blank or not listed.
+
+    Raises RefusedError for a slip of the pen in a listed name.
+    """
     spelling = read_cell(table_row, "framework")
     return (
         names.resolve_trainer(spelling, FRAMEWORK_KERNELS) if spelling else ""
     )
 
 
-def kernel_class(table_row: Row) -> Kernels:
-    """Return the class of kernels; a run without a framework is taken for one of fused ones."""
+def kernel_class(
+    table_row: Row, accelerator: Accelerator | None = None
+) -> Kernels:
+    """Return the class of kernels of a row.
+
+    A framework that nobody knows is taken for one that runs the kernels of PyTorch as they are,
+    or XLA on an accelerator on which nothing else runs.
+    """
     framework = training_framework(table_row)
-    kernel_kind = FRAMEWORK_KERNELS.get(framework, "te")
+    needs_xla = accelerator is not None and (
+        accelerator.vendor == "google" or chip_cores(accelerator) > 1
+    )
+    kernel_kind = FRAMEWORK_KERNELS.get(
+        framework, "xla" if needs_xla else "eager"
+    )
     if (
         framework.startswith("megatron-")
         and _source_year(table_row) < SCORE_MATRIX_YEAR

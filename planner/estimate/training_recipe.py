@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from planner.solve.solution import SizedPool, Solution, TrainingRun
 
 STEPS: Final = 30  # steps of a run, of which the first ten warm up
-# How a table names the precision and the method of a job.
-METHODS: Final = {"lora": "lora", "dpo-lora": "lora", "qlora": "qlora"}
+# Methods that a table names as a spec does; the others train all weights.
+METHODS: Final = ("lora", "qlora", "dpo", "dpo-lora")
 
 
 class TrainingRecipe(Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ def _table_row(job: Job, method: str) -> dict[str, str]:
         "gpu": job.chip.accelerator,
         "framework": framework.trainer,
         "compiled": "yes" if framework.kernels == "compiled" else "",
-        "method": METHODS.get(method, "full"),
+        "method": method if method in METHODS else "full",
         "precision": job.software.precision,
         "n_gpus": layout.accelerators,
         "tp": layout.tp,

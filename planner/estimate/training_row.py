@@ -18,14 +18,18 @@ from planner.estimate.cell import (
     read_flag,
     read_number,
 )
-from planner.estimate.inference_row import HOST_GPUS
+from planner.estimate.inference_row import HOST_GPUS, chip_cores
 from planner.estimate.model_row import row_model
 from planner.estimate.names import RefusedError
 from planner.estimate.software import row_software, training_framework
 from planner.facts import table
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.training.job import Job, ParallelLayout
-from planner.perf.training.model_states import frozen_bytes, optimizers
+from planner.perf.training.model_states import (
+    frozen_bytes,
+    optimizers,
+    reference_model,
+)
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
@@ -37,7 +41,17 @@ if TYPE_CHECKING:
         Software,
     )
 
-METHODS: Final = ("full", "lora", "qlora")
+METHODS: Final = (
+    "full",
+    "lora",
+    "qlora",
+    # The words of a spec.
+    "pretrain",
+    "continued",
+    "finetune",
+    "dpo",
+    "dpo-lora",
+)
 SHARDINGS: Final[tuple[Sharding, ...]] = ("none", "zero1", "zero2", "zero3")
 RECOMPUTE_KINDS: Final[
     tuple[Literal["none", "selective", "experts", "layer", "full"], ...]
@@ -50,7 +64,6 @@ DEFAULT_GPUS: Final = 1024  # accelerators of a run that does not say how many
 # Elements of one activation at the micro-batch that is taken when none is stated.
 ACTIVATION_SIZE: Final = 80e6
 MAX_BUBBLE: Final = 0.1  # share of a step that idles, above which a pipeline is interleaved more
-CORES_PER_CHIP: Final = 2  # of Trainium, whose tensor parallelism counts cores
 # Of a stage, in papers whose tables of memory state none.
 PAPER_CHUNKS: Final = 3
 CHUNK_LAYERS: Final = 4  # layers of an interleaved chunk where none is stated
@@ -79,7 +92,9 @@ def parse_job(table_row: Row) -> ParsedJob:
     if accelerator.link == "none":
         accelerator = replace(accelerator, link_domain=HOST_GPUS)
     software_facts = row_software(table_row, language_model, accelerator)
-    gpu_count = read_count(table_row, "n_gpus", 0) or _stated_gpus(table_row)
+    gpu_count = read_count(table_row, "n_gpus", 0) or _stated_gpus(
+        table_row, accelerator
+    )
     sequence_tokens = int(read_number(table_row, "seq_len"))
     is_assumed = (
         not gpu_count or not sequence_tokens or language_model.is_assumed
@@ -97,34 +112,44 @@ def parse_job(table_row: Row) -> ParsedJob:
     )
     frozen_bytes_each = _frozen_param_bytes(table_row, software_facts)
     network = _row_network(table_row, accelerator)
-    return ParsedJob(
-        Job(
-            llm=language_model,
-            chip=accelerator,
-            layout=parallel_layout,
-            software=software_facts,
-            sequence_tokens=sequence_tokens,
-            global_batch=global_batch,
-            network_bytes_s=network.gb_s * 1e9,
-            network_latency_s=network.latency_s,
-            optimizer=_row_optimizer(table_row, software_facts, gpu_count),
-            frozen_bytes=frozen_bytes_each,
-            lora_rank=ADAPTER_RANK if frozen_bytes_each else 0,
-            offload_states=read_flag(table_row, "offload_states"),
-            fused_backward=read_flag(table_row, "optimizer_in_backward"),
+    training_job = Job(
+        llm=language_model,
+        chip=accelerator,
+        layout=parallel_layout,
+        software=software_facts,
+        sequence_tokens=sequence_tokens,
+        global_batch=global_batch,
+        network_bytes_s=network.gb_s * 1e9,
+        network_latency_s=network.latency_s,
+        optimizer=_row_optimizer(table_row, software_facts, gpu_count),
+        frozen_bytes=frozen_bytes_each,
+        lora_rank=ADAPTER_RANK if frozen_bytes_each else 0,
+        offload_states=read_flag(table_row, "offload_states"),
+        fused_backward=read_flag(table_row, "optimizer_in_backward"),
+        reference=reference_model(_row_method(table_row)),
+    )
+    return ParsedJob(_with_pairs(training_job), is_assumed or is_guessed)
+
+
+def _with_pairs(training_job: Job) -> Job:
+    """Return a job whose micro-batches have at least a pair, where it rates preferences."""
+    parallel_layout = training_job.layout
+    sequences = float(training_job.min_sequences)
+    if training_job.reference == "none" or parallel_layout.micro >= sequences:
+        return training_job
+    return training_job._replace(
+        layout=parallel_layout._replace(micro=sequences),
+        global_batch=max(
+            training_job.global_batch, sequences * parallel_layout.dp
         ),
-        is_assumed or is_guessed,
     )
 
 
-def _stated_gpus(table_row: Row) -> int:
-    parallel_degrees = [
-        read_count(table_row, column, 0) for column in ("tp", "pp", "cp", "dp")
-    ]
-    return (
-        math.prod(max(1, degree) for degree in parallel_degrees)
-        if parallel_degrees[0]
-        else 0
+def _stated_gpus(table_row: Row, accelerator: Accelerator) -> int:
+    tp_degree, pp_degree, cp_degree = _stated_degrees(table_row, accelerator)
+    dp_degree = read_count(table_row, "dp", 0)
+    return tp_degree * math.prod(
+        max(1, degree) for degree in (pp_degree, cp_degree, dp_degree)
     )
 
 
@@ -135,9 +160,13 @@ def _stated_degrees(
     tp_degree, pp_degree, cp_degree = (
         read_count(table_row, column, 0) for column in ("tp", "pp", "cp")
     )
-    if accelerator.accelerator.startswith("trainium") and tp_degree:
-        tp_degree = max(1, tp_degree // CORES_PER_CHIP)
-    return tp_degree, pp_degree, cp_degree
+    dp_degree = read_count(table_row, "dp", 0)
+    gpu_count = read_count(table_row, "n_gpus", 0)
+    stated_ranks = tp_degree * max(1, pp_degree) * max(1, cp_degree) * dp_degree
+    # Chips with several cores count these, unless all degrees make up the chips.
+    counts_chips = stated_ranks > 0 and stated_ranks == gpu_count
+    cores = 1 if counts_chips else chip_cores(accelerator)
+    return math.ceil(tp_degree / cores), pp_degree, cp_degree
 
 
 def _row_layout(
@@ -363,11 +392,15 @@ def _pipeline_chunks(
 
 
 def _row_sharding(table_row: Row, software_facts: Software) -> Sharding:
-    """What is cut over data parallel ranks; fused kernels cut the optimizer by themselves."""
+    """What is cut over data parallel ranks; fused kernels cut the optimizer by themselves.
+
+    So does a framework that is not listed: next to none leaves it whole.
+    """
     sharding_kind = read_choice(table_row, "sharding", SHARDINGS)
-    return sharding_kind or (
-        "zero1" if software_facts.kernels == "te" else "none"
+    cuts_optimizer = software_facts.kernels == "te" or not training_framework(
+        table_row
     )
+    return sharding_kind or ("zero1" if cuts_optimizer else "none")
 
 
 def _row_recompute(table_row: Row, software_facts: Software) -> Recompute:
@@ -378,16 +411,20 @@ def _row_recompute(table_row: Row, software_facts: Software) -> Recompute:
     return recompute or "forced"
 
 
+def _row_method(table_row: Row) -> str:
+    return read_choice(table_row, "method", METHODS) or "full"
+
+
 def _frozen_param_bytes(table_row: Row, software_facts: Software) -> float:
     """Bytes of a parameter that is not trained; fused kernels keep it in 8 bit when they can."""
-    method = read_choice(table_row, "method", METHODS) or "full"
+    method = _row_method(table_row)
     is_8bit = (
         software_facts.kernels == "te"
         and software_facts.precision not in SIXTEEN_BIT
     )
     return (
         FROZEN_8BIT_BYTES
-        if method == "lora" and is_8bit
+        if method in ("lora", "dpo-lora") and is_8bit
         else frozen_bytes(method)
     )
 

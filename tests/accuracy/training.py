@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from planner.estimate.cell import read_version, read_year
 from planner.estimate.names import RefusedError
-from planner.estimate.software import training_framework
+from planner.estimate.software import kernel_class, training_framework
 from planner.estimate.training_row import ParsedJob, parse_job
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
-from planner.perf.training.error_band import error_kinds
+from planner.perf.training.error_band import (
+    NEWER,
+    error_kinds,
+    release_order,
+)
 from planner.perf.training.step import tokens_per_s
 from planner.perf.training.work import RankWork, rank_work
 from tests.accuracy.adapter import training_row
@@ -66,6 +73,15 @@ JUDGED: Final = {
     "unseen": 0.45,
     "whole run": 0.35,
 }
+# Whose releases the truth names, one after the other, and what it tells of each recipe.
+RELEASED: Final = "Megatron-Bridge (NeMo container)"
+RELEASE_TRAITS: Final = (
+    "cuda_graphs",
+    "exchange",
+    "exchange_overlap",
+    "slow_kernel",
+)
+FLOOR: Final = 0.01  # the least width that the table takes
 SOURCE: Final = "cross-validation on published training runs (tests/data/truth/training.csv)"
 AS_OF: Final = "2026-11"
 
@@ -189,6 +205,59 @@ def schemes(batch: Batch, fitted: Array) -> dict[str, tuple[Array, Array]]:
     return every | {name: leave(batch, name) for name in LEAVES}
 
 
+def newer_errors(batch: Batch) -> tuple[Array, list[int]]:
+    """Log ratios of the runs of each release, predicted by what was known before it.
+
+    The fit has no run of that release or a later one, the rows name the release before, and
+    nothing is told that only came with theirs. Also the places of the runs.
+    """
+    releases = [
+        release_order(run.row["framework_version"])
+        if run.row["framework"] == RELEASED
+        else ()
+        for run in batch.runs
+    ]
+    known = sorted({release for release in releases if release})
+    ratios = []
+    places: list[int] = []
+    for before, release in pairwise(known):
+        earlier = np.array([not x or x < release for x in releases])
+        fitted = solve(problem(batch, earlier))
+        here = [
+            place
+            for place, run in enumerate(batch.runs)
+            if releases[place] == release and run.row["quality"] == "A"
+        ]
+        blind = [_as_of_release(batch.runs[place], before) for place in here]
+        ratios.append(Batch(blind).ratios(fitted))
+        places += here
+    return np.concatenate(ratios), places
+
+
+def _as_of_release(run: Run, release: tuple[int, ...]) -> Run:
+    """The run as a row that names an earlier release, and nothing that came later."""
+    row = (
+        run.row
+        | dict.fromkeys(RELEASE_TRAITS, "")
+        | {
+            "framework_version": ".".join(f"{part:02d}" for part in release),
+            "source_date": "",
+        }
+    )
+    return Run(row, parse_job(training_row(row)), run.speed)
+
+
+def newer_half(
+    batch: Batch, found: Mapping[str, tuple[Array, Array]]
+) -> tuple[float, int]:
+    """What a newer release adds to the error of a left-out source, in quadrature, and its runs."""
+    ratios, places = newer_errors(batch)
+    apart = np.abs(found["family"][0][places])
+    newer = np.quantile(np.abs(ratios), 0.9)
+    known = np.quantile(apart[np.isfinite(apart)], 0.9)
+    return float(np.sqrt(max(0.0, newer**2 - known**2))), len(places)
+
+
 def halves(
     batch: Batch, found: Mapping[str, tuple[Array, Array]]
 ) -> Iterator[dict[str, Any]]:
@@ -208,6 +277,8 @@ def halves(
             yield _row(
                 "kind", kind, half=f"{WIDER * wide:.3f}", rows=int(here.sum())
             )
+    added, rows = newer_half(batch, found)
+    yield _row("kind", NEWER, half=f"{max(FLOOR, added):.3f}", rows=rows)
     for kind, wide in JUDGED.items():
         yield _row("kind", kind, half=f"{wide:.3f}", rows=1)
 
@@ -227,6 +298,32 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
     ):
         for name, number in sorted(Counter(names).items()):
             yield _row("kind", kind, name=name, rows=number)
+
+
+def releases() -> Iterator[dict[str, Any]]:
+    """Yield the newest release of each framework, and the newest run of each class of kernels."""
+    newest: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
+    for row in csv.DictReader(TRUTH.read_text(encoding="utf-8").splitlines()):
+        typed = training_row(row)
+        framework = training_framework(typed)
+        if row["quality"] == "C" or not framework:
+            continue
+        ran = (read_year(typed, "date", 0.0), read_version(typed, "version"))
+        newest["framework", framework].append(ran)
+        newest["kernels", kernel_class(typed)].append(ran)
+    for (kind, name), runs in sorted(newest.items()):
+        versions = {version for _, version in runs if version}
+        yield _row(
+            "kind",
+            kind,
+            name=name,
+            version=max(versions, key=release_order, default="")
+            if kind == "framework"
+            else "",
+            # Rounded up, so that the newest run is not newer than itself.
+            year=f"{math.ceil(1e3 * max(year for year, _ in runs)) / 1e3:.3f}",
+            rows=len(runs),
+        )
 
 
 def _frameworks() -> list[str]:
@@ -262,6 +359,7 @@ def refit() -> None:
     write("train_bands.csv", list(halves(batch, found)))
     write("train_covered.csv", list(covered(batch)))
     write("train_ranges.csv", list(ranges(batch)))
+    write("train_releases.csv", list(releases()))
     sys.stderr.write(
         f"fitted {len(TRAINING_TABLE.rows)} rows to {len(runs)} training runs\n"
     )

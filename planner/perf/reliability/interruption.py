@@ -12,7 +12,7 @@ restart has in its mean. Times are in seconds.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -302,6 +302,7 @@ def young_interval(save_s: float, mtbf_s: float) -> float:
     return math.sqrt(2 * save_s * mtbf_s)
 
 
+@lru_cache(maxsize=4096)
 def best_interval(save_s: float, hazard: Hazard) -> float:
     """Return the checkpoint interval with the largest share of progress, in seconds.
 

@@ -73,6 +73,7 @@ class CandidateCuts:
         self._stages: dict[
             tuple[float | str, ...], tuple[_StageMemory, ...]
         ] = {}
+        self._least_shares: dict[tuple[int, int, int], float] = {}
         self._traffic: dict[ParallelLayout, ShardingTraffic] = {}
         self._states_bytes: dict[tuple[int | str, ...], float] = {}
         self.bounded_cuts = self._bounded_cuts(
@@ -125,6 +126,10 @@ class CandidateCuts:
         """Whether the predicted peak of a layout leaves room for its error."""
         return self._peak_bytes(layout) <= self._room_bytes(layout)
 
+    def states_fit(self, layout: ParallelLayout) -> bool:
+        """Whether the states of a partition fit memory, whatever else it holds."""
+        return self._state_bytes(layout) <= self._room_bytes(layout)
+
     def layout_peak_gib(self, layout: ParallelLayout) -> float:
         """Return the peak memory of a layout in GiB, as `memory.peak_gib` does."""
         return (
@@ -139,9 +144,9 @@ class CandidateCuts:
 
         None when not even full recomputation fits.
         """
-        room_bytes = self._room_bytes(layout)
-        if self._state_bytes(layout) > room_bytes:
+        if not self.states_fit(layout):
             return None
+        room_bytes = self._room_bytes(layout)
         needed_share = max(
             stage.needed_share(room_bytes)
             for stage in self._stage_memory(layout)
@@ -183,9 +188,7 @@ class CandidateCuts:
         key = layout[:RECOMPUTE_FIELD]
         if key not in self._stages:
             job = self.job.with_layout(layout.with_layer_share(0.0))
-            least_share = layer_token_bytes(job, "full") / layer_token_bytes(
-                job, "none"
-            )
+            least_share = self._least_share(job)
             self._stages[key] = tuple(
                 _StageMemory(
                     peak.total - peak.activations,
@@ -195,6 +198,15 @@ class CandidateCuts:
                 for peak in stage_peaks(job, self._state_bytes(layout))
             )
         return self._stages[key]
+
+    def _least_share(self, job: Job) -> float:
+        """Return what full recomputation leaves of the activations of a layer."""
+        cut = (job.layout.tp, job.layout.cp, job.layout.ep)
+        if cut not in self._least_shares:
+            self._least_shares[cut] = layer_token_bytes(
+                job, "full"
+            ) / layer_token_bytes(job, "none")
+        return self._least_shares[cut]
 
     def traffic(self, cut_layout: ParallelLayout) -> ShardingTraffic:
         """Return the traffic of sharded states of a partition, at a latency of 1 s."""

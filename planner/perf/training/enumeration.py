@@ -45,7 +45,8 @@ def enumerate_layouts(
     tp             power of two within `node_accelerators`; divides attention heads and widths
     pp             divides the layers, or the layers plus embedding and head
     vpp            above 1 only with at least as many micro-batches as stages
-    ep             power of two; divides the experts and tp * cp * dp
+    ep             power of two; divides the experts and tp * cp * dp, and in torchtitan is a
+                   multiple of tp * cp
     dp, `micro`    divide the global batch
     """
     for cut_layout in enumerate_cuts(
@@ -150,6 +151,7 @@ def _shard_states(
         )
         if rank_count % ranks_divisor == 0
         and language_model.experts % ranks_divisor == 0
+        and framework.cuts_experts(cut_layout, ranks_divisor)
     ]
     for ep, sharding in itertools.product(expert_ranks or [1], shardings):
         yield cut_layout._replace(ep=ep, sharding=sharding)
@@ -186,6 +188,30 @@ def microbatch_sizes(
         job.llm.layers,
         cut_layout.pp,
         job.min_sequences,
+    )
+
+
+def least_bubbles(
+    job: Job, cut_layout: ParallelLayout
+) -> tuple[tuple[int, int], ...]:
+    """Return each micro-batch of a partition with its most chunks, whose bubble is least."""
+    return _least_bubbles(
+        int(job.global_batch // cut_layout.dp),
+        job.llm.layers,
+        cut_layout.pp,
+        job.min_sequences,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _least_bubbles(
+    rank_sequences: int, layers: int, pp: int, min_sequences: int
+) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (micro_batch, chunk_counts[-1])
+        for micro_batch, chunk_counts in _microbatch_sizes(
+            rank_sequences, layers, pp, min_sequences
+        )
     )
 
 

@@ -8,8 +8,11 @@ measurements multiply it; each doubling beyond the measured range adds to it in 
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.facts import table
 from planner.perf.common.constant import constant
@@ -18,9 +21,73 @@ if TYPE_CHECKING:
     from planner.perf.serving.error_band import Basis
     from planner.perf.training.job import Job
 
+NEWER: Final = "newer"  # kind of the width that a newer release adds
+
+
+class NewestRelease(Struct, frozen=True, kw_only=True):
+    """The newest measured release of a framework, or the newest run of a class of kernels.
+
+    version  release of a framework, or nothing where no measured run states one
+    year     of the newest run
+    """
+
+    version: str
+    year: float
+
 
 @cache
-def _half_widths() -> dict[str, float]:
+def _newest_releases() -> dict[tuple[str, str], NewestRelease]:
+    column_types = {
+        "kind": table.one_of("framework", "kernels"),
+        "name": table.nonempty_text,
+        "version": table.any_text,
+        "year": table.real_between(2000, 2100),
+        "rows": table.integer_between(1, 100_000),
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        (row["kind"], row["name"]): NewestRelease(
+            version=row["version"], year=row["year"]
+        )
+        for row in table.load_rows(
+            "planner.perf", "train_releases.csv", column_types
+        )
+    }
+
+
+def is_newer_release(
+    framework: str, kernels: str, version: str, year: float
+) -> bool:
+    """Return whether a release came after all that were measured.
+
+    A stated release is compared with those of its framework, where measured runs state theirs.
+    Else a stated year (0 is none) is compared with the newest run of the framework and of its
+    class of kernels.
+    """
+    newest = _newest_releases()
+    of_framework = newest.get(("framework", framework))
+    if version and of_framework is not None and of_framework.version:
+        return release_order(version) > release_order(of_framework.version)
+    measured_years = [
+        release.year
+        for release in (of_framework, newest.get(("kernels", kernels)))
+        if release is not None
+    ]
+    return bool(measured_years) and year > max(measured_years)
+
+
+def release_order(version: str) -> tuple[int, ...]:
+    """Return the numbers of a release, by which releases are ordered.
+
+    >>> release_order("26.04") < release_order("26.04.01") < release_order("27.10")
+    True
+    """
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+@cache
+def half_widths() -> dict[str, float]:
+    """Return the half widths of planner/perf/data/train_bands.csv by kind, in ln."""
     column_types = {
         "kind": table.nonempty_text,
         "half": table.real_between(0.01, 3),
@@ -78,17 +145,18 @@ def error_kinds(job: Job, *, assumed: bool) -> frozenset[str]:
 def half_width_ln(job: Job, *, assumed: bool = False) -> float:
     """Return the half width of the 90 % band, in ln.
 
-    half width = hypot(w * u1 * u2, beyond * doublings)
+    half width = hypot(w * u1 * u2, beyond * doublings, newer)
 
     w          widest half width of the kinds of the run
     u1         `unseen` when accelerator or model family has no measurement, else 1
     u2         `unseen` when the architecture of the accelerator has none, else 1
     doublings  `_excess_doublings`
+    newer      what a release adds that came after all that were measured, else 0
     """
-    half_widths = _half_widths()
+    widths = half_widths()
     half_width = max(
         # A kind without measured errors has the half width `unknown`.
-        half_widths.get(error_kind, half_widths["unknown"])
+        widths.get(error_kind, widths["unknown"])
         for error_kind in error_kinds(job, assumed=assumed)
     )
     measured = covered_names()
@@ -105,7 +173,9 @@ def half_width_ln(job: Job, *, assumed: bool = False) -> float:
     )
     # Independent errors add in quadrature.
     return math.hypot(
-        half_width, constant("beyond", "training") * _excess_doublings(job)
+        half_width,
+        constant("beyond", "training") * _excess_doublings(job),
+        widths[NEWER] if job.software.is_newer else 0.0,
     )
 
 

@@ -36,6 +36,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     keeps_logits  logits of all micro-batches stay in memory until the end of the step
     loads_in_group  one rank of each tensor-parallel group loads data, not every rank
     sends_per_expert  its job sends a token once for each expert (an all-to-all)
+    whole_expert_groups  expert parallelism takes all ranks of tensor and context parallelism
     default_for   methods that take it when a spec names none
     """
 
@@ -50,6 +51,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     keeps_logits: bool
     loads_in_group: bool
     sends_per_expert: bool
+    whole_expert_groups: bool
     default_for: frozenset[str]
 
     def software(self, precision: str, *, is_unseen: bool = False) -> Software:
@@ -80,6 +82,12 @@ class Framework(Struct, frozen=True, kw_only=True):
             return layout.tp * layout.pp * layout.cp
         return min(layout.pp, END_STAGES) * layout.cp
 
+    def cuts_experts(self, layout: ParallelLayout, ranks: int) -> bool:
+        """Return whether it can spread experts over `ranks` neighboring ranks in a layout."""
+        if ranks == 1 or not self.whole_expert_groups:
+            return True
+        return ranks % (layout.tp * layout.cp) == 0
+
     def optimizer(self, name: str) -> str:
         """Return the row of optimizers.csv of an optimizer in a spec."""
         return self.adamw if name == "adamw" else name
@@ -100,6 +108,7 @@ def frameworks() -> dict[str, Framework]:
         "keeps_logits": table.yes_or_no,
         "loads": table.one_of("rank", "tensor group"),
         "sends_per_expert": table.yes_or_no,
+        "whole_expert_groups": table.yes_or_no,
         "default_for": table.any_text,
         **table.SOURCE_COLUMNS,
     }
@@ -118,6 +127,7 @@ def frameworks() -> dict[str, Framework]:
             keeps_logits=row["keeps_logits"],
             loads_in_group=row["loads"] == "tensor group",
             sends_per_expert=row["sends_per_expert"],
+            whole_expert_groups=row["whole_expert_groups"],
             default_for=frozenset(row["default_for"].split()),
         )
         for row in table.load_rows(

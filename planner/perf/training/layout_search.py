@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 USUAL_CONFIDENCE: Final = 0.9  # with which a layout fits memory
 # How far the search has come with an entry; see LayoutSearch.
-SearchStage: TypeAlias = Literal["unchecked", "fits", "layout"]
+SearchStage: TypeAlias = Literal["unchecked", "fits", "chunks", "layout"]
 
 
 class TimedLayout(Struct, frozen=True):
@@ -89,20 +89,21 @@ def _without_network(job: Job) -> Job:
 class _OpenEntry(NamedTuple):
     """A layout, or a partition by its first one, with its communication time and its stage.
 
-    A layout stands for those with `fewer_chunks` too, whose bubble is larger.
+    A layout stands for those with other numbers of chunks too. Theirs are fewer, and their
+    bubble is larger; at the stage `chunks` its own is among them.
     """
 
     layout: ParallelLayout
     comm_bound: CommBound
     stage: SearchStage
-    fewer_chunks: tuple[int, ...] = ()
+    chunk_counts: tuple[int, ...] = ()
 
 
 class LayoutSearch:
     """Best-first search over the layouts of a job that fit memory.
 
     An entry of the frontier is a partition whose memory is not checked, a partition that fits
-    memory, or one layout.
+    memory, a micro-batch of one with partial recomputation, or one layout.
     """
 
     def __init__(
@@ -228,13 +229,11 @@ class LayoutSearch:
                 or self._cut_queue[0][0] <= self._frontier.least_bound
             ):
                 cut_layout = self._cut_queue.popleft()[2]
+                # Its communication is not counted where its states alone do not fit.
+                if not self.candidates.states_fit(cut_layout):
+                    continue
                 self._push_entry(
-                    cut_layout,
-                    self.lower_bound.comm_bound(
-                        self.job.with_layout(cut_layout),
-                        self.candidates.traffic(cut_layout),
-                    ),
-                    "unchecked",
+                    cut_layout, self._comm_bound(cut_layout), "unchecked"
                 )
             # Memory is checked at the least micro-batch, with one chunk.
             elif entry is not None and entry.stage == "unchecked":
@@ -247,6 +246,12 @@ class LayoutSearch:
             else:
                 return self._frontier.least_bound
 
+    def _comm_bound(self, cut_layout: ParallelLayout) -> CommBound:
+        return self.lower_bound.comm_bound(
+            self.job.with_layout(cut_layout),
+            self.candidates.traffic(cut_layout),
+        )
+
     def _pop_layout(self, limit_s: float) -> tuple[Job, float] | None:
         """Return the next layout and its peak memory in GiB.
 
@@ -258,11 +263,14 @@ class LayoutSearch:
             and (taken := self._frontier.take()) is not None
         ):
             _, entry = taken
-            layout, comm_bound, search_stage, fewer_chunks = entry
+            layout, comm_bound, search_stage, chunk_counts = entry
             if search_stage == "fits":
                 self._open_cut(layout, comm_bound)
                 continue
-            self._push_chunks(layout, comm_bound, fewer_chunks)
+            if search_stage == "chunks":
+                self._open_chunks(layout, comm_bound, chunk_counts)
+                continue
+            self._push_chunks(layout, comm_bound, chunk_counts)
             if self.candidates.fits(layout):
                 return self.job.with_layout(
                     layout
@@ -291,15 +299,32 @@ class LayoutSearch:
             if fitted_layout.recompute != "layer":
                 self._push_chunks(fitted_layout, comm_bound, chunk_counts)
                 continue
-            # Layers of a chunk are whole, so the bubble alone orders nothing.
-            for vpp in chunk_counts:
-                self._push_entry(
-                    self.candidates.representable(
-                        fitted_layout.with_microbatch(fitted_layout.micro, vpp)
-                    ),
-                    comm_bound,
-                    "layout",
-                )
+            # Layers of a chunk are whole, so the bubble alone orders nothing: the least bubble
+            # with the least recomputation is a bound of all.
+            self._push_entry(
+                fitted_layout.with_microbatch(
+                    fitted_layout.micro, chunk_counts[-1]
+                ),
+                comm_bound,
+                "chunks",
+                chunk_counts,
+            )
+
+    def _open_chunks(
+        self,
+        layout: ParallelLayout,
+        comm_bound: CommBound,
+        chunk_counts: tuple[int, ...],
+    ) -> None:
+        """Add the layouts with some numbers of chunks, each with whole layers recomputed."""
+        for vpp in chunk_counts:
+            self._push_entry(
+                self.candidates.representable(
+                    layout.with_microbatch(layout.micro, vpp)
+                ),
+                comm_bound,
+                "layout",
+            )
 
     def _push_chunks(
         self,
@@ -324,17 +349,17 @@ class LayoutSearch:
         layout: ParallelLayout | None,
         comm_bound: CommBound,
         search_stage: SearchStage,
-        fewer_chunks: tuple[int, ...] = (),
+        chunk_counts: tuple[int, ...] = (),
     ) -> None:
         """Add a partition or a layout to the queue by its bound; None adds nothing."""
         if layout is not None:
             bound_s = (
                 # The bound of one layout is at least that of its partition.
                 self.lower_bound.bound_layout
-                if search_stage == "layout"
+                if search_stage in ("chunks", "layout")
                 else self.lower_bound.bound_cut
             )(self.job, layout, comm_bound)
             self._frontier.push(
                 bound_s,
-                _OpenEntry(layout, comm_bound, search_stage, fewer_chunks),
+                _OpenEntry(layout, comm_bound, search_stage, chunk_counts),
             )

@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
-from planner.perf.training.enumeration import microbatch_sizes
+from planner.perf.training.enumeration import least_bubbles
 from planner.perf.training.experts import remote_machines, sent_times
 from planner.perf.training.sharding import sharding_traffic
 from planner.perf.training.single_accelerator import single_accelerator
@@ -211,13 +211,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             job,
             cut_layout,
             comm_bound,
-            [
-                # The most chunks have the least bubble.
-                (micro_batch, chunk_counts[-1])
-                for micro_batch, chunk_counts in microbatch_sizes(
-                    job, cut_layout
-                )
-            ],
+            least_bubbles(job, cut_layout),
         )
 
     def with_network(self, network_bytes_s: float) -> StepLowerBound:
@@ -250,21 +244,27 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         """
         rank_count = layout.accelerators
         host_power = self.coefficients.host_power
+        host_root = 1 / host_power
         rank_sequences = job.global_batch / layout.dp
-        work_s = self._work_bound(job, layout, comm_bound)
-        weight_read_s = self._weight_read_bound(layout)
+        # Recomputation and a reference each repeat the communication.
+        extra_forwards = (
+            self.repeated_share * layout.recomputed_share
+            + self.reference_passes
+        )
+        work_s = self._work_bound(job, layout, comm_bound, extra_forwards)
+        weight_read_s = self._weight_read_bound(layout, extra_forwards)
         host_s = self.host_s + self.expert_host_s / layout.ep
         host_term = (host_s / layout.pp) ** host_power
         bubble_factor = self.coefficients.bubble * (layout.pp - 1)
+        rank_work_s = work_s / rank_count
         minimum_s = math.inf
         for micro_batch, chunk_count in choices:
             micro_batches = max(1.0, rank_sequences / micro_batch)
             busy_s = (
                 # The head is inside the norm: it adds less there than outside.
-                (work_s / rank_count / micro_batches + weight_read_s)
-                ** host_power
+                (rank_work_s / micro_batches + weight_read_s) ** host_power
                 + host_term
-            ) ** (1 / host_power)
+            ) ** host_root
             # The overlapped time grows with both of its arguments.
             if comm_bound.gather_s:
                 busy_s = overlapped_s(
@@ -281,7 +281,11 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         return (minimum_s + comm_bound.once_s) * scale_factor
 
     def _work_bound(
-        self, job: Job, layout: ParallelLayout, comm_bound: CommBound
+        self,
+        job: Job,
+        layout: ParallelLayout,
+        comm_bound: CommBound,
+        extra_forwards: float,
     ) -> float:
         """Return the work of a step summed over all accelerators, in seconds.
 
@@ -294,16 +298,15 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         gathered  gather_rank_s * (tp - 1) when ep is 1, else 0
         ring      context_shard_s * (cp - 1) within the link, else `ring_s`
         """
-        recompute_share = layout.recomputed_share
         gathered_s = (
             # Experts that tp shards see every token on each of the tp ranks.
             self.gather_rank_s * (layout.tp - 1) if layout.ep == 1 else 0.0
         )
         work_s = (
             self.layout_free_s
-            + recompute_share * self.extra_forward_s
+            + layout.recomputed_share * self.extra_forward_s
             # The exchange is forward and backward: one pass more is a half.
-            + (1 + self._extra_forwards(layout) / 2)
+            + (1 + extra_forwards / 2)
             * self._exchange_bound(job, layout, comm_bound)
         )
         ring_s = (
@@ -335,7 +338,9 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         )
         return exchange_s
 
-    def _weight_read_bound(self, layout: ParallelLayout) -> float:
+    def _weight_read_bound(
+        self, layout: ParallelLayout, extra_forwards: float
+    ) -> float:
         """Return the reading of weights in a micro-batch, in seconds.
 
         R = (weight_read_s / tp + expert_read_s / e) / pp * (1 + (r + ref) / pass_count)
@@ -348,16 +353,8 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             + self.expert_read_s / (layout.tp if layout.ep == 1 else layout.ep)
         ) / layout.pp
         # One pass more reads the weights once more.
-        weight_read_s *= 1 + self._extra_forwards(layout) / self.pass_count
+        weight_read_s *= 1 + extra_forwards / self.pass_count
         return weight_read_s
-
-    def _extra_forwards(self, layout: ParallelLayout) -> float:
-        """Return the forward passes of recomputation, at least, and of a reference."""
-        # Recomputation and a reference each repeat the communication.
-        return (
-            self.repeated_share * layout.recomputed_share
-            + self.reference_passes
-        )
 
 
 @lru_cache(maxsize=512)

@@ -19,7 +19,7 @@ from planner.facts import table
 from planner.perf.common.memory import quantized_bytes
 
 if TYPE_CHECKING:
-    from planner.perf.training.job import Job
+    from planner.perf.training.job import Job, Reference
 
 ZERO_STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
 # Bytes of a 16-bit parameter: embeddings beside a 4-bit base, and a reference.
@@ -100,6 +100,15 @@ def frozen_bytes(method: str) -> float:
         method
     )
     return quantized_bytes(weight_precision) if weight_precision else 0.0
+
+
+def reference_model(method: str) -> Reference:
+    """Return the second model by which a training method rates preferences.
+
+    A copy in 16 bit for DPO, the base without its adapters for DPO of adapters.
+    """
+    references: dict[str, Reference] = {"dpo": "copy", "dpo-lora": "base"}
+    return references.get(method, "none")
 
 
 def local_params(job: Job) -> tuple[float, float]:

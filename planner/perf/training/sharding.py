@@ -71,40 +71,34 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
     With hybrid sharding the groups all-reduce their shards of the gradients once a step.
     Experts are sharded by the ranks that have the same ones.
     """
-    parts = _state_parts(job)
-    layer_calls = LAYER_CALLS.get(job.layout.sharding, 0.0)
-    gathered = [(part.group, _gathered_bytes(job, part)) for part in parts]
-    reduced = [(part.group, _reduced_bytes(job, part)) for part in parts]
-    return ShardingTraffic(
-        shard_link_bytes=sum(
-            part_bytes * group.link_share for group, part_bytes in gathered
-        ),
-        shard_network_bytes=sum(
-            part_bytes * group.network_share for group, part_bytes in gathered
-        ),
-        shard_calls=layer_calls
-        * sum(part.call_layers * part.group.link_doublings for part in parts),
-        shard_latency_s=layer_calls
-        * job.network_latency_s
-        * sum(
-            part.call_layers * part.group.network_doublings for part in parts
-        ),
-        gathers_once=float(
-            job.layout.sharding == "zero3" and job.layout.pp > 1
-        ),
-        reduce_link_bytes=sum(
-            part_bytes * group.link_share for group, part_bytes in reduced
-        ),
-        reduce_network_bytes=sum(
-            part_bytes * group.network_share for group, part_bytes in reduced
+    sharding = job.layout.sharding
+    gathered_link = gathered_network = reduced_link = reduced_network = 0.0
+    link_calls = network_calls = replica_bytes = optimizer_params = 0.0
+    # One pass without generators: a search counts the traffic of thousands of partitions.
+    for part in _state_parts(job):
+        group = part.group
+        gathered_bytes = _gathered_bytes(job, part)
+        gathered_link += gathered_bytes * group.link_share
+        gathered_network += gathered_bytes * group.network_share
+        reduced_bytes = _reduced_bytes(job, part)
+        reduced_link += reduced_bytes * group.link_share
+        reduced_network += reduced_bytes * group.network_share
+        replica_bytes += _replica_bytes(job, part)
+        link_calls += part.call_layers * group.link_doublings
+        network_calls += part.call_layers * group.network_doublings
+        optimizer_params += part.trained_params / (
+            group.size if sharding != "none" else 1
         )
-        + sum(_replica_bytes(job, part) for part in parts),
-        optimizer_bytes=OPTIMIZER_BYTES
-        * sum(
-            part.trained_params
-            / (part.group.size if job.layout.sharding != "none" else 1)
-            for part in parts
-        ),
+    layer_calls = LAYER_CALLS.get(sharding, 0.0)
+    return ShardingTraffic(
+        shard_link_bytes=gathered_link,
+        shard_network_bytes=gathered_network,
+        shard_calls=layer_calls * link_calls,
+        shard_latency_s=layer_calls * job.network_latency_s * network_calls,
+        gathers_once=float(sharding == "zero3" and job.layout.pp > 1),
+        reduce_link_bytes=reduced_link,
+        reduce_network_bytes=reduced_network + replica_bytes,
+        optimizer_bytes=OPTIMIZER_BYTES * optimizer_params,
     )
 
 
@@ -159,6 +153,8 @@ def _reduced_bytes(job: Job, part: _StatePart) -> float:
 def _replica_bytes(job: Job, part: _StatePart) -> float:
     """Return the bytes of the sum of gradients over groups of hybrid sharding."""
     layout = job.layout
+    if not layout.shard_size:
+        return 0.0
     group_share = layout.shard_group / layout.data_parallel_ranks
     shard_params = part.trained_params / part.group.size
     return 2 * BYTES_16BIT * shard_params * (1 - group_share)

@@ -29,7 +29,7 @@ from planner.solve.training.machine_layouts import (
 )
 from planner.solve.training.step_margin import margin_factor
 from planner.solve.training.transfer import file_system_bytes_s, object_bytes_s
-from planner.units import BYTES_PER_GB, BYTES_PER_GIB
+from planner.units import BYTES_PER_GB, BYTES_PER_GIB, SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
@@ -52,6 +52,8 @@ FILE_CHECKPOINTS: Final = 3
 # Shares of the runs that end within, and cost, at most what is told of them.
 P50_SHARE: Final = 0.5
 P90_SHARE: Final = 0.9
+# A century: no job is awaited that long, so a longer one is said never to end.
+LONGEST_RUN_S: Final = 36_500.0 * SECONDS_PER_DAY
 
 
 class Cluster(Struct, frozen=True, dict=True):
@@ -307,6 +309,15 @@ class Cluster(Struct, frozen=True, dict=True):
             if self.goodput
             else math.inf
         )
+
+    @property
+    def ends(self) -> bool:
+        """Whether the mean run ends within `LONGEST_RUN_S`.
+
+        Nothing that counts the days of a run may be asked of one that does not: a restart that
+        the next stop begins again, almost always, has a mean of any length.
+        """
+        return self.expected_s <= LONGEST_RUN_S
 
     @cached_property
     def trials(self) -> RunDistribution:

@@ -8,17 +8,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.errors import InfeasibleError, Problem
+from planner.figures import duration
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.enumeration import enumerate_layouts
 from planner.perf.training.layout_search import TimedLayout
 from planner.perf.training.step import step_time
 from planner.perf.training.work import rank_work
-from planner.solve.training.cluster import Cluster
+from planner.solve.training.cluster import LONGEST_RUN_S, Cluster
 from planner.solve.training.machine_layouts import (
     SHOWN_LAYOUTS,
     layout_searches,
 )
 from planner.solve.training.predict import predict_run
+from planner.solve.training.requirement import YEAR_S
 from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ RECOMPUTE_MODES: Final[dict[str, Recompute]] = {
     "layer": "layer",
     "full": "full",
 }
+STOPS_ADVICE: Final = (
+    "use fewer machines, ones with a faster network, or fewer tokens"
+)
 MEMORY_ADVICE: Final = (
     "use more machines, more tp or pp, or a smaller precision"
 )
@@ -70,8 +75,8 @@ def estimate_training(
 ) -> TrainingEstimate:
     """Return the estimate in the fastest layout that matches `fixed_options`.
 
-    Raises InfeasibleError when no precision is supported, no layout matches, or none of those
-    fits in memory.
+    Raises InfeasibleError when no precision is supported, no layout matches, none of those fits
+    in memory, or the run takes longer than `LONGEST_RUN_S`.
     """
     layout_options = {
         option: setting
@@ -113,6 +118,7 @@ def estimate_training(
         timed_layouts, key=lambda candidate: candidate.sort_key
     )[:SHOWN_LAYOUTS]
     cluster = Cluster(requirement, offer, nodes, best_layouts[0])
+    _check_ends(cluster)
     return TrainingEstimate(
         offer=offer,
         nodes=nodes,
@@ -122,6 +128,25 @@ def estimate_training(
         hours=cluster.end_quantile_s(requirement.confidence) / SECONDS_PER_HOUR,
         expected_usd=cluster.expected_bill(price_book).total,
     )
+
+
+def _check_ends(cluster: Cluster) -> None:
+    """Raise InfeasibleError when a run practically never ends, and say what keeps it."""
+    if cluster.ends:
+        return
+    years = LONGEST_RUN_S / YEAR_S
+    message = f"the mean run takes more than {years:,.0f} years"
+    if cluster.progress_s > LONGEST_RUN_S:
+        work_years = cluster.progress_s / YEAR_S
+        message += f": its steps alone take {work_years:,.0f}"
+        raise _infeasible(message, "use more machines, or fewer tokens")
+    stop = duration(cluster.hazard.mtbf_s)
+    pause = duration(cluster.checkpoint_load_s)
+    message += (
+        f": one of {cluster.nodes:,} machines stops every {stop}, "
+        f"and a checkpoint is loaded in {pause}"
+    )
+    raise _infeasible(message, STOPS_ADVICE)
 
 
 def _matching_layouts(

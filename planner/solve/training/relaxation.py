@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from planner.solve.cause import because
 from planner.solve.solution import BindingLimit, FleetSummary
+from planner.solve.training.cluster import LONGEST_RUN_S
 from planner.solve.training.search import TrainSearch
-from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from planner.solve.training.ranking import FeasibleCluster
     from planner.solve.training.requirement import TrainingRequirement
 
-MAX_DEADLINE_S: Final = 36_500 * SECONDS_PER_DAY
 MIN_SEQUENCE: Final = 1024  # tokens
 BATCH_DOUBLINGS: Final = 5  # up to those of a machine of eight, and pairs
 
@@ -109,7 +108,7 @@ def _without_deadline(requirement: TrainingRequirement) -> TrainingRequirement:
     """
     return replace(
         requirement,
-        deadline_s=MAX_DEADLINE_S,
+        deadline_s=LONGEST_RUN_S,
         shutdown=replace(requirement.shutdown, ttl=None),
         block_s=None,
         flex_s=None,

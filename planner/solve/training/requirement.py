@@ -17,7 +17,7 @@ from planner.perf.training.framework import framework_of
 from planner.perf.training.job import Job, ParallelLayout
 from planner.perf.training.loader import MILLION, LoaderWork, loaders
 from planner.perf.training.memory import BYTES_16BIT
-from planner.perf.training.model_states import frozen_bytes
+from planner.perf.training.model_states import frozen_bytes, reference_model
 from planner.solve.cause import because
 from planner.solve.serving.requirement import resolve_model
 from planner.solve.warning import assumed_architecture
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from planner.market.offer import Instance
     from planner.perf.training.correction import TrainingCorrection
     from planner.perf.training.framework import Framework
-    from planner.perf.training.job import Reference
     from planner.solve.cause import Cause
     from planner.spec.block import CapacityBlock
     from planner.spec.model import (
@@ -49,10 +48,6 @@ PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
 # Sequences of a step of fine-tuning, where none is stated.
 SMALL_BATCH: Final = 64
 TRAIN_TO_FORWARD: Final = 3  # passes of a trained token for one of evaluation
-REFERENCE_MODELS: Final[dict[str, Reference]] = {
-    "dpo": "copy",
-    "dpo-lora": "base",
-}
 PAIR_SEQUENCES: Final = 2  # sequences of a preference
 YEAR_S: Final = 365.0 * SECONDS_PER_DAY
 
@@ -211,7 +206,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
             frozen_bytes=frozen_param_bytes,
             # Only methods with frozen weights train adapters.
             lora_rank=self.lora_rank if frozen_param_bytes else 0,
-            reference=REFERENCE_MODELS.get(self.method, "none"),
+            reference=reference_model(self.method),
         )
 
 
@@ -306,7 +301,7 @@ def _stated_tokens(spec: Training) -> float:
     """Return the tokens of the dataset, stated or by samples; 0 without either."""
     # A sample of preference tuning is a chosen and a rejected sequence.
     sample_tokens = spec.train.sequence * (
-        PAIR_SEQUENCES if spec.train.method in REFERENCE_MODELS else 1
+        1 if reference_model(spec.train.method) == "none" else PAIR_SEQUENCES
     )
     return float(spec.data.tokens or (spec.data.samples or 0) * sample_tokens)
 

@@ -148,7 +148,8 @@ def _scenario(
     remark: Cause | None = None,
 ) -> Scenario:
     if (
-        cluster.expected_s
+        not cluster.ends
+        or cluster.expected_s
         # Far beyond the limit an exact duration has no meaning.
         > NEVER_FACTOR * cluster_search.requirement.time_limit_s
     ):
@@ -267,6 +268,8 @@ def _block_scenarios(
         offer=replace(block_offer, region=cluster.offer.region),
         spares=0,
     )
+    if not block_cluster.ends:
+        return []
     quote = quoted_block(
         catalog,
         cluster.offer,

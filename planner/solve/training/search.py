@@ -29,7 +29,7 @@ from planner.solve.cloud_rule import (
     max_group_nodes,
 )
 from planner.solve.training.bill import data_egress_lines, paid_node_hours
-from planner.solve.training.cluster import Cluster
+from planner.solve.training.cluster import LONGEST_RUN_S, Cluster
 from planner.solve.training.feeding import machine_prepare_s
 from planner.solve.training.machine_layouts import (
     fastest_layouts,
@@ -60,7 +60,6 @@ NODE_COUNTS: Final = tuple(
         | {3 * 2**exponent for exponent in range(12)}
     )
 )
-NEVER_S: Final = 1e12  # seconds
 # At a number of machines, before its cluster is timed.
 MAX_REFINEMENTS: Final = 2
 
@@ -81,6 +80,7 @@ class TrainSearch:
         self._layout_cache: dict[tuple[str, int], list[LayoutSearch]] = {}
         self._bound_cache: dict[str, float] = {}
         self._prepare_cache: dict[str, float] = {}
+        self._steps_cache: dict[tuple[str, int], float] = {}
         self._egress_cache: dict[str, Decimal] = {}
 
     def with_limits(
@@ -95,6 +95,7 @@ class TrainSearch:
         search._layout_cache = self._layout_cache
         search._bound_cache = self._bound_cache
         search._prepare_cache = self._prepare_cache
+        search._steps_cache = self._steps_cache
         search._egress_cache = self._egress_cache
         return search
 
@@ -218,12 +219,12 @@ class TrainSearch:
             unspared_option.with_best_spares()
             for unspared_option in cluster.storage_options()
         ]:
+            if not storage_option.ends:
+                # Most of its runs may be in time, but their mean has no cost.
+                offer_state.record_late(LONGEST_RUN_S, nodes)
+                continue
             if storage_option.estimated_end_s > self.requirement.time_limit_s:
-                offer_state.record_late(
-                    # A finite value: infinite is reserved for memory.
-                    min(storage_option.estimated_end_s, NEVER_S),
-                    nodes,
-                )
+                offer_state.record_late(storage_option.estimated_end_s, nodes)
                 continue
             feasible = FeasibleCluster(
                 storage_option, storage_option.expected_bill(self.price_book)
@@ -482,14 +483,23 @@ class TrainSearch:
         The margin depends on the accelerator count, and is the same for all precisions and
         layouts.
         """
-        training_job = self.requirement.build_job(
-            instance, self.requirement.precisions[0], 1.0
-        )
-        # Any layout with this accelerator count has the same margin.
-        data_parallel_layout = ParallelLayout(dp=nodes * instance.accelerators)
-        return self.requirement.optimizer_steps * margin_factor(
-            self.requirement, training_job.with_layout(data_parallel_layout)
-        )
+        cache_key = (instance.instance_type, nodes)
+        if cache_key not in self._steps_cache:
+            training_job = self.requirement.build_job(
+                instance, self.requirement.precisions[0], 1.0
+            )
+            # Any layout with this accelerator count has the same margin.
+            data_parallel_layout = ParallelLayout(
+                dp=nodes * instance.accelerators
+            )
+            self._steps_cache[cache_key] = (
+                self.requirement.optimizer_steps
+                * margin_factor(
+                    self.requirement,
+                    training_job.with_layout(data_parallel_layout),
+                )
+            )
+        return self._steps_cache[cache_key]
 
     def _layout_searches(
         self, instance: Instance, nodes: int

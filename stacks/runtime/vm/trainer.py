@@ -74,6 +74,7 @@ def torchtitan_options(
         "parallelism.context_parallel_degree": layout.cp,
         "checkpoint.folder": checkpoint_path,
         "checkpoint.interval": save_interval(training_run),
+        **_titan_experts(layout),
         **_titan_pipeline(training_job),
         **_titan_recomputation(layout),
     }
@@ -91,6 +92,17 @@ def _local_batch(training_job: Job) -> int:
     layout = training_job.layout
     micro_batches = training_job.micro_batches if layout.pp > 1 else 1
     return int(layout.micro * micro_batches)
+
+
+def _titan_experts(layout: ParallelLayout) -> dict[str, object]:
+    """Experts over data parallel ranks and all of a tensor group, whole on each of them."""
+    if layout.ep == 1:
+        return {}
+    return {
+        "parallelism.expert_parallel_degree": layout.ep,
+        "parallelism.expert_tensor_parallel_degree": 1,
+        "parallelism.expert_parallel_comm_backend": "standard",
+    }
 
 
 def _titan_pipeline(training_job: Job) -> dict[str, object]:

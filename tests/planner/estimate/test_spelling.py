@@ -121,13 +121,13 @@ def accepted(kind: str, column: str, text: str) -> None:
             assert kind == "memory"  # which is of weights and of products
             names.resolve_precision(text)
     elif (column, kind) == ("framework", "training"):
-        names.resolve_trainer(text, FRAMEWORK_KERNELS)
+        assert names.resolve_trainer(text, FRAMEWORK_KERNELS)
     elif column == "framework":
         try:
             names.resolve_engine(text)
         except RefusedError:
             assert kind == "memory"  # which is of engines and of trainers
-            names.resolve_trainer(text, FRAMEWORK_KERNELS)
+            assert names.resolve_trainer(text, FRAMEWORK_KERNELS)
     else:
         READERS[column](cells, column)
 

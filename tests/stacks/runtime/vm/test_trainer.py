@@ -103,6 +103,20 @@ def test_torchtitan_is_told_what_was_planned() -> None:
     assert known["compile.enable"]
 
 
+def test_torchtitan_is_told_its_expert_parallelism() -> None:
+    run = run_of("qwen3-30b-a3b", "pretrain", "torchtitan")
+    layout = run.layouts[0].job.layout
+    known = parsed(run)
+    assert layout.ep > 1
+    assert known["parallelism.expert_parallel_degree"] == layout.ep
+    assert known["parallelism.expert_tensor_parallel_degree"] == 1
+    # DeepEP has kernels of its own, which no image is known to have.
+    assert known["parallelism.expert_parallel_comm_backend"] == "standard"
+    assert run.layouts[0].job.software.sends_per_expert
+    dense = parsed(run_of("llama-3.1-70b", "pretrain", "torchtitan"))
+    assert dense["parallelism.expert_parallel_degree"] is None
+
+
 @pytest.mark.parametrize("method", ["finetune", "lora", "qlora", "dpo-lora"])
 @pytest.mark.parametrize("framework", ["hf", "axolotl"])
 def test_trainers_of_hugging_face_are_told_the_same_batch(

@@ -1,0 +1,209 @@
+"""What a row of a table says of a training run: its framework, its release and its cores."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import Final
+
+import pytest
+
+from planner.estimate.software import FRAMEWORK_KERNELS, row_software
+from planner.estimate.table import predict_table
+from planner.estimate.training_row import parse_job
+from planner.perf.training.error_band import (
+    NEWER,
+    covered_names,
+    half_widths,
+    is_newer_release,
+)
+from planner.perf.training.framework import frameworks
+from planner.spec.field import Choice
+from planner.spec.field_table import block_fields
+from tests.accuracy.training import Batch, leave, load, newer_half, releases
+
+ROW: Final = {
+    "row_id": "one",
+    "model": "llama-3.1-8b",
+    "gpu": "h100-sxm",
+    "n_gpus": "128",
+    "tp": "1",
+    "framework": "",
+    "sharding": "zero3",
+    "seq_len": "8192",
+    "micro_batch": "1",
+}
+SHAPES: Final[tuple[dict[str, str], ...]] = (
+    {},
+    {"model": "llama-3.1-70b", "tp": "8", "pp": "2", "n_gpus": "64"},
+    {"model": "qwen3-30b-a3b", "ep": "8"},
+    {"gpu": "a100-80gb-sxm", "n_gpus": "8", "sharding": ""},
+    {"gpu": "mi300x", "precision": "fp8"},
+    {"gpu": "tpu-v5p", "tp": ""},
+    {"gpu": "b200-sxm", "method": "lora", "n_gpus": "8"},
+)
+
+
+def answer(**cells: str) -> dict[str, str]:
+    row = ROW | cells
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(row), lineterminator="\n")
+    writer.writeheader()
+    writer.writerow(row)
+    text = predict_table(buffer.getvalue(), "rows.csv")
+    return next(csv.DictReader(io.StringIO(text)))
+
+
+def speed(**cells: str) -> float:
+    return float(answer(**cells)["tokens_per_s_per_gpu"])
+
+
+def half_ln(**cells: str) -> float:
+    found = answer(**cells)
+    return math.log(
+        float(found["tokens_per_s_per_gpu_high"])
+        / float(found["tokens_per_s_per_gpu"])
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_framework_that_nobody_knows_is_never_the_best_and_wider(
+    shape: dict[str, str],
+) -> None:
+    measured = [
+        name
+        for name in FRAMEWORK_KERNELS
+        if ("framework", name) in covered_names()
+    ]
+    known = {
+        name: answer(**shape, framework=name)
+        for name in measured
+        # Of one vendor's compiler.
+        if name != "neuronx"
+    }
+    best = max(
+        float(found["tokens_per_s_per_gpu"])
+        for found in known.values()
+        if found["status"] == "ok"
+    )
+    unknown = answer(**shape)
+    assert unknown["status"] == "ok"
+    assert float(unknown["tokens_per_s_per_gpu"]) < best / 1.05
+    assert unknown["basis"] != "calibrated"
+    assert half_ln(**shape) >= max(
+        half_ln(**shape, framework=name) for name in ("nemo", "torchtitan")
+    )
+    # Named or not, it is as unknown.
+    assert answer(**shape, framework="somebody's trainer") == unknown
+
+
+def test_a_framework_of_specs_is_as_known_in_a_table_as_in_a_plan() -> None:
+    for framework in frameworks().values():
+        row = ROW | {"framework": framework.trainer, "compiled": "yes"}
+        job = parse_job(row).job
+        software = row_software(row, job.llm, job.chip)
+        assert software.kernels == framework.kernels
+        assert software.is_unseen == (
+            ("framework", framework.trainer) not in covered_names()
+        )
+
+
+@pytest.mark.parametrize("name", ["torchtitna", "Megatron-Brigde", "deepsped"])
+def test_a_slip_of_the_pen_is_refused_with_the_name_that_was_meant(
+    name: str,
+) -> None:
+    found = answer(framework=name)
+    assert found["status"] == "refused"
+    assert "did you mean" in found["reason"]
+
+
+def test_every_method_of_a_spec_is_answered_in_a_table() -> None:
+    [method_type] = [
+        field.field_type
+        for field in block_fields("training", "train")
+        if field.name == "method"
+    ]
+    assert isinstance(method_type, Choice)
+    methods = method_type.choices
+    speeds = {
+        method: speed(framework="transformers", method=method)
+        for method in methods
+    }
+    for column in ("method", "task"):
+        for method in methods:
+            assert answer(framework="trl", **{column: method})["status"] == "ok"
+    # A second model costs a forward pass; adapters spare gradients of weights.
+    assert speeds["dpo"] < speeds["finetune"] == speeds["pretrain"]
+    assert speeds["dpo-lora"] < speeds["lora"]
+    assert half_ln(framework="transformers", method="dpo") > half_ln(
+        framework="transformers"
+    )
+    refused = answer(framework="trl", method="grpo")
+    assert refused["status"] == "refused"
+    assert "dpo" in refused["reason"]
+
+
+def test_a_release_after_all_measured_ones_is_as_fast_as_the_newest_and_wider() -> (
+    None
+):
+    for shape in SHAPES[:3]:
+        cells = shape | {"framework": "megatron-bridge"}
+        newest = answer(**cells, version="26.08")
+        later = answer(**cells, version="27.10")
+        assert later["tokens_per_s_per_gpu"] == newest["tokens_per_s_per_gpu"]
+        assert half_ln(**cells, version="27.10") > half_ln(
+            **cells, version="26.08"
+        )
+        # A date says nothing where the release is stated, and all where none is.
+        assert answer(**cells, version="26.08", date="2027-01") == newest
+    torchtitan = {"framework": "torchtitan", "compiled": "yes"}
+    assert half_ln(**torchtitan, date="2027-01") > half_ln(
+        **torchtitan, date="2025-06"
+    )
+    assert half_ln(**torchtitan) == half_ln(**torchtitan, date="2025-06")
+
+
+def test_no_measured_run_is_of_a_newer_release_and_the_width_is_measured() -> (
+    None
+):
+    runs, _ = load()
+    assert not any(
+        run.read.job.software.is_newer
+        for run in runs
+        if run.row["quality"] != "C"
+    )
+    for row in releases():
+        if row["version"]:
+            assert not is_newer_release(row["name"], "te", row["version"], 0.0)
+            assert is_newer_release(
+                row["name"], "te", f"{row['version']}.1", 0.0
+            )
+    batch = Batch(runs)
+    half, rows = newer_half(batch, {"family": leave(batch, "family")})
+    assert half_widths()[NEWER] == pytest.approx(half, abs=5e-4)
+    assert rows > 100
+
+
+@pytest.mark.parametrize(
+    ("gpu", "tp", "chips"),
+    [
+        ("trainium1", "32", 16),
+        ("trainium2", "64", 16),
+        ("trainium2", "4", 1),
+        ("trainium3", "64", 16),
+        ("h100-sxm", "8", 8),
+    ],
+)
+def test_tensor_parallelism_of_neuron_chips_counts_their_cores(
+    gpu: str, tp: str, chips: int
+) -> None:
+    cells = {"gpu": gpu, "tp": tp, "framework": "neuronx", "n_gpus": "16"}
+    assert parse_job(ROW | cells).job.layout.tp == chips
+    assert answer(**cells)["status"] == "ok"
+    # Without a count the layout says how many chips there are.
+    blank = parse_job(ROW | cells | {"n_gpus": "", "dp": "2"}).job.layout
+    assert blank.accelerators == 2 * chips
+    # Where all degrees make up the accelerators they count these.
+    whole = {"tp": "2", "dp": "8", "n_gpus": "16"}
+    assert parse_job(ROW | cells | whole).job.layout.tp == 2
