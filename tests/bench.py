@@ -346,17 +346,17 @@ def main() -> None:
         ),
         (
             "plan of a training job, 7B",
-            2.0,
+            1.0,
             timed("plan", "blueprints/pretrain-7b.yaml", runs=5),
         ),
         (
             "plan of a training job, 70B",
-            2.0,
+            1.0,
             timed("plan", "blueprints/pretrain-70b.yaml", runs=3),
         ),
         (
             "plan of a training job, MoE",
-            2.0,
+            1.5,
             timed("plan", "blueprints/pretrain-moe.yaml", runs=3),
         ),
         (

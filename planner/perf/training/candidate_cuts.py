@@ -218,12 +218,13 @@ class CandidateCuts:
 
     def _state_bytes(self, layout: ParallelLayout) -> float:
         """Return the bytes of the states, which depend on the partition alone."""
+        # The ranks of data and context parallelism follow from tp and pp.
         cut = (
             layout.tp,
             layout.pp,
             layout.ep,
             layout.sharding,
-            layout.shard_group,
+            layout.shard_size,
         )
         if cut not in self._states_bytes:
             self._states_bytes[cut] = model_states(

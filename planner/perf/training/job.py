@@ -100,9 +100,12 @@ class ParallelLayout(NamedTuple):
 
     def with_layer_share(self, layer_share: float) -> ParallelLayout:
         """Return this layout with a share of the layers of a chunk recomputed."""
+        *partition, recompute, share, schedule = self
         if layer_share in (0.0, 1.0):
-            return self._replace(recompute="full" if layer_share else "none")
-        return self._replace(recompute="layer", layer_share=layer_share)
+            recompute = "full" if layer_share else "none"
+        else:
+            recompute, share = "layer", layer_share
+        return ParallelLayout._make((*partition, recompute, share, schedule))
 
     @property
     def recomputed_share(self) -> float:
