@@ -47,6 +47,9 @@ MODEL_TYPES: Final = {
     *SPARSE_TYPES,
     *LLAMA4_TYPES,
 }
+# All-reduces of a layer where they are not two: a layer of Nemotron-H is one part alone, and
+# MiniMax norms queries and keys over all heads.
+LAYER_REDUCES: Final = {"minimax_m2": 3, **dict.fromkeys(NEMOTRON_TYPES, 1)}
 # Quantizations with one format of weights.
 METHOD_FORMATS: Final = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4"}
 NUMBER_FORMATS: Final = {
@@ -172,6 +175,7 @@ class _ModelConfig:
             ),
             # A gated MLP has gate, up and down; Phi has no gate.
             "mlp_matrices": 2 if model_type == "phi" else 3,
+            "layer_reduces": LAYER_REDUCES.get(model_type, 0),
             "precision": self._precision(),
             "source": f"config.json ({model_type})",
         }
