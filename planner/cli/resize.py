@@ -28,9 +28,11 @@ def resize(
 
     for size in sizes:
         machines = "machine" if size.nodes == 1 else "machines"
+        # What one beyond a commitment costs, no plan of the stack has said.
+        bound = ">= " if size.is_beyond_commitment else ""
         click.echo(
             f"{status.stack} {size.name}: {size.nodes} {machines}, "
-            f"{figures.dollars(size.nodes * size.usd_hour, cents=True)}/h",
+            f"{bound}{figures.dollars(size.nodes * size.usd_hour, cents=True)}/h",
             err=True,
         )
     facts = status.facts

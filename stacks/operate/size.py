@@ -29,6 +29,7 @@ class GroupSize(Struct, frozen=True, kw_only=True):
     most            that it may have when it follows the load; 0 where it does not
     step            machines that work together; the number is a multiple of it
     usd_hour        of one machine
+    committed       machines, where all are committed to; a further one costs more. Else 0
     """
 
     name: str
@@ -39,6 +40,12 @@ class GroupSize(Struct, frozen=True, kw_only=True):
     most: int = 0
     step: int
     usd_hour: Decimal
+    committed: int = 0
+
+    @property
+    def is_beyond_commitment(self) -> bool:
+        """Whether it has machines that nobody committed to, at a price that no plan knows."""
+        return 0 < self.committed < self.nodes
 
 
 def planned_sizes(status: StackStatus) -> list[GroupSize]:
@@ -80,6 +87,7 @@ def planned_sizes(status: StackStatus) -> list[GroupSize]:
                     step=_nodes_per_replica(pool),
                     # Which way to buy the next one takes depends on the hour: the dearest.
                     usd_hour=max(part.running_usd_hour for part in parts),
+                    committed=nodes if all(part.term for part in parts) else 0,
                 )
             )
     return sizes

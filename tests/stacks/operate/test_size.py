@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from msgspec.structs import replace
 
+from planner.cli.compose import PlanningOptions, standing_stack
 from planner.errors import CredentialError, MissingError, UsageError
 from stacks.operate.size import GroupSize, find_group, planned_sizes, set_size
 from tests.conftest import ROOT
@@ -105,6 +107,23 @@ def test_sizes_are_those_of_the_plan(tonnage) -> None:
     assert (size.name, size.group, size.nodes) == ("serve", "chat-8b-serve", 1)
     assert status.facts is not None
     assert size.usd_hour == status.facts.usd_hour
+
+
+def test_machines_beyond_a_commitment_cost_more_than_it(
+    tonnage, here: Path
+) -> None:
+    spec = (ROOT / "blueprints" / "chat-8b.yaml").read_text()
+    (here / "spec.yaml").write_text(spec + "buy: {spot: never, commit: 3y}\n")
+    code, _, err = tonnage(
+        "apply", "spec.yaml", "--simulate", "--commitments-bought", "--yes"
+    )
+    assert code == 0, err
+    options = PlanningOptions(simulate="default")
+    [size] = planned_sizes(standing_stack("chat-8b", options))
+    assert size.committed == size.nodes == 1
+    for machines, told in (("1", "1 machine, $"), ("2", "2 machines, >= $")):
+        _, _, err = tonnage("scale", "chat-8b", machines, "--simulate")
+        assert told in err
 
 
 def test_whole_replicas_are_asked_for() -> None:
