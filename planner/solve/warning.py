@@ -24,7 +24,7 @@ LOW_CONFIDENCE: Final = "low"
 # What a network of the stack's own costs, whether a machine runs or not.
 NETWORK_KINDS: Final = frozenset({"bastion", "nat", "public_ip"})
 # Share of a bill from which hours without a machine are worth a word.
-WORTH_SAYING: Final = Decimal("0.1")
+WORTH_SAYING: Final = Decimal("0.05")
 
 
 def assumed_architecture(llm: Llm) -> tuple[Cause, ...]:
