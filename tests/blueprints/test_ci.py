@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tree_sitter_groovy
 import yaml
+from tree_sitter import Language, Parser
 
 from planner.cli.main import cli
 from planner.version import VERSION
@@ -220,6 +222,41 @@ def test_every_template_says_what_it_is_for_and_where_it_goes(
     first = path.read_text().splitlines()[0]
     assert first.startswith(("# ", "// "))
     assert first.endswith(".")
+
+
+def test_the_containerfile_passes_hadolint() -> None:
+    program = shutil.which("hadolint") or shutil.which(
+        "hadolint", path=str(Path(sys.executable).parent)
+    )
+    if program is None:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run(
+        [program, "--no-color", str(CI / "Containerfile")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def groovy_errors(text: str) -> list[str]:
+    """What a grammar of Groovy does not take of a text."""
+    parser = Parser(Language(tree_sitter_groovy.language()))
+    waiting = [parser.parse(text.encode()).root_node]
+    found = []
+    while waiting:
+        node = waiting.pop()
+        if node.is_error or node.is_missing:
+            found.append(f"line {node.start_point[0] + 1}")
+        waiting += node.children
+    return found
+
+
+def test_the_jenkinsfile_is_groovy() -> None:
+    text = (CI / "jenkins" / "Jenkinsfile").read_text()
+    assert groovy_errors(text) == []
+    # One brace less, and it is none.
+    assert groovy_errors(text.rstrip().removesuffix("}"))
 
 
 @pytest.mark.parametrize("script", ["azure", "jenkins", "gitlab", "atlantis"])
