@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Lines below this share of the total are in one row of the default page.
 SMALL_SHARE_PERCENT: Final = 1
+# Below so many kilowatts power is told in watts.
+LEAST_KW: Final = 0.05
 # Each of them has its name there; of more than five, the four dearest do.
 NAMED_LINES: Final = 4
 MOST_NAMED_LINES: Final = 5
@@ -386,8 +388,14 @@ def _energy_blocks(plan: Plan) -> list[Block]:
     energy_use = plan.solution.energy
     if not energy_use:
         return []
+    # A slice of an accelerator takes a few watts.
+    power_text = (
+        f"{energy_use.kw:,.1f} kW"
+        if energy_use.kw >= LEAST_KW
+        else f"{energy_use.kw * 1000:,.0f} W"
+    )
     energy_text = (
-        f"  energy: {energy_use.kw:,.1f} kW at work, {energy_use.kwh:,.0f} "
+        f"  energy: {power_text} at work, {energy_use.kwh:,.0f} "
         f"kWh in {period.NAMES[plan.cost.period]}"
     )
     # The carbon intensity of some grids is not known.

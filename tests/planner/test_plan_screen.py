@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -273,3 +275,11 @@ def test_the_page_is_the_fleet_and_then_what_its_wishes_cost() -> None:
     whole = text.render(plan_page(plan, today=TODAY, saved_path="a.plan.json"))
     assert first + last == whole
     assert "cheaper" not in first
+
+
+def test_the_power_of_a_slice_is_told_in_watts(tonnage, here: Path) -> None:
+    (here / "spec.yaml").write_text(
+        chat(model="llama-3.2-1b", traffic="requests_per_day: 200")
+    )
+    _, page, _ = tonnage("plan", "spec.yaml")
+    assert re.search(r"energy: [1-9]\d* W at work", page)
