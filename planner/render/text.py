@@ -117,7 +117,7 @@ def least_width(table: PageTable) -> int:
         _widest_cell(cells) if cells[0].startswith(">") else _widest_word(cells)
         for cells in _columns(table)
     ]
-    return COLUMN_GAP * (len(widths) + 1) + sum(widths)
+    return COLUMN_GAP * len(widths) + sum(widths)
 
 
 def _columns(table: PageTable) -> list[tuple[str, ...]]:
@@ -146,7 +146,7 @@ def _column_widths(table: PageTable, table_width: int) -> list[int]:
     widths = [_widest_cell(cells) for cells in columns]
     least_widths = [_widest_word(cells) for cells in columns]
     numeric = [title.startswith(">") for title in table.columns]
-    while COLUMN_GAP * (len(widths) + 1) + sum(widths) > table_width:
+    while COLUMN_GAP * len(widths) + sum(widths) > table_width:
         shrinking = [
             index
             for index, width in enumerate(widths)
@@ -168,7 +168,7 @@ def _print_table(rich_console: Console, table: PageTable) -> None:
     widths = _column_widths(table, table_width)
     page_width = rich_console.width
     # Of a table that is too wide rich would break words and numbers.
-    needed_width = COLUMN_GAP * (len(widths) + 1) + sum(widths)
+    needed_width = COLUMN_GAP * len(widths) + sum(widths)
     rich_console.width = max(needed_width, page_width)
     rich_console.print(_rich_table(table, widths))
     rich_console.width = page_width
