@@ -80,7 +80,10 @@ class CostBand(DocumentPart, frozen=True, kw_only=True):
 
 
 class TokenCost(DocumentPart, frozen=True, kw_only=True):
-    """What tokens and requests cost: the total over those of its period."""
+    """What tokens and requests cost: the total over those of its period.
+
+    A lower bound where the total is: where a line has no price.
+    """
 
     prompt_tokens: Annotated[
         Number, Meta(description="read in the period; 0 for training")

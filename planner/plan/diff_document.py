@@ -70,10 +70,17 @@ class SpecSide(DocumentPart, frozen=True, kw_only=True):
         Meta(description="total of the period; none without a plan"),
     ] = None
     usd_per_million_tokens: Annotated[
-        Decimal | None, Meta(description="all cost over all tokens, blended")
+        Decimal | None,
+        Meta(
+            description="all cost over all tokens, blended; a lower bound where the cost is "
+            "not complete"
+        ),
     ] = None
     usd_per_million_output: Annotated[
-        Decimal | None, Meta(description="all cost over output tokens")
+        Decimal | None,
+        Meta(
+            description="all cost over output tokens; a lower bound where the cost is not complete"
+        ),
     ] = None
     confidence: Annotated[
         Number | None,
@@ -81,7 +88,10 @@ class SpecSide(DocumentPart, frozen=True, kw_only=True):
     ] = None
     verdict: Annotated[
         str | None,
-        Meta(description="of the simulation: holds, or undecided"),
+        Meta(
+            description="of the simulation, which met every limit: holds, or undecided where one "
+            "is so near that other requests may not confirm it"
+        ),
     ] = None
     problems: Annotated[
         tuple[SideProblem, ...], Meta(description="of an invalid spec")

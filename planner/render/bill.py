@@ -51,9 +51,23 @@ RELEASE_PHRASES: Final = {
 
 def total_text(plan: Plan) -> str:
     """Return the total of a plan as text; >= where a price is not known."""
+    return f"{bound_mark(plan)}{figures.dollars(plan.cost.total)}"
+
+
+def bound_mark(plan: Plan) -> str:
+    """Return what stands before the total, and before all that is derived from it."""
     # With an unknown price the total is a lower bound.
-    partial_mark = ">= " if plan.cost.is_partial else ""
-    return f"{partial_mark}{figures.dollars(plan.cost.total)}"
+    return ">= " if plan.cost.is_partial else ""
+
+
+def band_text(plan: Plan) -> str:
+    """Return the band of the total as text; empty where it has none."""
+    band = plan.cost.band
+    if band is None:
+        return ""
+    mark = bound_mark(plan)
+    low, high = map(figures.rough_dollars, (band.low, band.high))
+    return f"{mark}{low} to {mark}{high}"
 
 
 def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
@@ -107,13 +121,11 @@ def cost_notes(plan: Plan, *, full: bool) -> list[Block]:
 
 def total_row(plan: Plan) -> tuple[str, ...]:
     """Return the last row of a bill, with the band of the total where it has one."""
-    band = plan.cost.band
-    if band is None:
+    if plan.cost.band is None:
         return "total", "", "", exact_total_text(plan), ""
-    low, high = map(figures.rough_dollars, (band.low, band.high))
     return (
         "total, and its 90 % band",
-        f"{low} to {high}",
+        band_text(plan),
         "",
         exact_total_text(plan),
         "",
@@ -124,8 +136,9 @@ def _band_blocks(plan: Plan, *, full: bool) -> list[Block]:
     """Return what the band of the total is made of, on a full page."""
     if plan.cost.band is None or not full:
         return []
+    mark = bound_mark(plan)
     causes = "; ".join(
-        f"{figures.dollars(one.low)} to {figures.dollars(one.high)} for "
+        f"{mark}{figures.dollars(one.low)} to {mark}{figures.dollars(one.high)} for "
         f"{CAUSE_PHRASES[one.cause]} alone"
         for one in plan.cost.band.causes
     )
@@ -154,7 +167,7 @@ def _credit_blocks(plan: Plan) -> list[Block]:
     return [
         Paragraph(
             f"  credits pay {figures.dollars(credits_usd)} of it, and "
-            f"{figures.dollars(left_usd)} are left to pay",
+            f"{bound_mark(plan)}{figures.dollars(left_usd)} are left to pay",
             width=LINE_WIDTH,
         )
     ]
@@ -300,8 +313,7 @@ def _is_small(cost_line: CostLine, plan: Plan) -> bool:
 
 def exact_total_text(plan: Plan) -> str:
     """Return the total of a plan to the cent; >= where a price is not known."""
-    partial_mark = ">= " if plan.cost.is_partial else ""
-    return f"{partial_mark}{figures.dollars(plan.cost.total, cents=True)}"
+    return f"{bound_mark(plan)}{figures.dollars(plan.cost.total, cents=True)}"
 
 
 def line_cells(cost_line: CostLine) -> tuple[str, str, str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from planner import figures
 from planner.cost.lifetime import release_time
 from planner.render import period
+from planner.render.bill import total_text
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
 from planner.render.rivals import fleet_text
 from planner.spec.model import BUCKET_WEIGHTS
@@ -68,7 +69,7 @@ def _headline(plan: Plan, changes: Changes) -> str:
     delta_usd = plan.cost.total - usd_before
     rate = period.RATES[plan.cost.period]
     return (
-        f"{stands}: {figures.dollars(usd_before)} to {figures.dollars(plan.cost.total)}{rate} "
+        f"{stands}: {figures.dollars(usd_before)} to {total_text(plan)}{rate} "
         f"({figures.signed_dollars(delta_usd)}){because}"
     )
 

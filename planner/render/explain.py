@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner import figures
 from planner.render import period
+from planner.render.bill import total_text
 from planner.render.page import Block, Heading, Page, PageTable, Paragraph
 from planner.render.plan import (
     decision_blocks,
@@ -98,7 +99,7 @@ def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
         return (Paragraph(f"{question_text}: {_reason_text(answer)}", "warn"),)
     extra_usd = answer.usd - chosen_usd
     table_rows = (
-        ("now", "", figures.dollars(chosen_usd), ""),
+        ("now", "", total_text(plan), ""),
         (
             question_text,
             _fleet_text(answer),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import figures
+from planner.render.bill import total_text
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _blocks(
             ),
             (
                 "as planned",
-                *(figures.dollars(plan.cost.total) for _ in years),
+                *(total_text(plan) for _ in years),
             ),
         ),
         width=LINE_WIDTH,

@@ -45,12 +45,14 @@ class PageTable(Struct, frozen=True):
     columns  titles; > at the start aligns the column to the right
     tones    tone of each row from the first; missing ones are plain
     width    columns at most, also where there is no terminal; 0: as many as it needs
+    narrower the same with less in it, for text where this one has no room for its numbers
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     tones: tuple[Tone, ...] = ()
     width: int = 0
+    narrower: PageTable | None = None
 
 
 Block: TypeAlias = Heading | Paragraph | PageTable

@@ -8,10 +8,11 @@ from planner import figures
 from planner.plan.commitment import commitments_of
 from planner.plan.security import security_findings
 from planner.render import period, text, training
-from planner.render.bill import cost_blocks, total_text
+from planner.render.bill import bound_mark, cost_blocks, total_text
 from planner.render.change import change_blocks, created_text
 from planner.render.fallback import fallback_blocks
 from planner.render.infeasible import infeasible_blocks
+from planner.render.limit import confidence_text
 from planner.render.live import live_blocks
 from planner.render.metric import FRACTION_KEYS, metric_text, metric_title
 from planner.render.page import (
@@ -187,24 +188,27 @@ def _money_phrases(plan: Plan) -> list[str]:
         f" for {period.NAMES[plan.cost.period]}"
     )
     money_phrases = [f"{total_text(plan)}{period_text}"]
+    mark = bound_mark(plan)
     token_cost = plan.cost.tokens
     if token_cost is not None:
-        blended_text = figures.token_price(token_cost.usd_per_million)
+        blended_text = (
+            f"{mark}{figures.token_price(token_cost.usd_per_million)}"
+        )
         output_usd = token_cost.usd_per_million_output
         money_phrases.append(
             f"{blended_text} per million tokens"
             if output_usd is None
-            else f"{figures.token_price(output_usd)} per million tokens out, "
+            else f"{mark}{figures.token_price(output_usd)} per million tokens out, "
             f"{blended_text} blended"
         )
         if token_cost.usd_per_thousand_requests is not None:
             price = figures.token_price(token_cost.usd_per_thousand_requests)
-            money_phrases.append(f"{price} per 1,000 requests")
+            money_phrases.append(f"{mark}{price} per 1,000 requests")
     run_entry = plan.solution.run
     if run_entry:
         money_phrases.append(
-            f"{figures.dollars(run_entry.usd_p50)} in half of the runs, "
-            f"{figures.dollars(run_entry.usd_p90)} in 90 %"
+            f"{mark}{figures.dollars(run_entry.usd_p50)} in half of the runs, "
+            f"{mark}{figures.dollars(run_entry.usd_p90)} in 90 %"
         )
     return money_phrases
 
@@ -246,9 +250,7 @@ def _confidence_lines(plan: Plan) -> list[str]:
     safety = plan.solution.safety
     if safety is None:
         return []
-    return [
-        f"meets its limits with {figures.percentage(safety.confidence)} confidence"
-    ]
+    return [confidence_text(safety.confidence)]
 
 
 def prediction_blocks(plan: Plan) -> list[Block]:

@@ -67,7 +67,7 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
                 )
             )
         else:
-            rich_console.print(_rich_table(page_block, rich_console.width))
+            _print_table(rich_console, page_block)
     return clean(
         "\n".join(
             # rich fills lines with spaces.
@@ -111,6 +111,30 @@ def _wrapped(paragraph: Paragraph, console_width: int) -> str:
     return "\n".join(lines)
 
 
+def least_width(table: PageTable) -> int:
+    """Return the columns that a table takes with its numbers whole, and words whole elsewhere."""
+    widths = [
+        _widest_cell(cells) if cells[0].startswith(">") else _widest_word(cells)
+        for cells in _columns(table)
+    ]
+    return COLUMN_GAP * len(widths) + sum(widths)
+
+
+def _columns(table: PageTable) -> list[tuple[str, ...]]:
+    """Return the cells of each column, its title first."""
+    return list(zip(table.columns, *table.rows, strict=True))
+
+
+def _widest_cell(cells: tuple[str, ...]) -> int:
+    return max(map(cell_len, (cells[0].lstrip(">"), *cells[1:])))
+
+
+def _widest_word(cells: tuple[str, ...]) -> int:
+    texts = (cells[0].lstrip(">"), *cells[1:])
+    words = [word for text in texts for word in text.split()]
+    return max(map(cell_len, words), default=0)
+
+
 def _column_widths(table: PageTable, table_width: int) -> list[int]:
     """Return the width of each column of a table.
 
@@ -118,13 +142,9 @@ def _column_widths(table: PageTable, table_width: int) -> list[int]:
     numbers with units. Cells break between words only: a name in two parts cannot be copied, and
     a number would be misread. A table that is still too wide stays so.
     """
-    widths = []
-    least_widths = []
-    for cells in zip(table.columns, *table.rows, strict=True):
-        texts = [cells[0].lstrip(">"), *cells[1:]]
-        words = [word for text in texts for word in text.split()]
-        widths.append(max(map(cell_len, texts)))
-        least_widths.append(max(map(cell_len, words), default=0))
+    columns = _columns(table)
+    widths = [_widest_cell(cells) for cells in columns]
+    least_widths = [_widest_word(cells) for cells in columns]
     numeric = [title.startswith(">") for title in table.columns]
     while COLUMN_GAP * len(widths) + sum(widths) > table_width:
         shrinking = [
@@ -141,10 +161,20 @@ def _column_widths(table: PageTable, table_width: int) -> list[int]:
     return widths
 
 
-def _rich_table(table: PageTable, console_width: int) -> Grid:
-    widths = _column_widths(
-        table, min(table.width or console_width, console_width)
-    )
+def _print_table(rich_console: Console, table: PageTable) -> None:
+    table_width = min(table.width or rich_console.width, rich_console.width)
+    while table.narrower is not None and least_width(table) > table_width:
+        table = table.narrower
+    widths = _column_widths(table, table_width)
+    page_width = rich_console.width
+    # Of a table that is too wide rich would break words and numbers.
+    needed_width = COLUMN_GAP * len(widths) + sum(widths)
+    rich_console.width = max(needed_width, page_width)
+    rich_console.print(_rich_table(table, widths))
+    rich_console.width = page_width
+
+
+def _rich_table(table: PageTable, widths: list[int]) -> Grid:
     has_titles = any(column_title.strip(">") for column_title in table.columns)
     rich_table = Grid(
         box=None,

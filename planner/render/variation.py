@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from planner import figures
 from planner.render import period
-from planner.render.bill import CAUSE_PHRASES
+from planner.render.bill import CAUSE_PHRASES, total_text
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
 
@@ -47,7 +47,7 @@ def frontier_page(plan: Plan, found: Sequence[Variation]) -> Page:
             Paragraph("the spec has no limit that could be traded for money"),
         )
     rows: list[tuple[str, ...]] = [
-        ("as the spec says", "", figures.dollars(plan.cost.total), "", "")
+        ("as the spec says", "", total_text(plan), "", "")
     ]
     ordered = sorted(found, key=lambda one: (one.subject, one.value))
     for subject, group in groupby(ordered, key=lambda one: one.subject):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.render.clean import clean
+from planner.render.diff.overview import overview_table
 from planner.render.diff.page import (
     bill_blocks,
     key_blocks,
     machine_blocks,
     metric_blocks,
-    overview_table,
     problem_blocks,
 )
 from planner.render.diff.wording import (

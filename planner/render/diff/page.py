@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Final
 from planner import figures
 from planner.errors import Place
 from planner.render import period
+from planner.render.diff.overview import DIFF_WIDTH, overview_table
 from planner.render.diff.wording import (
     STATE_MARKS,
     amount_text,
+    bound_mark,
     catalog_text,
     cause_text,
     counts_text,
     delta_text,
     effect_text,
     has_difference,
-    parts_text,
     percent_text,
-    period_name,
     quantities_text,
     relaxation_text,
     shortened,
     side_text,
     verdict_text,
-    why_text,
 )
+from planner.render.limit import CLOSE_SENTENCE, is_close
 from planner.render.metric import metric_text, metric_title
 from planner.render.page import (
     Block,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from planner.plan.prediction import MetricLimit, Prediction
     from planner.spec.change import KeyChange
 
-# What fits into the log of a pipeline without a broken line.
-DIFF_WIDTH: Final = 99
 ARROW: Final = " -> "
 
 
@@ -66,9 +64,7 @@ def diff_page(document: DiffDocument) -> Page:
     page_blocks += note_blocks(document)
     for spec in differing:
         if has_table:
-            page_blocks.append(
-                Heading(f"{STATE_MARKS[spec.state]} {spec.path}")
-            )
+            page_blocks.append(Heading(_section_title(spec)))
         page_blocks += spec_blocks(spec)
     if not has_table and not differing:
         spec = document.specs[0]
@@ -84,45 +80,6 @@ def _head(document: DiffDocument) -> Paragraph:
         phrases.append(counts_text(document))
     phrases.append(catalog_text(document))
     return Paragraph("   ".join(phrases), "dim", DIFF_WIDTH)
-
-
-def overview_table(
-    document: DiffDocument, specs: tuple[SpecDiff, ...]
-) -> PageTable:
-    """Return a row for each of some specs, and the total of all in each period."""
-    rows = [
-        (
-            STATE_MARKS[spec.state],
-            spec.path,
-            side_text(spec.before),
-            side_text(spec.after),
-            delta_text(spec.delta),
-            percent_text(spec.delta),
-            why_text(spec),
-        )
-        for spec in specs
-    ]
-    # Of a single spec the total is the row above.
-    totals = document.totals if len(document.specs) > 1 else ()
-    rows += [
-        (
-            "",
-            f"total {period_name(total.period, len(document.specs))}",
-            f"{amount_text(total.before)}{period.UNITS[total.period]}",
-            f"{amount_text(total.after)}{period.UNITS[total.period]}",
-            delta_text(total.delta),
-            percent_text(total.delta),
-            parts_text(total),
-        )
-        for total in totals
-    ]
-    tones = total_row_tones(len(rows))
-    return PageTable(
-        ("", "spec", ">before", ">after", ">change", ">%", "what differs"),
-        tuple(rows),
-        tones if totals else (),
-        DIFF_WIDTH,
-    )
 
 
 def note_blocks(document: DiffDocument) -> list[Block]:
@@ -158,6 +115,13 @@ def note_blocks(document: DiffDocument) -> list[Block]:
         for verdict in document.thresholds
     ]
     return notes
+
+
+def _section_title(spec: SpecDiff) -> str:
+    title = f"{STATE_MARKS[spec.state]} {spec.path}"
+    if spec.state == "renamed" and spec.before is not None:
+        return f"{title}, was {spec.before.path}"
+    return title
 
 
 def spec_blocks(spec: SpecDiff) -> list[Block]:
@@ -329,14 +293,35 @@ def _change_row(
 
 
 def metric_blocks(spec: SpecDiff) -> list[Block]:
-    """Return what is predicted on both sides, with limits and what is left of them."""
-    rows = [_metric_row(metric) for metric in spec.metrics if _is_shown(metric)]
+    """Return what is predicted on both sides, with limits and what is left of them.
+
+    Nothing where none of it differs, as where a file has another name alone.
+    """
+    metrics = [metric for metric in spec.metrics if _is_shown(metric)]
+    rows = [_metric_row(metric) for metric in metrics]
     if spec.after is not None and spec.after.status == "planned":
         rows += _side_rows(spec)
-    if not rows:
+    if len(rows) == len(metrics) and not any(map(_is_changed, metrics)):
         return []
     titles = ("at peak", ">before", ">then", ">limit", ">headroom")
-    return [PageTable(titles, tuple(rows), width=DIFF_WIDTH)]
+    return [
+        PageTable(titles, tuple(rows), width=DIFF_WIDTH),
+        *_close_blocks(spec),
+    ]
+
+
+def _is_changed(metric: MetricChange) -> bool:
+    return (metric.before, metric.limit_before) != (
+        metric.after,
+        metric.limit_after,
+    )
+
+
+def _close_blocks(spec: SpecDiff) -> list[Block]:
+    """Return the remark that a limit is near, as the page of the plan has it."""
+    if spec.after is None or not is_close(spec.after.verdict):
+        return []
+    return [Paragraph(f"  {CLOSE_SENTENCE}", "dim", DIFF_WIDTH)]
 
 
 def _is_shown(metric: MetricChange) -> bool:
@@ -399,10 +384,11 @@ def _side_values(side: SpecSide | None) -> dict[str, str]:
     confidence = side.confidence if side else None
     output_usd = side.usd_per_million_output if side else None
     blended_usd = side.usd_per_million_tokens if side else None
+    mark = bound_mark(side.cost if side else None)
     return {
         "confidence": _share_text(confidence),
-        "$ per million tokens out": _token_text(output_usd),
-        "$ per million tokens": _token_text(blended_usd),
+        "$ per million tokens out": _token_text(output_usd, mark),
+        "$ per million tokens": _token_text(blended_usd, mark),
     }
 
 
@@ -410,5 +396,8 @@ def _share_text(share: Number | None) -> str:
     return "-" if share is None else figures.percentage(share)
 
 
-def _token_text(price_usd: Decimal | None) -> str:
-    return "-" if price_usd is None else figures.token_price(price_usd)
+def _token_text(price_usd: Decimal | None, mark: str) -> str:
+    """Return a cost of tokens, which is a lower bound where the cost is."""
+    if price_usd is None:
+        return "-"
+    return f"{mark}{figures.token_price(price_usd)}"

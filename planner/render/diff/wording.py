@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
@@ -54,8 +55,13 @@ def amount_text(amount: CostAmount | None, *, cents: bool = True) -> str:
         return NOT_THERE
     if amount.usd is None:
         return UNKNOWN
-    mark = "" if amount.is_complete else ">= "
-    return f"{mark}{figures.dollars(amount.usd, cents=cents)}"
+    return f"{bound_mark(amount)}{figures.dollars(amount.usd, cents=cents)}"
+
+
+def bound_mark(amount: CostAmount | None) -> str:
+    """Return what stands before an amount, and before what is derived from it."""
+    is_bound = amount is not None and not amount.is_complete
+    return BOUND_MARKS["at_least"] if is_bound else ""
 
 
 def delta_text(delta: CostDelta | None) -> str:
@@ -120,10 +126,11 @@ def quantities_text(
     return f"{_quantity_text(after)} at {old_price} -> {new_price}"
 
 
-def key_text(change: KeyChange) -> str:
-    """Return a key with what it says on both sides."""
+def key_text(change: KeyChange, *, is_short: bool = False) -> str:
+    """Return a key, or the last of its parts, with what it says on both sides."""
     old, new = shortened(change.before), shortened(change.after)
-    return f"{change.key} {old} -> {new}"
+    name = change.key.rpartition(".")[2] if is_short else change.key
+    return f"{name} {old} -> {new}"
 
 
 def shortened(text: str | None) -> str:
@@ -135,17 +142,32 @@ def shortened(text: str | None) -> str:
     return f"{text[: SHOWN_LETTERS - 1]}…"
 
 
-def why_text(spec: SpecDiff) -> str:
+def why_text(spec: SpecDiff, *, is_short: bool = False) -> str:
     """Return in a few words what a spec says differently."""
     if spec.state in ("added", "removed"):
         return spec.state
-    texts = [key_text(change) for change in spec.keys[:SHOWN_KEYS]]
+    texts = [
+        key_text(change, is_short=is_short) for change in spec.keys[:SHOWN_KEYS]
+    ]
     hidden = len(spec.keys) - len(texts)
     if hidden > 0:
         texts.append(f"{hidden} more")
     texts += [f"what is in {name}" for name in spec.files]
     if spec.state == "renamed" and spec.before is not None:
         texts.insert(0, f"was {spec.before.path}")
+    return ", ".join(texts) or spec.state
+
+
+def count_text(spec: SpecDiff) -> str:
+    """Return how much a spec says differently, where there is no room to say what."""
+    counts = {"key": len(spec.keys), "file": len(spec.files)}
+    texts = [
+        f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+        for noun, count in counts.items()
+        if count
+    ]
+    if spec.state != "changed":
+        texts.insert(0, spec.state)
     return ", ".join(texts) or spec.state
 
 
@@ -248,18 +270,21 @@ def cause_text(spec: SpecDiff) -> str:
 
 
 def limits_text(document: DiffDocument) -> str:
-    """Return whether the specs of the new side hold their limits."""
+    """Return whether the specs of the new side meet their limits."""
     sides = [spec.after for spec in document.specs if spec.after is not None]
-    unsure = [
-        side.path
-        for side in sides
-        if side.status != "planned" or side.verdict == "undecided"
-    ]
     if not sides:
         return ""
-    if not unsure:
-        return "every limit holds"
-    return f"{len(unsure)} of {len(sides)} specs may not hold their limits"
+    counts = Counter(side.status for side in sides)
+    texts = []
+    if counts["infeasible"]:
+        texts.append(
+            f"no fleet meets the limits of {counts['infeasible']} of {len(sides)} specs"
+        )
+    if counts["invalid"]:
+        texts.append(
+            f"{counts['invalid']} of {len(sides)} specs cannot be planned"
+        )
+    return ", ".join(texts) or "every spec meets its limits"
 
 
 def verdict_text(verdict: ThresholdVerdict) -> str:

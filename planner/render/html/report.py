@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from planner import figures
 from planner.render import period
-from planner.render.bill import total_text
+from planner.render.bill import band_text, total_text
 from planner.render.html.blocks import block_markup, table_markup
 from planner.render.html.choice import (
     binding_section,
@@ -201,10 +200,8 @@ def _price_text(plan: Plan) -> str:
     texts = [f"catalog of {plan.catalog.as_of}"]
     if dates:
         texts.insert(0, f"prices of {dates[0]} to {dates[-1]}")
-    band = plan.cost.band
-    if band is not None:
-        low, high = map(figures.rough_dollars, (band.low, band.high))
-        texts.insert(0, f"90 % of such bills are {low} to {high}")
+    if plan.cost.band is not None:
+        texts.insert(0, f"90 % of such bills are {band_text(plan)}")
     return "; ".join(texts)
 
 

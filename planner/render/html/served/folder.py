@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from planner import figures
 from planner.plan.diff import machines_text, total_amount
 from planner.render import period
 from planner.render.diff.wording import amount_text
@@ -19,6 +18,10 @@ from planner.render.html.served.frame import (
     SiteLink,
     problem_markup,
     served_page,
+)
+from planner.render.limit import (
+    confidence_text,
+    simulation_text,
 )
 from planner.render.page import PageTable, Paragraph
 from planner.render.status import stacks_page
@@ -204,13 +207,9 @@ def _limits_text(plan: Plan) -> str:
     safety, verified = plan.solution.safety, plan.solution.verified
     words = []
     if safety is not None:
-        words.append(f"met, {figures.percentage(safety.confidence)} sure")
+        words.append(confidence_text(safety.confidence))
     if verified is not None:
-        words.append(
-            "simulated"
-            if verified.verdict == "holds"
-            else "undecided by simulation"
-        )
+        words.append(simulation_text(verified.verdict))
     return "; ".join(words)
 
 

@@ -137,7 +137,7 @@ def test_the_folder_has_each_spec_and_what_is_wrong_with_it(
         "other.json",
     }
     assert re.fullmatch(r"\$[\d,]+/mo", rows["chat.yaml"][3])
-    assert rows["chat.yaml"][4].startswith("met, 9")
+    assert rows["chat.yaml"][4].startswith("meets its limits with 9")
     assert rows[HOSTILE][2:5] == ["nothing meets it", "-", "not met"]
     assert rows["broken.yaml"][2] == "3 problems"
     shown = words(tree)
