@@ -34,7 +34,7 @@ from planner.spec.model import (
     Workspace,
 )
 from planner.spec.network import network_problems
-from planner.spec.override import overridden
+from planner.spec.override import blamed, overridden
 from planner.spec.schedule import open_minutes
 from planner.spec.source import MappingNode, parse_yaml
 from planner.units import MINUTES_PER_DAY, SECONDS_PER_DAY, SECONDS_PER_MINUTE
@@ -62,6 +62,33 @@ def load_spec(
 
     Raises SpecError with all of its problems.
     """
+    loaded_spec = _read_spec(file_bytes, source_path, overrides)
+    try:
+        return _check_spec(loaded_spec)
+    except SpecError as refusal:
+        problems = blamed(
+            refusal.problems,
+            overrides,
+            lambda said: _broken_rules(file_bytes, source_path, said),
+        )
+        raise SpecError(*problems) from None
+
+
+def _broken_rules(
+    file_bytes: bytes, source_path: str, overrides: Sequence[KeyOverride]
+) -> tuple[Problem, ...]:
+    """Return what the blocks of a spec say against each other, with some keys said elsewhere."""
+    try:
+        _check_spec(_read_spec(file_bytes, source_path, overrides))
+    except SpecError as refusal:
+        return refusal.problems
+    return ()
+
+
+def _read_spec(
+    file_bytes: bytes, source_path: str, overrides: Sequence[KeyOverride]
+) -> Spec:
+    """Return the spec of a file as each block says it. Raises SpecError for what none may say."""
     root_node = parse_yaml(file_bytes, source_path)
     if isinstance(root_node, MappingNode):
         root_node = overridden(root_node, overrides)
@@ -88,7 +115,7 @@ def load_spec(
             )
         raise SpecError(*report.problems)
     spec_block = SPEC_KINDS[kind_name]
-    loaded_spec = Block(
+    loaded_spec: Spec = Block(
         spec_block.name,
         _without_header(spec_block),
         spec_block.fields,
@@ -97,7 +124,7 @@ def load_spec(
     if report.problems:
         # Problems in the order of the file, not of the tables.
         raise SpecError(*sorted(report.problems, key=_position))
-    return _check_spec(loaded_spec)
+    return loaded_spec
 
 
 def _without_header(spec_block: Block) -> Any:

@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from planner.errors import Problem, SpecError
+from planner.errors import Place, Problem, SpecError
 from planner.spec.source import MappingNode, parse_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from planner.spec.source import Node
 
@@ -51,6 +52,39 @@ def overridden(root: MappingNode, overrides: Iterable[KeyOverride]) -> Node:
         said = parse_yaml(override.text.encode(), f"{FLAG} {override.key}")
         tree = _with_node(tree, override.key.split("."), said)
     return tree
+
+
+def blamed(
+    problems: Iterable[Problem],
+    overrides: Sequence[KeyOverride],
+    problems_of: Callable[[Sequence[KeyOverride]], Iterable[Problem]],
+) -> list[Problem]:
+    """Return problems, each at the override that brings it; those of the file keep their place.
+
+    It is the one after which a problem is there, and goes on to be there with all that follow.
+    `problems_of` returns the problems of the file with the first ones of the overrides.
+    """
+    found = list(problems)
+    for count in range(len(overrides), 0, -1):
+        before = {
+            (problem.code, problem.message)
+            for problem in problems_of(overrides[: count - 1])
+        }
+        place = Place(f"{FLAG} {overrides[count - 1].key}", 1, 1)
+        found = [
+            problem
+            if _is_said(problem) or (problem.code, problem.message) in before
+            else replace(problem, place=place)
+            for problem in found
+        ]
+    return found
+
+
+def _is_said(problem: Problem) -> bool:
+    """Whether a problem is told of an override already."""
+    return problem.place is not None and problem.place.path.startswith(
+        f"{FLAG} "
+    )
 
 
 def _with_node(node: Node, keys: Sequence[str], said: Node) -> Node:
