@@ -62,33 +62,33 @@ def load_spec(
 
     Raises SpecError with all of its problems.
     """
-    loaded_spec = _read_spec(file_bytes, source_path, overrides)
     try:
-        return _check_spec(loaded_spec)
+        return _checked_spec(file_bytes, source_path, overrides)
     except SpecError as refusal:
         problems = blamed(
             refusal.problems,
+            source_path,
             overrides,
-            lambda said: _broken_rules(file_bytes, source_path, said),
+            lambda said: _problems(file_bytes, source_path, said),
         )
         raise SpecError(*problems) from None
 
 
-def _broken_rules(
+def _problems(
     file_bytes: bytes, source_path: str, overrides: Sequence[KeyOverride]
 ) -> tuple[Problem, ...]:
-    """Return what the blocks of a spec say against each other, with some keys said elsewhere."""
+    """Return what is wrong with the spec of a file, with some keys said elsewhere."""
     try:
-        _check_spec(_read_spec(file_bytes, source_path, overrides))
+        _checked_spec(file_bytes, source_path, overrides)
     except SpecError as refusal:
         return refusal.problems
     return ()
 
 
-def _read_spec(
+def _checked_spec(
     file_bytes: bytes, source_path: str, overrides: Sequence[KeyOverride]
 ) -> Spec:
-    """Return the spec of a file as each block says it. Raises SpecError for what none may say."""
+    """Return the spec of a file; problems are told where the blocks that they are of stand."""
     root_node = parse_yaml(file_bytes, source_path)
     if isinstance(root_node, MappingNode):
         root_node = overridden(root_node, overrides)
@@ -115,7 +115,7 @@ def _read_spec(
             )
         raise SpecError(*report.problems)
     spec_block = SPEC_KINDS[kind_name]
-    loaded_spec: Spec = Block(
+    loaded_spec = Block(
         spec_block.name,
         _without_header(spec_block),
         spec_block.fields,
@@ -124,7 +124,7 @@ def _read_spec(
     if report.problems:
         # Problems in the order of the file, not of the tables.
         raise SpecError(*sorted(report.problems, key=_position))
-    return loaded_spec
+    return _check_spec(loaded_spec)
 
 
 def _without_header(spec_block: Block) -> Any:
