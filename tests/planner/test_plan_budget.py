@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from planner.errors import Place, SpecError
 from planner.plan.budget import Budget, Spending, judge, read_budgets
+from planner.plan.canonical import parse_plan
+from planner.plan.status import StackFacts, StackStatus
 from tests.conftest import ROOT, chat, present
 from tests.planner.cli.conftest import Command
 
@@ -106,6 +108,38 @@ def test_a_plan_of_which_a_price_is_unknown_is_within_no_budget(
     (here / "aws.yaml").write_text(SPEC)
     growth = ("--fail-if", f"+{limit:.2f}/month")
     assert tonnage("diff", "aws.yaml", "a.yaml", *growth)[0] == 5
+
+
+def test_what_stands_with_an_unknown_price_is_counted_as_such(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "a.yaml").write_text(PARTLY_PRICED)
+    assert tonnage("plan", "a.yaml", "-o", "a.plan.json")[0] == 0
+    plan = parse_plan((here / "a.plan.json").read_bytes(), "a.plan.json")
+    facts = StackFacts.of(plan)
+    status = StackStatus(
+        stack="chat",
+        plan="",
+        state_sha256="",
+        complete=True,
+        operation="applied",
+        resources=(),
+        outputs={},
+        facts=facts,
+    )
+    stands = present(Spending.of_stack(status))
+    planned = Spending.of_plan(plan)
+    assert (stands.usd, stands.is_complete) == (planned.usd, False)
+    limit = stands.usd * 2
+    budget = Budget(
+        place=Place("b.yaml", 1, 1),
+        name=None,
+        labels={},
+        limit=limit,
+        warn=Decimal(1),
+    )
+    [problem], _ = judge([budget], [stands])
+    assert "no price is known of a part of chat" in problem.cause
 
 
 def test_a_budget_of_a_spec_says_what_is_not_in_the_total(
