@@ -70,7 +70,7 @@ def _verdict_lines(verdict: Verdict) -> Iterator[Paragraph]:
     # The message of a rule says what breaks it, which is not so where it passes.
     subject = (
         rule.id
-        if verdict.judgment in ("passes", "not judged")
+        if verdict.judgment == "passes"
         else f"{rule.id}: {rule.message}"
     )
     yield Paragraph(
