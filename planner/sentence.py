@@ -118,6 +118,8 @@ SENTENCES: Final = {
     "taken back in a month, by its cloud's figures of {as_of}",
     "low-confidence": "the price of {machine} has low confidence",
     "no-price": "no price is known of {lines}: not in the total",
+    "no-price-budget": "no price is known of {lines}: not in the total, so it may be more than "
+    "the budget",
     "disk": "what is not in /work goes with its machine; the disk at /work stays until somebody "
     "deletes it",
     "block-size": "{nodes:,} machines are more than blocks hold ({block_nodes}): agree on the "

@@ -83,6 +83,7 @@ def find_plan(
 
     `known` is what the account may have as far as it was asked before.
     """
+    from planner.cli.blame import at_overrides
     from planner.cli.live import live_inputs
     from planner.plan.status import standing_offers
     from planner.spec.network import chosen_range
@@ -97,16 +98,17 @@ def find_plan(
         own_range = standing_range(
             engine, stack_name, spec_file.spec.network, stack_status
         )
-    found_plan = derive_plan(
-        spec_file,
-        catalog,
-        options,
-        memory,
-        state_sha256=stack_status.state_sha256 if stack_status else None,
-        standing=standing_offers(stack_status),
-        own_range=own_range,
-        live=live_inputs(spec_file, catalog, options, stack_status, known),
-    )
+    with at_overrides(spec_file, catalog):
+        found_plan = derive_plan(
+            spec_file,
+            catalog,
+            options,
+            memory,
+            state_sha256=stack_status.state_sha256 if stack_status else None,
+            standing=standing_offers(stack_status),
+            own_range=own_range,
+            live=live_inputs(spec_file, catalog, options, stack_status, known),
+        )
     if stack_status is None or not found_plan.solution.is_built:
         return found_plan
     plan = _with_changes(found_plan.plan, stack_status, options)

@@ -19,32 +19,41 @@ if TYPE_CHECKING:
     from planner.plan.types import Binding, Plan
 
 NAMED_STACKS: Final = 3
+UNKNOWN_HELP: Final = (
+    "see the lines without a price in the plan, and write where.clouds with a cloud whose prices "
+    "are known"
+)
 
 
 class Spending(Struct, frozen=True, kw_only=True):
     """What a stack costs a month, USD; a run, or what has a time to live, counts once.
 
-    cheaper  changes of its spec that cost less, each with a fleet that was verified
-    stands   whether it stands already, beside what is planned
+    is_complete  whether every price is known; else usd is the least that it costs
+    unpriced     lines of its bill without a known price
+    cheaper      changes of its spec that cost less, each with a fleet that was verified
+    stands       whether it stands already, beside what is planned
     """
 
     name: str
     labels: Mapping[str, str]
     usd: Decimal
+    is_complete: bool = True
+    unpriced: tuple[str, ...] = ()
     cheaper: tuple[Binding, ...] = ()
     stands: bool = False
 
     @classmethod
     def of_plan(cls, plan: Plan) -> Spending:
         """Return what a plan would cost."""
+        # Where machines are lacking, a fallback is bought.
+        costs = [plan.cost, *(rung.cost for rung in plan.fallbacks)]
         return cls(
             name=plan.stack.name,
             labels=plan.spec.normalized.get("labels", {}),
-            # Where machines are lacking, a fallback is bought.
-            usd=max(
-                plan.cost.total,
-                *(rung.cost.total for rung in plan.fallbacks),
-                Decimal(0),
+            usd=max(Decimal(0), *(cost.total for cost in costs)),
+            is_complete=not any(cost.is_partial for cost in costs),
+            unpriced=tuple(
+                dict.fromkeys(name for cost in costs for name in cost.unpriced)
             ),
             cheaper=plan.solution.binding,
         )
@@ -59,8 +68,14 @@ class Spending(Struct, frozen=True, kw_only=True):
             name=status.stack,
             labels=facts.labels,
             usd=facts.total,
+            is_complete=not facts.is_partial,
             stands=True,
         )
+
+    @property
+    def usd_text(self) -> str:
+        """What it costs as text; >= where a price is not known."""
+        return _usd_text(self.usd, is_complete=self.is_complete)
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -101,12 +116,14 @@ class Budget(Struct, frozen=True, kw_only=True):
         """Return how some stacks exceed it, or a warning that they are near it.
 
         spent = sum over the stacks that it is for
+        A sum of which a price is unknown exceeds it: what nobody knows is not within it.
         """
         counted = sorted(
             filter(self.counts, spendings), key=lambda one: -one.usd
         )
         spent = sum((one.usd for one in counted), Decimal(0))
-        if spent > self.limit:
+        is_complete = all(one.is_complete for one in counted)
+        if spent > self.limit or not is_complete:
             return self._problem(counted, spent), ""
         if spent and spent >= self.limit * self.warn:
             share = figures.percentage(float(spent / self.limit))
@@ -117,20 +134,47 @@ class Budget(Struct, frozen=True, kw_only=True):
         return None, ""
 
     def _problem(self, counted: Sequence[Spending], spent: Decimal) -> Problem:
+        is_complete = all(one.is_complete for one in counted)
         named = [
-            f"{one.name}{' (stands)' if one.stands else ''} {figures.dollars(one.usd)}"
+            f"{one.name}{' (stands)' if one.stands else ''} {one.usd_text}"
             for one in counted[:NAMED_STACKS]
         ]
         if len(counted) > NAMED_STACKS:
             named.append(f"{len(counted) - NAMED_STACKS} more")
+        cause = ", ".join(named)
+        if not is_complete:
+            cause += f"; {_unknown_text(counted)}"
+        # A lower bound below the limit decides nothing, and less of it would not help.
+        is_known = spent > self.limit
         return Problem(
             code="budget",
-            message=f"{self.subject} would cost {figures.dollars(spent)}, and the budget is "
-            f"{figures.dollars(self.limit)} a month",
+            message=f"{self.subject} would cost {_usd_text(spent, is_complete=is_complete)}, "
+            f"and the budget is {figures.dollars(self.limit)} a month",
             place=self.place,
-            cause=", ".join(named),
-            next_step=_next_step(counted, spent - self.limit),
+            cause=cause,
+            next_step=_next_step(counted, spent - self.limit)
+            if is_known
+            else UNKNOWN_HELP,
         )
+
+
+def _usd_text(usd: Decimal, *, is_complete: bool) -> str:
+    mark = "" if is_complete else ">= "
+    return f"{mark}{figures.dollars(usd)}"
+
+
+def _unknown_text(counted: Iterable[Spending]) -> str:
+    """Say of which lines no price is known; a stack that stands has no lines any more."""
+    lines = dict.fromkeys(name for one in counted for name in one.unpriced)
+    names = [
+        *lines,
+        *(
+            f"a part of {one.name}"
+            for one in counted
+            if not one.is_complete and not one.unpriced
+        ),
+    ]
+    return f"no price is known of {', '.join(names)}"
 
 
 def _next_step(counted: Sequence[Spending], excess_usd: Decimal) -> str:

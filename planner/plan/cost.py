@@ -301,4 +301,9 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
     @property
     def is_partial(self) -> bool:
         """Whether a line has no known price, so that the total is a lower bound."""
-        return any(not cost_line.price_found for cost_line in self.lines)
+        return bool(self.unpriced)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Names of the lines without a known price."""
+        return tuple(line.name for line in self.lines if not line.price_found)

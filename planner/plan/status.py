@@ -32,7 +32,8 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     `standing_usd_month` is paid for also while no machine runs; none for what is paid by the run.
     `rung` is 0 for the fleet of the plan, 1 for its first fallback. `spec_path` is the file that
     was planned, as it was named, `labels` and `protect` are those of the spec, and `spec` is all
-    of it with its defaults. `network_range` has the addresses of the machines.
+    of it with its defaults. `network_range` has the addresses of the machines. With `is_partial`
+    a price is unknown, and `total` is the least that it costs.
     """
 
     provider: str
@@ -50,6 +51,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     protect: bool = False
     spec: Properties = field(default_factory=dict)
     network_range: str = OWN_RANGE
+    is_partial: bool = False
 
     @classmethod
     def of(cls, plan: Plan, rung: int = 0) -> StackFacts:
@@ -69,6 +71,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
             pools=plan.solution.pools,
             cost_period=plan.cost.period,
             total=plan.cost.total,
+            is_partial=plan.cost.is_partial,
             usd_hour=plan.cost.usd_hour,
             standing_usd_month=(
                 _standing_usd_month(plan)

@@ -68,10 +68,10 @@ class ThresholdVerdict(DocumentPart, frozen=True, kw_only=True):
 
 
 def parse_threshold(text: str) -> Threshold:
-    """Return the threshold of a text. Raises ValueError with the accepted form.
+    """Return the threshold of a text. Raises ValueError with the accepted form, or those near it.
 
     +10% is a share, +5000/month (or /hour, /day, /year) an amount of what does not end, and
-    +5000/run or +5000/life one of what does.
+    +5000/run or +5000/life one of what does. A number alone may be either, and is refused.
     """
     amount_text = text.strip().lower().replace(",", "").removeprefix(">")
     amount_text = amount_text.strip().removeprefix("+").strip()
@@ -86,6 +86,10 @@ def parse_threshold(text: str) -> Threshold:
         usd = parse_spending(amount_text)
     except ValueError:
         raise ValueError(ACCEPTED_FORM) from None
+    if "/" not in amount_text:
+        raise ValueError(
+            f"{text} has no unit: write +{usd:f}% for a share, or +{usd:f}/month for an amount"
+        )
     return Threshold(text=text, usd=usd, period="month")
 
 

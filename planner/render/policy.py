@@ -67,8 +67,14 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
 
 def _verdict_lines(verdict: Verdict) -> Iterator[Paragraph]:
     rule = verdict.rule
+    # The message of a rule says what breaks it, which is not so where it passes.
+    subject = (
+        rule.id
+        if verdict.judgment == "passes"
+        else f"{rule.id}: {rule.message}"
+    )
     yield Paragraph(
-        f"{INDENT}{verdict.judgment:<{JUDGMENT_WIDTH}}  {rule.id}: {rule.message}",
+        f"{INDENT}{verdict.judgment:<{JUDGMENT_WIDTH}}  {subject}",
         TONES[verdict.judgment],
         LINE_WIDTH,
     )
@@ -110,7 +116,7 @@ def verdict_findings(verdicts: Sequence[Verdict]) -> list[SarifFinding]:
             title=verdict.rule.message,
             level=levels[verdict.judgment],
             message=f"{verdict.rule.message}: {verdict.cause}",
-            place=verdict.place,
+            place=_line_place(verdict.place),
             help=verdict.problem.next_step,
             is_accepted=verdict.judgment == "waived",
             acceptance=waiver_text(verdict.waiver) if verdict.waiver else "",
@@ -118,6 +124,11 @@ def verdict_findings(verdicts: Sequence[Verdict]) -> list[SarifFinding]:
         for verdict in verdicts
         if verdict.judgment in levels
     ]
+
+
+def _line_place(place: Place) -> Place:
+    """Return a place that has a line: of a whole file its first, as hosts show no others."""
+    return place if place.line else Place(place.path, 1, 1)
 
 
 def problem_finding(problem: Problem) -> SarifFinding:

@@ -72,9 +72,12 @@ def unused_prices(catalog: Catalog) -> Iterator[PlanWarning]:
 
 
 def price_warnings(
-    offer: Offer, unpriced_lines: tuple[str, ...]
+    offer: Offer, unpriced_lines: tuple[str, ...], budget_usd: Decimal | None
 ) -> tuple[PlanWarning, ...]:
-    """Warn of a price that is derived, unsure or old, and of lines without a price."""
+    """Warn of a price that is derived, unsure or old, and of lines without a price.
+
+    With `budget_usd` of the spec, such lines may exceed it.
+    """
     warnings = [*offer_warnings(offer)]
     if offer.confidence == LOW_CONFIDENCE or offer.basis != "observed":
         reason = because(
@@ -87,10 +90,20 @@ def price_warnings(
             confidence=offer.confidence,
         )
         warnings.append(PlanWarning(code="price", reason=reason))
-    if unpriced_lines:
-        reason = because("no-price", lines=", ".join(unpriced_lines))
-        warnings.append(PlanWarning(code="price-unknown", reason=reason))
-    return tuple(warnings)
+    return (*warnings, *unpriced_warnings(unpriced_lines, budget_usd))
+
+
+def unpriced_warnings(
+    unpriced_lines: tuple[str, ...], budget_usd: Decimal | None
+) -> Iterator[PlanWarning]:
+    """Yield which lines of a bill have no price, and that they may exceed the spec's budget."""
+    if not unpriced_lines:
+        return
+    lines = ", ".join(unpriced_lines)
+    reason = because("no-price", lines=lines)
+    if budget_usd is not None:
+        reason = because("no-price-budget", lines=lines)
+    yield PlanWarning(code="price-unknown", reason=reason)
 
 
 def offer_warnings(offer: Offer) -> tuple[PlanWarning, ...]:

@@ -34,7 +34,7 @@ from planner.spec.model import (
     Workspace,
 )
 from planner.spec.network import network_problems
-from planner.spec.override import overridden
+from planner.spec.override import blamed, overridden
 from planner.spec.schedule import open_minutes
 from planner.spec.source import MappingNode, parse_yaml
 from planner.units import MINUTES_PER_DAY, SECONDS_PER_DAY, SECONDS_PER_MINUTE
@@ -62,6 +62,33 @@ def load_spec(
 
     Raises SpecError with all of its problems.
     """
+    try:
+        return _checked_spec(file_bytes, source_path, overrides)
+    except SpecError as refusal:
+        problems = blamed(
+            refusal.problems,
+            source_path,
+            overrides,
+            lambda said: _problems(file_bytes, source_path, said),
+        )
+        raise SpecError(*problems) from None
+
+
+def _problems(
+    file_bytes: bytes, source_path: str, overrides: Sequence[KeyOverride]
+) -> tuple[Problem, ...]:
+    """Return what is wrong with the spec of a file, with some keys said elsewhere."""
+    try:
+        _checked_spec(file_bytes, source_path, overrides)
+    except SpecError as refusal:
+        return refusal.problems
+    return ()
+
+
+def _checked_spec(
+    file_bytes: bytes, source_path: str, overrides: Sequence[KeyOverride]
+) -> Spec:
+    """Return the spec of a file; problems are told where the blocks that they are of stand."""
     root_node = parse_yaml(file_bytes, source_path)
     if isinstance(root_node, MappingNode):
         root_node = overridden(root_node, overrides)

@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from planner.errors import Problem, SpecError
+from planner.errors import Place, Problem, SpecError
 from planner.spec.source import MappingNode, parse_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from planner.spec.source import Node
 
@@ -51,6 +52,51 @@ def overridden(root: MappingNode, overrides: Iterable[KeyOverride]) -> Node:
         said = parse_yaml(override.text.encode(), f"{FLAG} {override.key}")
         tree = _with_node(tree, override.key.split("."), said)
     return tree
+
+
+def blamed(
+    problems: Sequence[Problem],
+    spec_path: str,
+    overrides: Sequence[KeyOverride],
+    problems_of: Callable[[Sequence[KeyOverride]], Iterable[Problem]],
+) -> Sequence[Problem]:
+    """Return problems, each at the override that brings it; those of the file keep their place.
+
+    It is the one after which a problem is there, and goes on to be there with all that follow.
+    `problems_of` returns the problems of the file with the first ones of the overrides.
+    """
+    if not overrides:
+        return problems
+    seen = [
+        {(problem.code, problem.message) for problem in problems_of(said)}
+        for said in (overrides[:count] for count in range(len(overrides) + 1))
+    ]
+    return [
+        problem
+        if problem.place is None
+        or problem.place.path != spec_path
+        # A key that stands in the file is told where it stands.
+        or problem.code == "unknown-key"
+        else replace(problem, place=_place_of_cause(problem, overrides, seen))
+        for problem in problems
+    ]
+
+
+def _place_of_cause(
+    problem: Problem,
+    overrides: Sequence[KeyOverride],
+    seen: Sequence[set[tuple[str, str]]],
+) -> Place | None:
+    """Return the place of the override that brings a problem; its own where none does."""
+    subject = (problem.code, problem.message)
+    if subject not in seen[-1]:
+        return problem.place
+    for override, before in zip(
+        reversed(overrides), reversed(seen[:-1]), strict=True
+    ):
+        if subject not in before:
+            return Place(f"{FLAG} {override.key}", 1, 1)
+    return problem.place
 
 
 def _with_node(node: Node, keys: Sequence[str], said: Node) -> Node:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from planner.errors import Place, SpecError
 from planner.plan.budget import Budget, Spending, judge, read_budgets
+from planner.plan.canonical import parse_plan
+from planner.plan.status import StackFacts, StackStatus
 from tests.conftest import ROOT, chat, present
 from tests.planner.cli.conftest import Command
 
@@ -46,6 +48,109 @@ def test_a_budget_is_exceeded_by_the_sum_of_its_stacks(
     )
     assert bool(problems) == (spent > limit)
     assert bool(warnings) == (limit >= spent >= limit * Decimal("0.8"))
+
+
+AMOUNTS = st.tuples(st.decimals("0", "9999", places=2), st.booleans())
+
+
+@given(st.lists(AMOUNTS, max_size=6), st.decimals("1", "20000", places=2))
+def test_what_may_exceed_a_budget_is_not_within_it(
+    amounts: list[tuple[Decimal, bool]], limit: Decimal
+) -> None:
+    """An unknown price is any number from 0, so a lower bound below the limit decides nothing."""
+    spendings = [
+        Spending(
+            name=f"s{number}",
+            labels={},
+            usd=usd,
+            is_complete=is_complete,
+            unpriced=() if is_complete else ("public address",),
+        )
+        for number, (usd, is_complete) in enumerate(amounts)
+    ]
+    budget = Budget(
+        place=Place("b.yaml", 1, 1),
+        name=None,
+        labels={},
+        limit=limit,
+        warn=Decimal(1),
+    )
+    problems, _ = judge([budget], spendings)
+    spent = sum((usd for usd, _ in amounts), Decimal(0))
+    is_complete = all(is_complete for _, is_complete in amounts)
+    assert bool(problems) == (spent > limit or not is_complete)
+    for problem in problems:
+        assert (">= $" in problem.message) == (not is_complete)
+        assert ("no price is known of public address" in problem.cause) == (
+            not is_complete
+        )
+
+
+# At a small cloud only the machines have a known price.
+PARTLY_PRICED = chat(extra="where: {clouds: [lambda]}")
+
+
+def test_a_plan_of_which_a_price_is_unknown_is_within_no_budget(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "a.yaml").write_text(PARTLY_PRICED)
+    plan = json.loads(tonnage("plan", "a.yaml", "-f", "json")[1])
+    unpriced = [
+        line["name"] for line in plan["cost"]["lines"] if line["usd"] is None
+    ]
+    limit = Decimal(plan["cost"]["total"]) * 2
+    (here / "b.budgets").write_text(f"budgets: [{{limit: {limit:.2f}}}]\n")
+    code, _, told = tonnage("plan", "a.yaml", "--budgets", "b.budgets")
+    assert code == 5
+    assert "all stacks would cost >= $" in told
+    assert f"no price is known of {', '.join(unpriced)}" in told
+    # The same of the other way to keep to an amount.
+    (here / "aws.yaml").write_text(SPEC)
+    growth = ("--fail-if", f"+{limit:.2f}/month")
+    assert tonnage("diff", "aws.yaml", "a.yaml", *growth)[0] == 5
+
+
+def test_what_stands_with_an_unknown_price_is_counted_as_such(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "a.yaml").write_text(PARTLY_PRICED)
+    assert tonnage("plan", "a.yaml", "-o", "a.plan.json")[0] == 0
+    plan = parse_plan((here / "a.plan.json").read_bytes(), "a.plan.json")
+    facts = StackFacts.of(plan)
+    status = StackStatus(
+        stack="chat",
+        plan="",
+        state_sha256="",
+        complete=True,
+        operation="applied",
+        resources=(),
+        outputs={},
+        facts=facts,
+    )
+    stands = present(Spending.of_stack(status))
+    planned = Spending.of_plan(plan)
+    assert (stands.usd, stands.is_complete) == (planned.usd, False)
+    limit = stands.usd * 2
+    budget = Budget(
+        place=Place("b.yaml", 1, 1),
+        name=None,
+        labels={},
+        limit=limit,
+        warn=Decimal(1),
+    )
+    [problem], _ = judge([budget], [stands])
+    assert "no price is known of a part of chat" in problem.cause
+
+
+def test_a_budget_of_a_spec_says_what_is_not_in_the_total(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "a.yaml").write_text(PARTLY_PRICED + "buy: {budget: 90000/month}\n")
+    code, page, _ = tonnage("plan", "a.yaml")
+    assert code == 0
+    told = " ".join(page.split())
+    assert "so it may be more than the budget" in told
+    assert "! no price is known of boot disks" in told
 
 
 SPEC = chat(extra="labels: {team: chat}\nwhere: {clouds: [aws]}")

@@ -135,7 +135,9 @@ def serving_warnings(
         *_purchase_warnings(spec, selection),
         *_spot_warnings(spec, requirement, search, selection),
         *idle_network_warnings(selection.bill, requirement.week),
-        *price_warnings(selection.bought, selection.bill.unpriced_lines),
+        *price_warnings(
+            selection.bought, selection.bill.unpriced_lines, spec.buy.budget
+        ),
     )
 
 

@@ -37,7 +37,11 @@ from planner.solve.training.predict import predict_run
 from planner.solve.training.relaxation import nearest_feasible
 from planner.solve.training.scenario import compare_scenarios
 from planner.solve.training.search import TrainSearch
-from planner.solve.warning import LOW_CONFIDENCE, offer_warnings
+from planner.solve.warning import (
+    LOW_CONFIDENCE,
+    offer_warnings,
+    unpriced_warnings,
+)
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -99,6 +103,10 @@ def solve_training(
         warnings=(
             *_warnings(requirement, cluster, catalog.price_book),
             *capacity_warnings(cluster, catalog),
+            *unpriced_warnings(
+                selection.bill.unpriced_lines,
+                requirement.budget_usd or requirement.monthly_budget_usd,
+            ),
         ),
         week=weekly_load("flat", None),
         llm=requirement.llm,

@@ -101,7 +101,11 @@ def solve_workspace(
         warnings=(
             EPHEMERAL_DISK,
             *idle_network_warnings(selection.bill, scheduled_week(spec)),
-            *price_warnings(selection.offer, selection.bill.unpriced_lines),
+            *price_warnings(
+                selection.offer,
+                selection.bill.unpriced_lines,
+                spec.buy.budget,
+            ),
         ),
         week=scheduled_week(spec),
         llm=requirement.llm,

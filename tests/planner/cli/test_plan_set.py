@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import chat
 from tests.planner.cli.conftest import Command
 
 DESK = """
@@ -38,6 +41,41 @@ def test_it_is_the_plan_of_the_spec_that_would_be_written(
         plan["spec"].pop("sha256")
         plan.pop("digest")
     assert said == written
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("runtime=kubernetes", "--set runtime:1:1  error[unsupported]"),
+        ("model.name=foo", "--set model.name:1:1  error[model]"),
+        ("model.context=900k", "--set model.context:1:1  error[traffic]"),
+        (
+            "traffic.output_tokens.mean=90k",
+            "--set traffic.output_tokens.mean:1:1  error[range]",
+        ),
+    ],
+)
+def test_what_planning_refuses_is_said_of_the_flag(
+    tonnage: Command, here: Path, override: str, told: str
+) -> None:
+    """No line of the file says it, and its other problems keep theirs."""
+    (here / "chat.yaml").write_text(chat())
+    code, _, err = tonnage(
+        "plan", "chat.yaml", "--set", override, "--set", "name=other"
+    )
+    assert code in (2, 6)
+    assert told in err
+    assert "chat.yaml:" not in err
+
+
+def test_what_planning_refuses_of_the_file_keeps_its_line(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "chat.yaml").write_text(chat(extra="runtime: slurm"))
+    code, _, err = tonnage("plan", "chat.yaml", "--set", "name=other")
+    assert code == 2
+    assert "chat.yaml:" in err
+    assert "--set" not in err
 
 
 def test_such_a_plan_is_compared_and_not_applied(

@@ -267,6 +267,43 @@ def test_sarif_has_what_refuses_a_spec_and_what_denies_a_plan(
                 assert place.region.start_line >= 1
 
 
+@needs_cel
+def test_a_rule_that_is_about_no_key_is_at_the_first_line(
+    tonnage: Command, here: Path
+) -> None:
+    """Code hosts show no finding without a line."""
+    sarif_pydantic = pytest.importorskip("sarif_pydantic")
+    (here / "chat.yaml").write_text(SPEC)
+    about = "    about: where.clouds\n"
+    assert about in DENY
+    (here / "policy.yaml").write_text(DENY.replace(about, ""))
+    for words in (("plan", "chat.yaml"), ("check", "chat.yaml", "--policies")):
+        code, out, _ = tonnage(*words, "-f", "sarif")
+        assert code == 5
+        (run,) = sarif_pydantic.Sarif.model_validate_json(out).runs
+        [place] = [
+            entry.locations[0].physical_location
+            for entry in run.results
+            if entry.rule_id == "budget"
+        ]
+        assert place.artifact_location.uri == "chat.yaml"
+        assert (place.region.start_line, place.region.start_column) == (1, 1)
+
+
+@needs_cel
+def test_a_pass_does_not_say_what_would_be_wrong(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "chat.yaml").write_text(SPEC)
+    message = "the team may spend 5 USD a month"
+    for limit, code in (("5", 5), ("500000", 0)):
+        (here / "policy.yaml").write_text(DENY.replace("> 5", f"> {limit}"))
+        found, page, _ = tonnage("check", "chat.yaml", "--policies")
+        assert found == code
+        assert "budget" in page
+        assert (message in page) == bool(code)
+
+
 def test_init_writes_rules_to_choose_from(tonnage: Command, here: Path) -> None:
     code, _, err = tonnage("init", "--policy")
     assert code == 0

@@ -42,7 +42,7 @@ def total(
         ("10 %", 10, None, None),
         (">+0.5%", Decimal("0.5"), None, None),
         ("+5000/month", None, 5000, "month"),
-        ("+5,000", None, 5000, "month"),
+        ("+5,000/month", None, 5000, "month"),
         ("+$20/hour", None, 20 * 730, "month"),
         ("+300/run", None, 300, "run"),
         ("+300 USD/life", None, 300, "life"),
@@ -62,6 +62,20 @@ def test_other_texts_are_refused(text: str) -> None:
         parse_threshold(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("10", "10"), ("+5000", "5000"), ("+5,000", "5000"), (">$2.50", "2.50")],
+)
+def test_a_number_alone_is_told_both_of_its_spellings(
+    text: str, number: str
+) -> None:
+    with pytest.raises(ValueError, match="has no unit") as refusal:
+        parse_threshold(text)
+    for spelling in (f"+{number}%", f"+{number}/month"):
+        assert spelling in str(refusal.value)
+        parse_threshold(spelling)
+
+
 @given(CENTS, CENTS, st.booleans(), st.booleans(), CENTS, CENTS)
 def test_what_passes_is_within_whatever_the_unknown_prices_are(
     old: Decimal,
@@ -75,7 +89,7 @@ def test_what_passes_is_within_whatever_the_unknown_prices_are(
     after = CostAmount(usd=new, is_complete=new_known)
     real_old = old + (0 if old_known else old_rest)
     real_new = new + (0 if new_known else new_rest)
-    limits = {"+10%": real_old / 10, "+500": Decimal(500)}
+    limits = {"+10%": real_old / 10, "+500/month": Decimal(500)}
     for text, limit_usd in limits.items():
         [verdict] = judge_thresholds(
             [parse_threshold(text)], [total(before, after)]

@@ -29,7 +29,7 @@ from stacks.spec.table import unsupported_reason
 from tests.conftest import BLUEPRINTS, chat, only, present, solve, spec_of
 from tests.oracles import brute
 
-# `make brute-force` compares ten times as many.
+# `make brute-force` compares 5,000.
 BRUTE_CASES = int(os.environ.get("TONNAGE_BRUTE_CASES", "300"))
 DEAREST = Decimal(20_000)  # USD a month that nothing is looked for beyond
 MODELS = (

@@ -66,6 +66,59 @@ def test_what_is_wrong_is_said_of_the_flag(
     assert (problem.code, str(problem.place)) == (code, place)
 
 
+TRAINING = """
+apiVersion: tonnage/v1
+kind: Training
+name: tune
+model: {name: llama-3.1-8b}
+data: {tokens: 1B, location: s3://bucket/data}
+train: {method: lora, deadline: 2d}
+buy: {spot: never}
+shutdown: {idle: 1h}
+"""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "place"),
+    [
+        (
+            ["buy.on_demand_base=50%"],
+            "mix-kind",
+            "--set buy.on_demand_base:1:1",
+        ),
+        (
+            ["buy.on_demand_base=50%", "train.deadline=3d"],
+            "mix-kind",
+            "--set buy.on_demand_base:1:1",
+        ),
+        (["where.clouds=[lambda]"], "where", "--set where.clouds:1:1"),
+        (["data.samples=1k"], "data", "--set data.samples:1:1"),
+    ],
+)
+def test_a_key_that_breaks_a_rule_across_blocks_is_the_flag(
+    overrides: list[str], code: str, place: str
+) -> None:
+    """The file has no line of it."""
+    with pytest.raises(SpecError) as refused:
+        load_spec(
+            TRAINING.encode(), "spec.yaml", list(map(parse_override, overrides))
+        )
+    [problem] = refused.value.problems
+    assert (problem.code, str(problem.place)) == (code, place)
+
+
+def test_a_rule_that_the_file_breaks_itself_keeps_its_line() -> None:
+    broken = TRAINING.replace("spot: never", "on_demand_base: 50%")
+    with pytest.raises(SpecError) as refused:
+        load_spec(
+            broken.encode(), "spec.yaml", [KeyOverride("train.deadline", "3d")]
+        )
+    [problem] = refused.value.problems
+    assert problem.code == "mix-kind"
+    line = broken.splitlines().index("buy: {on_demand_base: 50%}") + 1
+    assert str(problem.place).startswith(f"spec.yaml:{line}:")
+
+
 def test_what_the_file_has_wrong_keeps_its_line() -> None:
     broken = TEXT.replace("spot: never", "spot: often")
     with pytest.raises(SpecError) as refused:
