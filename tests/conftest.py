@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from msgspec.structs import replace
 
-from planner.solve.settings import SolveSettings
+from planner.solve.settings import Memory, SolveSettings
 from planner.spec.load import load_spec
 from planner.workload.solver import find as find_fleet
 from providers.catalog.load import load_catalog
@@ -19,6 +19,7 @@ from stacks.spec.table import unsupported_reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from planner.cost.service_price import PriceBook
     from planner.market.offer import Catalog, Offer
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
@@ -153,6 +154,22 @@ def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     return find(catalog, text, keep).explained()
 
 
+class _KeptRuns:
+    """What specs at the same prices leave for each other: it says how long they take alone."""
+
+    def __init__(self) -> None:
+        self._price_book: PriceBook | None = None
+        self._memory = Memory()
+
+    def of(self, price_book: PriceBook) -> Memory:
+        if price_book is not self._price_book:
+            self._price_book, self._memory = price_book, Memory()
+        return self._memory
+
+
+_KEPT_RUNS: Final = _KeptRuns()
+
+
 def find(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     """Find the fleet of a spec given as text, which takes a part of the time of `solve`."""
     solver = SolveSettings(
@@ -160,6 +177,7 @@ def find(catalog: Catalog, text: str, keep: int = 3) -> Solution:
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",
         alternative_count=keep,
+        memory=_KEPT_RUNS.of(catalog.price_book),
     )
     return find_fleet(spec_of(text), solver)
 
