@@ -155,11 +155,14 @@ def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
 
 
 class _KeptRuns:
-    """What specs at the same prices leave for each other: it says how long they take alone."""
+    """What the specs of a test at the same prices leave for each other, to take less time."""
 
     def __init__(self) -> None:
         self._price_book: PriceBook | None = None
         self._memory = Memory()
+
+    def forget(self) -> None:
+        self._price_book = None
 
     def of(self, price_book: PriceBook) -> Memory:
         if price_book is not self._price_book:
@@ -180,6 +183,12 @@ def find(catalog: Catalog, text: str, keep: int = 3) -> Solution:
         memory=_KEPT_RUNS.of(catalog.price_book),
     )
     return find_fleet(spec_of(text), solver)
+
+
+@pytest.fixture(autouse=True)
+def _own_runs() -> None:
+    """No test hangs on what others have asked before it."""
+    _KEPT_RUNS.forget()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -192,8 +192,10 @@ class _KnownGroups:
         buy = spec.buy
         ways = (
             isinstance(spec, Inference),
-            *(buy.commit, buy.spot, buy.on_demand_base, buy.block),
-            *(buy.reserve, buy.flex_start, owned),
+            # A commitment that outlasts the time to live is none of them.
+            allowed_purchases(spec, resumes=False, owns=bool(owned)),
+            *(buy.on_demand_base, buy.block, buy.reserve, buy.flex_start),
+            owned,
         )
         if ways not in self._groups:
             self._groups[ways] = _offer_groups(spec, catalog, owned)

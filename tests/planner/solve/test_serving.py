@@ -593,6 +593,24 @@ def test_one_search_answers_every_question_as_a_new_one_does(catalog) -> None:
         assert step_tokens(again) == step_tokens(fresh)
 
 
+def test_a_time_to_live_hides_no_commitment_from_the_next_spec(
+    catalog,
+) -> None:
+    settings = SolveSettings(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
+    text = chat(
+        traffic="peak_rps: 40\n  profile: business-hours",
+        extra="buy: {commit: [none, 1y, 3y]}\nwhere: {clouds: [aws]}",
+    )
+    alone = find(spec_of(text), replace(settings, memory=Memory()))
+    find(spec_of(f"{text}\nshutdown: {{ttl: 20d}}"), settings)
+    found = find(spec_of(text), settings)
+    assert found.bill == alone.bill
+
+
 def test_specs_that_are_planned_together_get_the_plans_of_each_alone(
     catalog, monkeypatch
 ) -> None:
