@@ -19,11 +19,11 @@ from planner.estimate.cell import read_version, read_year
 from planner.estimate.names import RefusedError
 from planner.estimate.software import kernel_class, training_framework
 from planner.estimate.training_row import ParsedJob, parse_job
+from planner.perf.common.release import release_key
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.error_band import (
     NEWER,
     error_kinds,
-    release_order,
 )
 from planner.perf.training.step import tokens_per_s
 from planner.perf.training.work import RankWork, rank_work
@@ -212,16 +212,16 @@ def newer_errors(batch: Batch) -> tuple[Array, list[int]]:
     nothing is told that only came with theirs. Also the places of the runs.
     """
     releases = [
-        release_order(run.row["framework_version"])
-        if run.row["framework"] == RELEASED
-        else ()
+        run.row["framework_version"] if run.row["framework"] == RELEASED else ""
         for run in batch.runs
     ]
-    known = sorted({release for release in releases if release})
+    known = sorted({x for x in releases if x}, key=release_key)
     ratios = []
     places: list[int] = []
     for before, release in pairwise(known):
-        earlier = np.array([not x or x < release for x in releases])
+        earlier = np.array(
+            [not x or release_key(x) < release_key(release) for x in releases]
+        )
         fitted = solve(problem(batch, earlier))
         here = [
             place
@@ -234,13 +234,13 @@ def newer_errors(batch: Batch) -> tuple[Array, list[int]]:
     return np.concatenate(ratios), places
 
 
-def _as_of_release(run: Run, release: tuple[int, ...]) -> Run:
+def _as_of_release(run: Run, release: str) -> Run:
     """The run as a row that names an earlier release, and nothing that came later."""
     row = (
         run.row
         | dict.fromkeys(RELEASE_TRAITS, "")
         | {
-            "framework_version": ".".join(f"{part:02d}" for part in release),
+            "framework_version": release,
             "source_date": "",
         }
     )
@@ -317,7 +317,7 @@ def releases() -> Iterator[dict[str, Any]]:
             "kind",
             kind,
             name=name,
-            version=max(versions, key=release_order, default="")
+            version=max(versions, key=release_key, default="")
             if kind == "framework"
             else "",
             # Rounded up, so that the newest run is not newer than itself.

@@ -8,7 +8,6 @@ measurements multiply it; each doubling beyond the measured range adds to it in 
 from __future__ import annotations
 
 import math
-import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from planner.facts import table
 from planner.perf.common.constant import constant
+from planner.perf.common.release import release_key
 
 if TYPE_CHECKING:
     from planner.perf.serving.error_band import Basis
@@ -67,22 +67,13 @@ def is_newer_release(
     newest = _newest_releases()
     of_framework = newest.get(("framework", framework))
     if version and of_framework is not None and of_framework.version:
-        return release_order(version) > release_order(of_framework.version)
+        return release_key(version) > release_key(of_framework.version)
     measured_years = [
         release.year
         for release in (of_framework, newest.get(("kernels", kernels)))
         if release is not None
     ]
     return bool(measured_years) and year > max(measured_years)
-
-
-def release_order(version: str) -> tuple[int, ...]:
-    """Return the numbers of a release, by which releases are ordered.
-
-    >>> release_order("26.04") < release_order("26.04.01") < release_order("27.10")
-    True
-    """
-    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 @cache
