@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from datetime import date
 from typing import Final
 
@@ -11,8 +10,8 @@ import pytest
 
 from planner.estimate.cell import VERSION_PATTERN
 from planner.estimate.engine_release import find_release
-from planner.estimate.table import predict_table
 from tests.conftest import ROOT
+from tests.planner.estimate.rows import answered
 
 RELEASES: Final = ROOT / "planner" / "estimate" / "data" / "releases.csv"
 ROW: Final = {
@@ -35,13 +34,7 @@ def listed() -> list[dict[str, str]]:
 
 
 def answer(**cells: str) -> dict[str, str]:
-    row = ROW | cells
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerow(row)
-    text = predict_table(buffer.getvalue(), "rows.csv")
-    return next(csv.DictReader(io.StringIO(text)))
+    return answered(ROW | cells)
 
 
 def width(**cells: str) -> float:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 from typing import Final
 
 import pytest
 
-from planner.estimate.table import predict_table
 from tests.conftest import ROOT
+from tests.planner.estimate.rows import answered
 
 TRUTH: Final = ROOT / "tests" / "data" / "truth" / "inference.csv"
 CONFIGURATION: Final = {
@@ -28,13 +27,7 @@ CONFIGURATION: Final = {
 
 
 def answer(**cells: str) -> dict[str, str]:
-    row = CONFIGURATION | cells
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerow(row)
-    text = predict_table(buffer.getvalue(), "rows.csv")
-    return next(csv.DictReader(io.StringIO(text)))
+    return answered(CONFIGURATION | cells)
 
 
 def tpot(**cells: str) -> float:

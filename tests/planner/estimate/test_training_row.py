@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from typing import Final
 
 import pytest
 
 from planner.estimate.software import FRAMEWORK_KERNELS, row_software
-from planner.estimate.table import predict_table
 from planner.estimate.training_row import parse_job
 from planner.perf.training.error_band import (
     NEWER,
@@ -22,6 +19,7 @@ from planner.perf.training.framework import frameworks
 from planner.spec.field import Choice
 from planner.spec.field_table import block_fields
 from tests.accuracy.training import Batch, leave, load, newer_half, releases
+from tests.planner.estimate.rows import answered
 
 ROW: Final = {
     "row_id": "one",
@@ -46,13 +44,7 @@ SHAPES: Final[tuple[dict[str, str], ...]] = (
 
 
 def answer(**cells: str) -> dict[str, str]:
-    row = ROW | cells
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerow(row)
-    text = predict_table(buffer.getvalue(), "rows.csv")
-    return next(csv.DictReader(io.StringIO(text)))
+    return answered(ROW | cells)
 
 
 def speed(**cells: str) -> float:
