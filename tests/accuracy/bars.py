@@ -54,7 +54,6 @@ NOT_YET: Final = (
     "TTFT, closed loop; source out",
     "rate served at the measured TPOT; family out",
     "90 % bands of tpot: rows inside, left out",
-    "90 % bands of tpot: median high / low",
     "90 % bands of ttft: median high / low",
     "TPOT and TTFT within the plan at 90% confidence, source out",
 )
