@@ -29,6 +29,8 @@ SENTENCES: Final = {
     "memory-each": "memory: {memory_gib:g} GiB each of {needed_gib:g} GiB",
     "memory-total": "memory: {memory_gib:,.0f} GiB of {needed_gib:,.0f} GiB",
     "memory-layout": "memory: no layout fits",
+    "no-base": "buy: machines on demand alone do not hold the job in this layout",
+    "undivided": "buy: one machine is bought in one way",
     "accelerators": "accelerators: {accelerators} of {needed}",
     "layout": "no layout of the model fits its accelerators",
     "unreachable": "{key}: not met by any number of machines",
@@ -95,6 +97,10 @@ SENTENCES: Final = {
     "confidence of the plan; with shutdown.idle a slower one has until {deadline_s:time}",
     "spot-base": "spot machines can be taken back at short notice, all of them at once: "
     "{base_nodes:,} of {nodes:,} machines stay, and meet the limits of as much of the peak",
+    "spot-run": "spot machines can be taken back at short notice, all of them at once: "
+    "{base_nodes:,} of {nodes:,} machines stay, and alone finish a run in {alone_s:time}",
+    "spot-job": "spot machines can be taken back at short notice, all of them at once: "
+    "{base_nodes:,} of {nodes:,} machines stay, and train on at {speed_share:.0%} of the speed",
     "spot-promise": "enough machines are up {high_rate_share:.3%} of the time at the highest "
     "published rate of reclaims, {low_rate_share:.3%} at the lowest",
     "spot-promise-less": "enough machines are up {high_rate_share:.3%} of the time at the highest "

@@ -97,39 +97,45 @@ def _evident_limit(offer: Offer) -> int | None:
 
 def _mix_limit(offer: Offer, mix: PurchaseMix) -> int | None:
     """Return the most nodes of which those above the share that is not on spot are to be had."""
+    limit = known_limit(replace(offer, purchase="spot"))
+    return _with_base(limit.machines, mix) if limit is not None else None
+
+
+def _with_base(spot_machines: int, mix: PurchaseMix) -> int | None:
+    """Return the most nodes of which so many are on spot; None where no share is known."""
     base_share = max(
         (tier.share for tier in mix.tiers if tier.share), default=None
     )
     if base_share is None:
         return None
-    limit = known_limit(replace(offer, purchase="spot"))
-    return int(limit.machines / (1 - base_share)) if limit is not None else None
+    return int(spot_machines / (1 - base_share))
 
 
 def gang_limit(offer: Offer, *, spot_by_name: bool) -> int | None:
     """Return the most machines that run one job together; None without a limit.
 
     Of a reservation: its machines. On spot: min(evidence, policy), the policy only where the spec
-    does not ask for spot by name. Of all others: what the quotas of an account leave.
+    does not ask for spot by name; a gang of which they are a share is larger. Of all others: what
+    the quotas of an account leave.
 
     Where nobody has asked the account, a gang on demand is not bounded: a quota can be raised, so
     the plan says what to ask for instead.
     """
     if offer.reservation is not None:
         return offer.reservation.machines
-    evident = (
-        min(
-            (
-                row.machines
-                for row in _capacity_table()
-                if row.covers(offer)
-                and not (spot_by_name and row.kind == POLICY)
-            ),
-            default=None,
-        )
-        if offer.purchase == "spot"
-        else None
+    if "spot" not in offer.purchases:
+        return quota_limit(offer)
+    as_spot = replace(offer, purchase="spot")
+    evident = min(
+        (
+            row.machines
+            for row in _capacity_table()
+            if row.covers(as_spot) and not (spot_by_name and row.kind == POLICY)
+        ),
+        default=None,
     )
+    if evident is not None and offer.mix is not None:
+        evident = _with_base(evident, offer.mix)
     return _fewest(quota_limit(offer), evident)
 
 

@@ -65,15 +65,28 @@ def mixed_offers(
             or (base_share == "auto" and above.is_weakly_priced)
         ):
             continue
-        with_spot = replace(
-            offer,
-            zones=tuple(zone for zone in offer.zones if zone in above.zones),
-            reclaim_band=above.reclaim_band,
-        )
-        yield _mixed(
-            with_spot,
-            [*first_tiers, _base_tier(offer, base_share), _tier(above)],
-        )
+        yield above_base(offer, above, base_share, first_tiers)
+
+
+def above_base(
+    on_demand: Offer,
+    spot: Offer,
+    base_share: BaseShare,
+    first_tiers: Sequence[PurchaseTier] = (),
+) -> Offer:
+    """Return the mix of machines on demand with others on spot, in the zones that have both.
+
+    `first_tiers` serve before them.
+    """
+    with_spot = replace(
+        on_demand,
+        zones=tuple(zone for zone in on_demand.zones if zone in spot.zones),
+        reclaim_band=spot.reclaim_band,
+    )
+    return _mixed(
+        with_spot,
+        [*first_tiers, _base_tier(on_demand, base_share), _tier(spot)],
+    )
 
 
 def _mixed(offer: Offer, tiers: Sequence[PurchaseTier]) -> Offer:

@@ -218,7 +218,7 @@ def allowed_purchases(
     if spec.buy.on_demand_base is not None:
         purchase_options.append(MIXED_PURCHASE)
     # A whole spot fleet can be reclaimed at once; runs can resume.
-    if spec.buy.spot == "auto" and resumes and not spec.buy.reservations:
+    elif spec.buy.spot == "auto" and resumes and not spec.buy.reservations:
         purchase_options.append("spot")
     return tuple(purchase_options)
 

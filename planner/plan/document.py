@@ -8,22 +8,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from planner.cost.bill_line import CENT
-from planner.perf.training.enumeration import recomputed_layers
 from planner.plan import types
 from planner.plan.bill import cost_entry
 from planner.plan.canonical import seal
 from planner.plan.number import optional_money, plain_money, rounded
-from planner.plan.pool_entry import pool_entry
+from planner.plan.pool_entry import fleet_reference, pool_entry
+from planner.plan.run_entry import run_entry
 from planner.sentence import describe
 from planner.solve.warning import unused_prices
 from planner.spec.model import Batch, Inference, Training
 from planner.spec.plain import plain_values
 from planner.units import (
-    BYTES_PER_GB,
-    BYTES_PER_MB,
     MS_PER_S,
     SECONDS_PER_DAY,
-    SECONDS_PER_HOUR,
 )
 from planner.version import VERSION
 from planner.workload.period import planned_period
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.market.offer import Catalog
     from planner.perf.serving.correction import Correction
-    from planner.perf.training.layout_search import TimedLayout
     from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.types import Properties
     from planner.solve.cause import Cause
@@ -46,16 +42,10 @@ if TYPE_CHECKING:
         BindingLimit,
         ConfidenceCost,
         FleetSummary,
-        JobLoader,
-        JobStorage,
-        KeptCheckpoints,
-        MachineLife,
         PlanWarning,
         RivalFleet,
         SimulationCheck,
         Solution,
-        TradeOff,
-        TrainingRun,
     )
     from planner.spec.model import Spec
     from planner.workload.fallback import FallbackFleet
@@ -282,7 +272,7 @@ def _outcome(
         safety=_safety(solution.confidence_cost),
         verified=_verification(solution.simulation_check),
         calibration=_calibration(solution.calibration),
-        run=_run(solution.training_run),
+        run=run_entry(solution.training_run),
         energy=_energy(solution.energy),
     )
 
@@ -392,149 +382,8 @@ def _energy(energy: Energy | None) -> types.EnergyUse | None:
     )
 
 
-def _run(training_run: TrainingRun | None) -> types.Run | None:
-    if training_run is None:
-        return None
-    # Median and 90th percentile of the simulated runs.
-    hours_p50, hours_p90 = training_run.hours_p50_p90
-    usd_p50, usd_p90 = training_run.usd_p50_p90
-    return types.Run(
-        method=training_run.method,
-        tokens=rounded(training_run.total_tokens),
-        steps=training_run.optimizer_steps,
-        sequence=training_run.sequence_tokens,
-        global_batch=training_run.global_batch,
-        checkpoint_interval_s=rounded(training_run.checkpoint_interval_s),
-        checkpoint_blocks_s=rounded(training_run.checkpoint_stall_s),
-        checkpoint_gb=rounded(training_run.checkpoint_bytes / BYTES_PER_GB),
-        checkpoints=_checkpoint_rule(training_run.checkpoints_kept),
-        billed_hours=_billed_time(training_run.machine_life),
-        stops=rounded(training_run.interruptions),
-        spares=training_run.spare_nodes,
-        hours_p50=rounded(hours_p50),
-        hours_p90=rounded(hours_p90),
-        usd_p50=plain_money(usd_p50),
-        usd_p90=plain_money(usd_p90),
-        storage=_storage(training_run.storage),
-        loader=_loader(training_run.loader),
-        layouts=tuple(
-            training_layout(timed_layout)
-            for timed_layout in training_run.layouts
-        ),
-        ways=tuple(
-            types.RunScenario(
-                way=scenario.name,
-                usd=optional_money(scenario.usd),
-                hours_p90=None
-                if scenario.duration_hours is None
-                else rounded(scenario.duration_hours),
-                remark=describe(scenario.remark) if scenario.remark else "",
-            )
-            for scenario in training_run.scenarios
-        ),
-        curve=tuple(_curve_point(point) for point in training_run.curve),
-    )
-
-
-def _checkpoint_rule(kept: KeptCheckpoints) -> types.CheckpointRule:
-    return types.CheckpointRule(
-        last=kept.keep_last,
-        every_s=rounded(kept.keep_every_s),
-        left=kept.left,
-        left_gb=rounded(kept.left_bytes / BYTES_PER_GB),
-        left_usd_month=None
-        if kept.left_usd_month is None
-        else plain_money(kept.left_usd_month.quantize(CENT)),
-    )
-
-
-def _billed_time(life: MachineLife) -> types.BilledTime:
-    return types.BilledTime(
-        start=rounded(life.start_s / SECONDS_PER_HOUR),
-        steps=rounded(life.steps_s / SECONDS_PER_HOUR),
-        lost=rounded(life.lost_s / SECONDS_PER_HOUR),
-        closing=rounded(life.closing_s / SECONDS_PER_HOUR),
-        release=rounded(life.release_s / SECONDS_PER_HOUR),
-        total=rounded(life.billed_s / SECONDS_PER_HOUR),
-    )
-
-
-def _curve_point(point: TradeOff) -> types.CurvePoint:
-    return types.CurvePoint(
-        fleet=fleet_reference(point.fleet),
-        purchase=point.purchase,
-        accelerators=point.accelerators,
-        hours=rounded(point.duration_hours),
-        usd=plain_money(point.usd),
-        mfu=rounded(point.mfu),
-        chosen=point.is_chosen,
-        knee=point.is_knee,
-        violates=point.violates or None,
-    )
-
-
-def _storage(storage: JobStorage) -> types.StorageSpeed:
-    file_system = storage.file_system
-    return types.StorageSpeed(
-        # Without a file system the job reads and writes object storage.
-        kind="object" if file_system is None else "parallel",
-        gib=file_system.capacity_gib if file_system else None,
-        mb_s_tib=file_system.mb_s_per_tib if file_system else None,
-        wanted_mb_s=rounded(storage.required_bytes_per_s / BYTES_PER_MB),
-        given_mb_s=rounded(storage.supplied_bytes_per_s / BYTES_PER_MB),
-        checkpoint_write_s=rounded(storage.checkpoint_write_s),
-        checkpoint_load_s=rounded(storage.checkpoint_load_s),
-    )
-
-
-def _loader(loader: JobLoader | None) -> types.LoaderSpeed | None:
-    if loader is None:
-        return None
-    return types.LoaderSpeed(
-        form=loader.form,
-        cores=rounded(loader.cores),
-        workers=loader.workers,
-        wanted_s=rounded(loader.wanted_s),
-        given_s=rounded(loader.given_s),
-    )
-
-
-def training_layout(timed_layout: TimedLayout) -> types.TrainingLayout:
-    """Return a training layout with step time (s) and peak memory (GiB), rounded."""
-    layout = timed_layout.job.layout
-    return types.TrainingLayout(
-        tp=layout.tp,
-        pp=layout.pp,
-        vpp=layout.vpp,
-        cp=layout.cp,
-        ep=layout.ep,
-        dp=layout.dp,
-        sharding=layout.sharding,
-        shard=layout.shard_size,
-        micro_batch=rounded(layout.micro),
-        recompute=layout.recompute,
-        recomputed_layers=recomputed_layers(
-            layout, timed_layout.job.llm.layers
-        ),
-        precision=timed_layout.job.software.precision,
-        step_time_s=rounded(timed_layout.step_time.total),
-        peak_gib=rounded(timed_layout.peak_gib),
-        limit=timed_layout.bottleneck,
-    )
-
-
 def _fleet(fleet: FleetSummary | None) -> types.FleetRef | None:
     return None if fleet is None else fleet_reference(fleet)
-
-
-def fleet_reference(fleet: FleetSummary) -> types.FleetRef:
-    """Return a fleet that is named and not bought, as the document has it."""
-    return types.FleetRef(
-        provider=fleet.provider,
-        region=fleet.region,
-        instance_type=fleet.instance_type,
-        nodes=fleet.nodes,
-    )
 
 
 def _binding(limit: BindingLimit) -> types.Binding:

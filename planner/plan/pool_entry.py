@@ -13,7 +13,7 @@ from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import Week
-    from planner.solve.solution import PoolPurchase, SizedPool
+    from planner.solve.solution import FleetSummary, PoolPurchase, SizedPool
 
 
 def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
@@ -92,4 +92,14 @@ def _elastic(pool: SizedPool) -> types.Elastic | None:
         most_nodes=most_nodes(pool.nodes, reach.most_share),
         target_requests=rounded(reach.target_requests),
         linger_s=reach.linger_s,
+    )
+
+
+def fleet_reference(fleet: FleetSummary) -> types.FleetRef:
+    """Return a fleet that is named and not bought, as the document has it."""
+    return types.FleetRef(
+        provider=fleet.provider,
+        region=fleet.region,
+        instance_type=fleet.instance_type,
+        nodes=fleet.nodes,
     )

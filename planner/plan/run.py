@@ -144,6 +144,16 @@ class CurvePoint(DocumentPart, frozen=True, kw_only=True):
     ] = None
 
 
+class BaseRun(DocumentPart, frozen=True, kw_only=True):
+    """How a job goes on while its machines on spot are away."""
+
+    nodes: Annotated[int, Meta(description="nodes that are on demand")]
+    speed: Annotated[
+        Number, Meta(description="of them alone, as a share of all machines")
+    ]
+    layout: Annotated[TrainingLayout, Meta(description="of the job on them")]
+
+
 class Run(DocumentPart, frozen=True, kw_only=True):
     """How a training job runs: the whole of it."""
 
@@ -167,6 +177,10 @@ class Run(DocumentPart, frozen=True, kw_only=True):
     ]
     stops: Annotated[Number, Meta(description="expected interruptions")]
     spares: Annotated[int, Meta(description="nodes that wait for a failure")]
+    base: Annotated[
+        BaseRun | None,
+        Meta(description="the job while spot is away; nothing without a mix"),
+    ] = None
     hours_p50: Annotated[
         Number, Meta(description="half of 1,000 simulated runs end within")
     ]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from planner import figures
-from planner.plan.document import prediction, training_layout
+from planner.plan.document import prediction
 from planner.plan.number import plain_money
+from planner.plan.run_entry import training_layout
 from planner.render.page import Page, PageTable, Paragraph
 from planner.render.plan import prediction_rows
 from planner.render.training import duration_text, layout_summary, layout_table

@@ -420,6 +420,19 @@ class JobLoader(Struct, frozen=True, kw_only=True):
     given_s: float
 
 
+class RunBase(Struct, frozen=True, kw_only=True):
+    """How a job goes on while its machines on spot are away.
+
+    nodes   machines on demand
+    speed   of them alone, as a fraction of that of all machines
+    layout  of the job on them
+    """
+
+    nodes: int
+    speed: float
+    layout: TimedLayout
+
+
 class TrainingRun(Struct, frozen=True, kw_only=True):
     """How a training job runs. Hours, bytes and USD of the whole run.
 
@@ -428,7 +441,7 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     `step_pace_s` is the time of the run over its steps, without stops. `data_disk_gb` is GB of the
     disk beside the boot disk, 0 where local NVMe does. `scenarios` compare purchase options and
     what the fabric is worth. `layouts` are the best ones, the chosen first. `curve` is time
-    against cost, the slowest first.
+    against cost, the slowest first. `base` is nothing where machines are bought in one way.
     """
 
     method: str
@@ -453,6 +466,7 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     layouts: tuple[TimedLayout, ...]
     scenarios: tuple[Scenario, ...]
     curve: tuple[TradeOff, ...]
+    base: RunBase | None = None
 
 
 class Reasons(Struct, frozen=True, kw_only=True):

@@ -173,8 +173,8 @@ class PurchaseRule(Struct, frozen=True, kw_only=True):
     reservations  capacity that is reserved, which machines are taken from alone
     block  a capacity block, which they are taken from alone
     flex_start  whether they come all at once, when their cloud has them
-    on_demand_base  share of the machines of a service that are bought on demand; others on spot.
-        auto for as many as a promise of availability needs
+    on_demand_base  share of the machines that are bought on demand; others on spot. auto for as
+        many as the promise of availability of a service needs
     machine_types  how many machine types one service may have at once
     owned  file with the machines that are paid for already
     reserve  whether the stack makes a reservation for them, which is paid for in every hour

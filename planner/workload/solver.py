@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
+
+# The mixes of a service: what ends has no hours of the week, by which it would use a commitment
+# or what is owned.
+SERVICE_MIXES: Final = {COMMITTED_MIX, MIXED_PURCHASE, OWNED_MIX}
 
 
 def check(spec: Spec, read_file: Callable[[str], bytes]) -> None:
@@ -211,17 +215,15 @@ def _offer_groups(
     are bought in one way, it is one of them.
     """
     purchases = allowed_purchases(spec, resumes=False, owns=bool(owned))
-    if not isinstance(spec, Inference) or not {
-        COMMITTED_MIX,
-        MIXED_PURCHASE,
-        OWNED_MIX,
-    }.intersection(purchases):
+    is_service = isinstance(spec, Inference)
+    mixes = SERVICE_MIXES if is_service else {MIXED_PURCHASE}
+    if not mixes.intersection(purchases):
         own_offers = _own_offers(spec, catalog)
         return (*catalog.offer_groups, *group_offers(own_offers))
     mixed = tuple(
         mixed_offers(
             catalog,
-            commitments=allowed_terms(spec),
+            commitments=allowed_terms(spec) if is_service else (),
             base_share=spec.buy.on_demand_base,
             owned=owned,
         )

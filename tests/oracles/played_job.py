@@ -2,7 +2,8 @@
 
 Shares nothing with the planner but the plan and the tables. The pace of the work is that of the
 plan. Machines are paid while they exist: also while they wait for one that they work with, and
-those that wait for a zone to have machines again do not exist. Times are in hours.
+those that wait for a zone to have machines again do not exist. Where some are on demand, these go
+on without those on spot, which join them again at a checkpoint. Times are in hours.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ HOUR_S = 3600
 # Lines that grow with the hours of machines, and those that are paid once. The others grow with
 # the hours of the job.
 MACHINE_KINDS = {
-    "accelerators",
     "disk",
     "logs",
     "nat_data",
@@ -42,6 +42,13 @@ class Outcomes(NamedTuple):
     usd: NDArray[np.float64]
 
 
+class Machines(NamedTuple):
+    """How many machines work, and how many of them are on spot."""
+
+    nodes: int
+    on_spot: int
+
+
 class Hazards(NamedTuple):
     """What stops a job an hour: failures, reclaims of a whole zone, and of one machine."""
 
@@ -54,16 +61,24 @@ class Hazards(NamedTuple):
         return self.failures + self.zones + self.machines
 
 
-def hazards(nodes: int, rate: Reclaims | None) -> Hazards:
+def machines_of(plan: Plan, spares: int = 0) -> Machines:
+    [pool] = plan.solution.pools
+    on_spot = sum(
+        part.nodes for part in pool.purchases if part.purchase == "spot"
+    )
+    return Machines(pool.nodes - spares, on_spot)
+
+
+def hazards(machines: Machines, rate: Reclaims | None) -> Hazards:
     """What stops machines that work together in one zone."""
-    failures = nodes * constant("node_failures") / DAY_H
+    failures = machines.nodes * constant("node_failures") / DAY_H
     if rate is None:
         return Hazards(failures, 0.0, 0.0)
     together = constant("reclaim_together")
     return Hazards(
         failures,
         together * rate.hourly,
-        (1 - together) * rate.hourly * nodes,
+        (1 - together) * rate.hourly * machines.on_spot,
     )
 
 
@@ -71,13 +86,16 @@ class Training:
     """A training run by its plan: work, checkpoints, and machines that stand by."""
 
     def __init__(self, plan: Plan, rate: Reclaims | None) -> None:
-        [pool] = plan.solution.pools
         run = plan.solution.run
         assert run is not None
         self.spares = run.spares
-        self.nodes = pool.nodes - run.spares
+        self.on_spot = machines_of(plan).on_spot
         self.rate = rate
-        self.hazards = hazards(self.nodes, rate)
+        self.hazards = hazards(machines_of(plan, run.spares), rate)
+        # Of the machines on demand alone, where there are some.
+        self.base_speed = float(run.base.speed) if run.base else 0.0
+        base_nodes = run.base.nodes if run.base else 0
+        self.base_failures = base_nodes * constant("node_failures") / DAY_H
         self.start_h = float(run.billed_hours.start)
         self.work_h = float(run.billed_hours.steps)
         self.closing_h = float(run.billed_hours.closing)
@@ -93,7 +111,7 @@ class Training:
         )
 
     def played(self, draw: Generator) -> tuple[float, float]:
-        """When a run is over, and the part of that time in which its machines are away."""
+        """When a run is over, and the part of that time in which machines on spot are away."""
         clock = self.start_h
         away = done = 0.0
         back: list[float] = []
@@ -103,12 +121,16 @@ class Training:
             done += self._saved(gap)
             kind = draw.random() * self.hazards.all
             if kind >= self.hazards.failures:
-                absence = draw.exponential(self._wait_h)
-                clock += absence
-                is_whole = kind < self.hazards.failures + self.hazards.zones
-                away += absence if is_whole else absence / self.nodes
+                absence = passed = draw.exponential(self._wait_h)
                 if self.is_warned:
                     done += self._warned(gap)
+                if self.base_speed:
+                    passed, worked = self._on_base(draw, absence, done)
+                    done += worked
+                clock += passed
+                is_whole = kind < self.hazards.failures + self.hazards.zones
+                absence = min(absence, passed)
+                away += absence if is_whole else absence / self.on_spot
                 pause = self.restart_h
             else:
                 pause = self._pause(clock, back)
@@ -121,6 +143,33 @@ class Training:
             clock += pause
             gap -= pause
         return clock + left + self.closing_h, away
+
+    def _on_base(
+        self, draw: Generator, absence: float, done: float
+    ) -> tuple[float, float]:
+        """How long the base works alone, and how much of the whole speed's work it does.
+
+        Until the first checkpoint after the others are back, or the end of the work.
+        """
+        clock, worked = self.restart_h, 0.0
+        cycle = self.interval_h + self.blocks_h
+        gap = draw.exponential(1 / self.base_failures)
+        while True:
+            step = min(
+                self.interval_h * self.base_speed, self.work_h - done - worked
+            )
+            if step <= 0:
+                return clock, worked
+            if gap < cycle:
+                # What was done since the last checkpoint is lost.
+                clock += gap + self._pause(clock, [])
+                gap = draw.exponential(1 / self.base_failures)
+                continue
+            gap -= cycle
+            clock += step / self.base_speed + self.blocks_h
+            worked += step
+            if clock >= absence:
+                return clock, worked
 
     @property
     def _wait_h(self) -> float:
@@ -162,7 +211,7 @@ def played_runs(
     end_h, away_h = outcomes.T
     # The job says that it is done, and its machines are given back.
     billed_h = end_h + release_s("release_s") / HOUR_S
-    return Outcomes(end_h, _usd(plan, billed_h - away_h, billed_h))
+    return Outcomes(end_h, _usd(plan, billed_h, away_h, billed_h))
 
 
 def played_batches(
@@ -175,6 +224,7 @@ def played_batches(
     """
     draw = np.random.default_rng(seed)
     [pool] = plan.solution.pools
+    machines = machines_of(plan)
     boot_h = float(pool.startup_s) / HOUR_S
     traffic = plan.spec.normalized["traffic"]
     requests = traffic.get("total_requests") or traffic["requests_per_day"]
@@ -182,7 +232,7 @@ def played_batches(
     work_h = float(requests) / rps / HOUR_S
     outcomes = np.array(
         [
-            played_batch(draw, pool.nodes, boot_h, work_h, rate)
+            played_batch(draw, machines, boot_h, work_h, rate)
             for _ in range(runs)
         ]
     )
@@ -192,21 +242,22 @@ def played_batches(
         period_h = np.full(runs, float(plan.shutdown.ttl or 0) / HOUR_S)
     else:
         held_h = period_h = end_h + release_s("release_s") / HOUR_S
-    return Outcomes(end_h, _usd(plan, held_h - away_h, period_h))
+    return Outcomes(end_h, _usd(plan, held_h, away_h, period_h))
 
 
 def played_batch(
     draw: Generator,
-    nodes: int,
+    machines: Machines,
     boot_h: float,
     work_h: float,
     rate: Reclaims | None,
 ) -> tuple[float, float]:
-    """When the input is answered, and how long machines are away, as a mean of all.
+    """When the input is answered, and how long machines on spot are away, as a mean of these.
 
-    Each stop takes its machines away and lets them boot: all of a zone, or one.
+    Each stop takes its machines away and lets them boot: all that a zone has on spot, or one.
     """
-    stops = hazards(nodes, rate)
+    nodes, on_spot = machines
+    stops = hazards(machines, rate)
     end = boot_h + work_h
     away = 0.0
     clock = draw.exponential(1 / stops.all)
@@ -216,9 +267,10 @@ def played_batch(
         if rate is not None and kind >= stops.failures:
             wait_h = rate.wait_h
         is_whole = stops.failures <= kind < stops.failures + stops.zones
-        share = 1.0 if is_whole else 1 / nodes
+        share = (on_spot if is_whole else 1) / nodes
         absence = draw.exponential(wait_h)
-        away += share * absence
+        # Machines on demand that fail are few: they count as some that are on spot.
+        away += share * nodes / (on_spot or nodes) * absence
         # The others go on, and all are done at once.
         end += share * (absence + boot_h)
         clock += draw.exponential(1 / stops.all)
@@ -227,27 +279,37 @@ def played_batch(
 
 def _usd(
     plan: Plan,
-    machine_h: NDArray[np.float64],
+    held_h: NDArray[np.float64],
+    away_h: NDArray[np.float64],
     period_h: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """What jobs cost whose machines are paid for some hours, at the rates of the bill."""
+    """What jobs cost whose machines are held for some hours, at the rates of the bill.
+
+    Those on spot are away for some of them, and where none is on spot, all are.
+    """
     [pool] = plan.solution.pools
-    stated_machine_h = stated_period_h = 0.0
-    machine_usd = period_usd = once_usd = 0.0
+    nodes, on_spot = machines_of(plan)
+    machine_lines = [
+        line for line in plan.cost.lines if line.kind == "accelerators"
+    ]
+    stated_node_h = sum(float(line.quantity) for line in machine_lines)
+    usd = np.zeros_like(held_h)
+    for line, part in zip(machine_lines, pool.purchases, strict=True):
+        is_away = part.purchase == "spot" or not on_spot
+        node_h = part.nodes * (held_h - away_h * is_away)
+        usd += node_h * float(line.usd or 0) / float(line.quantity)
+    held_node_h = nodes * held_h - (on_spot or nodes) * away_h
+    [stated_period_h] = [
+        float(line.quantity)
+        for line in plan.cost.lines
+        if line.kind == "public_ip"
+    ]
     for line in plan.cost.lines:
-        usd = float(line.usd or 0)
-        if line.kind == "accelerators":
-            stated_machine_h = float(line.quantity) / pool.nodes
-        if line.kind == "public_ip":
-            stated_period_h = float(line.quantity)
-        if line.kind in MACHINE_KINDS:
-            machine_usd += usd
-        elif line.kind in ONCE_KINDS:
-            once_usd += usd
-        else:
-            period_usd += usd
-    return (
-        machine_h / stated_machine_h * machine_usd
-        + period_h / stated_period_h * period_usd
-        + once_usd
-    )
+        line_usd = float(line.usd or 0)
+        if line.kind in ONCE_KINDS:
+            usd += line_usd
+        elif line.kind in MACHINE_KINDS:
+            usd += held_node_h / stated_node_h * line_usd
+        elif line.kind != "accelerators":
+            usd += period_h / stated_period_h * line_usd
+    return usd

@@ -77,6 +77,15 @@ PROMISES = [
     ("moe-deepseek-r1", "99%", "aws", "on_demand_base: auto"),
     ("translate-small", "60%", "gcp", SPOT),
 ]
+# Runs and batches of which machines on demand go on while others are taken back, and where.
+BASES = [
+    ("pretrain-7b", "gcp", "50%"),
+    ("pretrain-7b", "aws", "30%"),
+    ("research-spot", "gcp", "20%"),
+    ("pretrain-moe", "gcp", "50%"),
+    ("classify-backlog", "azure", "50%"),
+    ("summarize-batch", "gcp", "40%"),
+]
 # Runs that are taken back more often than the blueprint on spot: where, and which.
 SPOT_RUNS = [
     ("pretrain-7b", "gcp"),
@@ -128,7 +137,8 @@ def end_rate(plan: Plan, catalog: Catalog, end: str) -> Reclaims:
 
 def played_jobs(plan: Plan) -> Outcomes:
     [pool] = plan.solution.pools
-    rate = mean_rate(plan) if pool.purchase == "spot" else None
+    ways = {part.purchase for part in pool.purchases}
+    rate = mean_rate(plan) if "spot" in ways else None
     play = played_runs if plan.solution.run else played_batches
     return play(plan, rate, JOBS, SEED)
 
@@ -187,6 +197,19 @@ def test_a_run_on_spot_costs_and_takes_what_its_plan_says(
     plan = plan_of(cloud_of(catalog, cloud), text_of(name, SPOT))
     assert abs(difference(plan)) < COST_SHARE
     assert_as_late_as_told(plan, played_jobs(plan))
+
+
+@pytest.mark.parametrize(("name", "cloud", "base"), BASES)
+def test_a_job_with_a_base_costs_and_takes_what_its_plan_says(
+    catalog, name: str, cloud: str, base: str
+) -> None:
+    buy = f"on_demand_base: {base}"
+    plan = plan_of(cloud_of(catalog, cloud), text_of(name, buy))
+    [pool] = plan.solution.pools
+    assert {p.purchase for p in pool.purchases} == {"on_demand", "spot"}
+    assert abs(difference(plan)) < COST_SHARE
+    if plan.solution.run is not None:
+        assert_as_late_as_told(plan, played_jobs(plan))
 
 
 @pytest.mark.parametrize("name", of_kind("Training"))

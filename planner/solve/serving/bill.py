@@ -106,11 +106,6 @@ def paid_node_hours(
     spot:        those of serving, without the hours until a cloud brings back what it took
     mix:         those of each of its tiers
     """
-    is_committed = offer.purchase in COMMITTED_PURCHASES
-    if requirement.mode == "batch" and not is_committed:
-        # What a batch on spot loses is done later: the hours of its work are the same.
-        life = fleet_lifetime(requirement, sizing)
-        return _batch_hours(requirement, sizing, life) * sizing.nodes
     return sum(
         (part.node_hours for part in bought_parts(requirement, sizing, offer)),
         Decimal(0),
@@ -161,10 +156,15 @@ def bought_parts(
         if tier.purchase in COMMITTED_PURCHASES:
             life = fleet_lifetime(requirement, sizing)
             node_hours = committed_hours(life) * (end - start)
+        elif requirement.mode == "batch":
+            # What a batch on spot loses is done later: the hours of its work are the same.
+            life = fleet_lifetime(requirement, sizing)
+            machine_hours = _batch_hours(requirement, sizing, life)
+            node_hours = machine_hours * (end - start)
         else:
             node_hours = span_hours(requirement, sizing, (start, end))
-        if tier.purchase == "spot":
-            node_hours *= _spot_share(sizing, offer)
+            if tier.purchase == "spot":
+                node_hours *= _spot_share(sizing, offer)
         yield BoughtPart(tier, end - start, node_hours)
 
 

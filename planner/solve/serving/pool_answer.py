@@ -17,6 +17,7 @@ from planner.solve.serving.sizing import (
     FleetSizing,
     run_window_s,
     size_fleet,
+    sized_fleet,
     startup_time_s,
 )
 from planner.solve.serving.spot_promise import has_promise
@@ -29,11 +30,14 @@ from planner.solve.solution import (
 )
 from planner.solve.warning import idle_network_warnings, price_warnings
 from planner.spec.model import Inference
+from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.market.offer import Offer
     from planner.perf.common.layout import ReplicaLayout
+    from planner.solve.cause import Cause
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
@@ -253,15 +257,37 @@ def _spot_warnings(
     offer, sizing = selection.bought, selection.sizing
     if "spot" not in offer.purchases:
         return
-    reason = because("spot")
-    if offer.mix is not None:
-        *_, (base_nodes, _) = offer.mix.spans(
-            sizing.nodes, sizing.nodes_per_group
-        )
-        reason = because("spot-base", nodes=sizing.nodes, base_nodes=base_nodes)
-    yield PlanWarning(code="spot", reason=reason, place=spec.buy.place)
+    yield PlanWarning(
+        code="spot",
+        reason=_spot_reason(requirement, sizing, offer),
+        place=spec.buy.place,
+    )
     if has_promise(requirement, offer):
         ends = promise_at_both_ends(requirement, selection, search.price_book)
         yield PlanWarning(
             code="spot-promise", reason=ends, place=spec.buy.place
         )
+
+
+def _spot_reason(
+    requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
+) -> Cause:
+    """Return how many machines stay when all on spot are taken back, and what these can do."""
+    if offer.mix is None:
+        return because("spot")
+    # The last way to buy is spot: it begins where the machines end that stay.
+    *_, (base_nodes, _) = offer.mix.spans(sizing.nodes, sizing.nodes_per_group)
+    if requirement.mode != "batch":
+        return because("spot-base", nodes=sizing.nodes, base_nodes=base_nodes)
+    alone = sized_fleet(
+        requirement,
+        sizing.replica,
+        sizing.group,
+        base_nodes // sizing.nodes_per_group,
+    )
+    return because(
+        "spot-run",
+        nodes=sizing.nodes,
+        base_nodes=base_nodes,
+        alone_s=alone.duration_hours * SECONDS_PER_HOUR,
+    )

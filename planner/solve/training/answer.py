@@ -17,6 +17,7 @@ from planner.solve.solution import (
     JobStorage,
     PlanWarning,
     RivalFleet,
+    RunBase,
     SizedPool,
     Solution,
     TrainingRun,
@@ -33,6 +34,7 @@ from planner.solve.training.lifetime import (
     machine_life,
     step_pace_s,
 )
+from planner.solve.training.mixed_cluster import MixedCluster
 from planner.solve.training.predict import predict_run
 from planner.solve.training.relaxation import nearest_feasible
 from planner.solve.training.scenario import compare_scenarios
@@ -244,6 +246,17 @@ def _run_summary(
         layouts=cluster.best_layouts(),
         scenarios=compare_scenarios(cluster, market, catalog, cluster_search),
         curve=time_cost_curve(selection, cluster_search, market.cheapest()),
+        base=_run_base(cluster),
+    )
+
+
+def _run_base(cluster: Cluster) -> RunBase | None:
+    if not isinstance(cluster, MixedCluster):
+        return None
+    return RunBase(
+        nodes=cluster.base_nodes,
+        speed=cluster.base_speed,
+        layout=cluster.base_layout,
     )
 
 
@@ -364,8 +377,8 @@ def _warnings(
             accelerator=correction.kind.accelerator,
         )
         warnings.append(PlanWarning(code="calibration", reason=elsewhere))
-    if cluster.offer.purchase == "spot":
-        warnings.append(PlanWarning(code="spot", reason=because("spot")))
+    if "spot" in cluster.offer.purchases:
+        warnings.append(PlanWarning(code="spot", reason=_spot_reason(cluster)))
     block_limit = capacity_block.max_nodes(cluster.offer.provider)
     total_nodes = cluster.nodes + cluster.spares
     # The largest block that is sold stands for what a cloud has on request.
@@ -387,6 +400,17 @@ def _warnings(
         )
         warnings.append(PlanWarning(code="price", reason=unsure))
     return (*warnings, *offer_warnings(cluster.offer))
+
+
+def _spot_reason(cluster: Cluster) -> Cause:
+    if not isinstance(cluster, MixedCluster):
+        return because("spot")
+    return because(
+        "spot-job",
+        nodes=cluster.nodes,
+        base_nodes=cluster.base_nodes,
+        speed_share=cluster.base_speed,
+    )
 
 
 def _slow_data(cluster: Cluster, price_book: PriceBook) -> Cause:

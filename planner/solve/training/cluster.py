@@ -84,6 +84,17 @@ class Cluster(Struct, frozen=True, dict=True):
             self, requirement=replace(self.requirement, confidence=confidence)
         )
 
+    def bought_by(self, offer: Offer) -> Cluster:
+        """Return these machines bought in another way, all in one, without spares."""
+        return Cluster(
+            self.requirement,
+            offer,
+            self.nodes,
+            self.timed_layout,
+            self.file_system,
+            reclaim_rates=self.reclaim_rates,
+        )
+
     @cached_property
     def at_median_speed(self) -> Cluster:
         """The cluster at its median step time, without a margin."""

@@ -9,15 +9,12 @@ from msgspec.structs import replace
 
 from planner.errors import InfeasibleError, Problem
 from planner.figures import duration
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
-from planner.perf.training.enumeration import enumerate_layouts
-from planner.perf.training.layout_search import TimedLayout
-from planner.perf.training.step import step_time
-from planner.perf.training.work import rank_work
 from planner.solve.training.cluster import LONGEST_RUN_S, Cluster
 from planner.solve.training.machine_layouts import (
     SHOWN_LAYOUTS,
     layout_searches,
+    possible_layouts,
+    timed_layouts,
 )
 from planner.solve.training.predict import predict_run
 from planner.solve.training.requirement import YEAR_S
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.perf.training.job import ParallelLayout, Recompute
-    from planner.perf.training.layout_search import LayoutSearch
+    from planner.perf.training.layout_search import LayoutSearch, TimedLayout
     from planner.solve.solution import BandedPrediction
     from planner.solve.training.requirement import TrainingRequirement
 
@@ -97,25 +94,25 @@ def estimate_training(
         raise _infeasible(message, "choose another precision")
     # Options need every layout; without them the search has bounds.
     if layout_options:
-        timed_layouts = [
+        fitting_layouts = [
             timed_layout
             for search_space in search_spaces
             for timed_layout in _matching_layouts(search_space, layout_options)
         ]
     else:
-        timed_layouts = [
+        fitting_layouts = [
             timed_layout
             for search_space in search_spaces
             for timed_layout in search_space.fastest(SHOWN_LAYOUTS)
         ]
-    if not timed_layouts:
+    if not fitting_layouts:
         message = (
             f"no layout of {requirement.llm.model} fits in "
             f"{instance.node.memory_gib:,.1f} GiB each"
         )
         raise _infeasible(message, MEMORY_ADVICE)
     best_layouts = sorted(
-        timed_layouts, key=lambda candidate: candidate.sort_key
+        fitting_layouts, key=lambda candidate: candidate.sort_key
     )[:SHOWN_LAYOUTS]
     cluster = Cluster(requirement, offer, nodes, best_layouts[0])
     _check_ends(cluster)
@@ -152,32 +149,25 @@ def _check_ends(cluster: Cluster) -> None:
 def _matching_layouts(
     search_space: LayoutSearch, layout_options: Mapping[str, str]
 ) -> Iterator[TimedLayout]:
-    """Yield the layouts that match `layout_options` and fit in memory.
+    """Return the layouts that match `layout_options` and fit in memory.
 
     Without the option `recompute` each layout gets the least recomputation with which it fits.
     """
-    recompute_mode = RECOMPUTE_MODES.get(layout_options.get("recompute", ""))
-    parallel_layouts = enumerate_layouts(
-        search_space.job,
-        search_space.accelerators,
-        search_space.node_accelerators,
-    )
     exact_options = {
         option: setting
         for option, setting in layout_options.items()
         # Recomputation is chosen by memory after the parallel sizes are fixed.
         if option != "recompute"
     }
-    matching_layouts = [
-        candidate
-        for candidate in parallel_layouts
-        if all(
+
+    def is_asked_for(candidate: ParallelLayout) -> bool:
+        return all(
             _matches(getattr(candidate, option), setting)
             for option, setting in exact_options.items()
         )
-    ]
+
     # The options contradict the rules of layouts, whatever the memory.
-    if not matching_layouts:
+    if not any(map(is_asked_for, possible_layouts(search_space))):
         option_text = ", ".join(
             f"{option} {setting}" for option, setting in exact_options.items()
         )
@@ -186,19 +176,11 @@ def _matching_layouts(
             f"{search_space.job.global_batch:,.0f} sequences has {option_text}"
         )
         raise _infeasible(message, "leave one of them out")
-    for parallel_layout in matching_layouts:
-        fitted_layout = (
-            # A given mode is timed as it is, and dropped when it does not fit.
-            parallel_layout._replace(recompute=recompute_mode)
-            if recompute_mode
-            else search_space.candidates.fit_memory(parallel_layout)
-        )
-        if (
-            fitted_layout is not None
-            # With the same confidence as planned layouts.
-            and search_space.candidates.fits(fitted_layout)
-        ):
-            yield _time_layout(search_space, fitted_layout)
+    return timed_layouts(
+        search_space,
+        is_asked_for,
+        RECOMPUTE_MODES.get(layout_options.get("recompute", "")),
+    )
 
 
 def _matches(attribute: float | str, setting: str) -> bool:
@@ -207,21 +189,6 @@ def _matches(attribute: float | str, setting: str) -> bool:
         if isinstance(attribute, str)
         # Options arrive as text; parallel sizes are numbers.
         else attribute == float(setting)
-    )
-
-
-def _time_layout(
-    search_space: LayoutSearch, parallel_layout: ParallelLayout
-) -> TimedLayout:
-    training_job = search_space.job.with_layout(parallel_layout)
-    return TimedLayout(
-        training_job,
-        step_time(
-            rank_work(training_job),
-            # Coefficients for the precision, kernels and hardware.
-            TRAINING_TABLE.select(coefficient_keys(training_job)),
-        ),
-        search_space.candidates.layout_peak_gib(parallel_layout),
     )
 
 

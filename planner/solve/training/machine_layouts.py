@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.enumeration import enumerate_layouts
 from planner.perf.training.fabric import (
     ORDINARY_NETWORK,
     network_bytes_s,
     network_latency_s,
 )
-from planner.perf.training.layout_search import LayoutSearch
+from planner.perf.training.layout_search import LayoutSearch, TimedLayout
+from planner.perf.training.step import step_time
+from planner.perf.training.work import rank_work
 from planner.units import BYTES_PER_GB
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from planner.facts.accelerator import Accelerator
     from planner.market.offer import Instance
-    from planner.perf.training.layout_search import TimedLayout
+    from planner.perf.training.job import ParallelLayout, Recompute
     from planner.solve.training.requirement import TrainingRequirement
 
 UNITS_BY_PRECISION: Final = {
@@ -98,26 +104,76 @@ def fastest_layouts(
     Only layouts with a step time of at most `step_limit_s` seconds count. A search is skipped
     when its lower bound exceeds the slowest of `layout_limit` layouts.
     """
-    timed_layouts: list[TimedLayout] = []
+    fastest: list[TimedLayout] = []
     # The precision with the lowest bound first, so later ones are skipped.
     for search_space in sorted(
         search_spaces, key=lambda candidate: candidate.bound_compute
     ):
         if search_space.bound_compute <= step_limit_s:
-            timed_layouts = sorted(
+            fastest = sorted(
                 [
-                    *timed_layouts,
+                    *fastest,
                     *search_space.fastest(layout_limit, step_limit_s),
                 ],
                 key=lambda candidate: candidate.sort_key,
             )[:layout_limit]
             step_limit_s = (
                 # Another layout must beat the slowest of a full list.
-                timed_layouts[-1].step_time.total
-                if len(timed_layouts) == layout_limit
+                fastest[-1].step_time.total
+                if len(fastest) == layout_limit
                 else step_limit_s
             )
-    return tuple(timed_layouts)
+    return tuple(fastest)
+
+
+def possible_layouts(search_space: LayoutSearch) -> list[ParallelLayout]:
+    """Return the layouts over the accelerators of a search, whatever the memory."""
+    return list(
+        enumerate_layouts(
+            search_space.job,
+            search_space.accelerators,
+            search_space.node_accelerators,
+        )
+    )
+
+
+def timed_layouts(
+    search_space: LayoutSearch,
+    accepts: Callable[[ParallelLayout], bool],
+    recompute_mode: Recompute | None = None,
+) -> Iterator[TimedLayout]:
+    """Yield the possible layouts that are accepted and fit in memory, with their step times.
+
+    Each has the least recomputation with which it fits, or the given one.
+    """
+    for parallel_layout in filter(accepts, possible_layouts(search_space)):
+        fitted_layout = (
+            # A given mode is timed as it is, and dropped when it does not fit.
+            parallel_layout._replace(recompute=recompute_mode)
+            if recompute_mode
+            else search_space.candidates.fit_memory(parallel_layout)
+        )
+        if (
+            fitted_layout is not None
+            # With the same confidence as planned layouts.
+            and search_space.candidates.fits(fitted_layout)
+        ):
+            yield _time_layout(search_space, fitted_layout)
+
+
+def _time_layout(
+    search_space: LayoutSearch, parallel_layout: ParallelLayout
+) -> TimedLayout:
+    training_job = search_space.job.with_layout(parallel_layout)
+    return TimedLayout(
+        training_job,
+        step_time(
+            rank_work(training_job),
+            # Coefficients for the precision, kernels and hardware.
+            TRAINING_TABLE.select(coefficient_keys(training_job)),
+        ),
+        search_space.candidates.layout_peak_gib(parallel_layout),
+    )
 
 
 def step_bound_s(search_spaces: list[LayoutSearch], *, refined: bool) -> float:

@@ -256,7 +256,8 @@ def training_requirement(
         loader_work=loader_work,
         data_cloud=cloud_of_address(data_section.location),
         storage_kind=data_section.storage,
-        spot_by_name=spec.buy.spot == "only",
+        spot_by_name=spec.buy.spot == "only"
+        or spec.buy.on_demand_base is not None,
         confidence=confidence,
         assumptions=tuple(assumptions),
         place=train_section.place,

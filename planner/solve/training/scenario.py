@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from planner.facts.cloud import clouds
 from planner.market.capacity import gang_limit
+from planner.market.mix import above_base, may_be_mixed
 from planner.solve.cause import because
 from planner.solve.solution import Scenario
 from planner.solve.training.capacity import newest_block_price, quoted_block
 from planner.solve.training.cluster import P90_SHARE
-from planner.solve.training.mixed_cluster import MixedCluster
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
     from planner.solve.training.cluster import Cluster
+    from planner.solve.training.mixed_cluster import MixedCluster
     from planner.solve.training.search import TrainSearch
 
 HOURS_BELOW_S: Final = 2 * SECONDS_PER_DAY  # told in hours
 NEVER_FACTOR: Final = 100  # times as long is never
-BASE_DIVISOR: Final = 2
+BASE_SHARE: Final = Decimal("0.5")
 # On demand and spot stand side by side, whichever is chosen.
 SIDE_BY_SIDE: Final = ("on_demand", "spot")
 APART_SCENARIO: Final = "not placed together"
@@ -45,7 +46,11 @@ def compare_scenarios(
         _purchase_scenario(cluster, cluster_search),
         *_other_purchases(cluster, market, cluster_search),
     ]
-    mixed_cluster = _half_spot(cluster, market, cluster_search)
+    mixed_cluster = (
+        _half_spot(cluster, market, cluster_search)
+        if cluster.offer.mix is None
+        else None
+    )
     scenarios += (
         []
         if mixed_cluster is None
@@ -75,12 +80,12 @@ def _other_purchases(
     scenarios = {
         offer.purchase: _purchase_scenario(
             # The best number of spares depends on the purchase option.
-            replace(cluster, offer=offer, spares=0).with_best_spares(),
+            cluster.bought_by(offer).with_best_spares(),
             cluster_search,
         )
         # Offers that only the purchase rule of the spec excludes are compared.
         for offer in market.cheapest("buy")
-        if _same_instance(offer, cluster)
+        if _same_instance(offer, cluster) and offer.mix is None
     }
     first_scenarios = {
         purchase: scenarios.get(purchase)
@@ -198,21 +203,10 @@ def _half_spot(
 ) -> MixedCluster | None:
     """Return half of the machines on demand and half on spot, or `None`.
 
-    The region is the one with the lowest sum of both prices. Some clouds bind an InfiniBand
-    fabric to one group of machines, which are all bought in one way.
+    The region is the one with the lowest sum of both prices.
     """
-    instance = cluster.offer.instance
-    on_demand_nodes = cluster.nodes // BASE_DIVISOR
-    if not on_demand_nodes or (
-        instance.fabric == "infiniband"
-        and not clouds()[instance.provider].mixes_on_fabric
-    ):
-        return None
-    # Half of the machines need a layout of their own that fits in memory.
-    on_demand_cluster = cluster_search.build_cluster(
-        cluster.offer, on_demand_nodes
-    )
-    if on_demand_cluster is None:
+    # Some clouds bind a fabric to one group of machines, which are all bought in one way.
+    if not may_be_mixed(cluster.offer.instance):
         return None
     offers_by_region = {
         (candidate.region, candidate.purchase): candidate
@@ -222,35 +216,20 @@ def _half_spot(
         # A region must satisfy every rule except that on purchase options.
         and market.violations(candidate) <= {"buy"}
     }
-    offer_pairs = [
-        (candidate, offers_by_region[region, "on_demand"])
+    mixed_offers = [
+        above_base(offers_by_region[region, "on_demand"], candidate, BASE_SHARE)
         for (region, purchase), candidate in offers_by_region.items()
         # Both kinds run in one region, since the fabric joins them.
         if purchase == "spot" and (region, "on_demand") in offers_by_region
     ]
-    if not offer_pairs:
+    if not mixed_offers:
         return None
-    spot_offer, on_demand_offer = min(
-        offer_pairs,
-        key=lambda offer_pair: (
-            offer_pair[0].usd_hour + offer_pair[1].usd_hour,
-            offer_pair[0].region,
-        ),
-    )
-    most_spot = gang_limit(spot_offer, spot_by_name=True)
-    if most_spot is not None and cluster.nodes - on_demand_nodes > most_spot:
+    offer = min(mixed_offers, key=lambda mixed: (mixed.usd_hour, mixed.region))
+    # Half of so many machines must be known to be had on spot.
+    most_machines = gang_limit(offer, spot_by_name=True)
+    if most_machines is not None and cluster.nodes > most_machines:
         return None
-    return MixedCluster(
-        cluster.requirement,
-        spot_offer,
-        cluster.nodes,
-        cluster.timed_layout,
-        file_system=cluster.file_system,
-        on_demand_offer=on_demand_offer,
-        on_demand_nodes=on_demand_nodes,
-        # The same global batch on half of the machines takes a longer step.
-        on_demand_speed=cluster.step_s / on_demand_cluster.step_s,
-    )
+    return cluster_search.on_base(cluster, offer)
 
 
 def _block_scenarios(
@@ -263,10 +242,8 @@ def _block_scenarios(
     block_offer = newest_block_price(catalog, cluster.offer)
     if block_offer is None or cluster.offer.block is not None:
         return []
-    block_cluster = replace(
-        cluster,
-        offer=replace(block_offer, region=cluster.offer.region),
-        spares=0,
+    block_cluster = cluster.bought_by(
+        replace(block_offer, region=cluster.offer.region)
     )
     if not block_cluster.ends:
         return []

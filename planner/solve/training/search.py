@@ -37,6 +37,7 @@ from planner.solve.training.machine_layouts import (
     layout_searches,
     step_bound_s,
 )
+from planner.solve.training.mixed_cluster import base_nodes, on_base
 from planner.solve.training.objective import (
     longest_duration_s,
     objective_value,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Instance, Offer
     from planner.perf.training.layout_search import LayoutSearch
+    from planner.solve.training.mixed_cluster import MixedCluster
     from planner.solve.training.objective import Objective
     from planner.solve.training.requirement import TrainingRequirement
 
@@ -173,7 +175,7 @@ class TrainSearch:
             offer, nodes, duration_s, duration_s
         ) * offer.usd_hour + self.egress_usd(offer)
         # A spot machine is not paid while it is away, so a month may cost nothing.
-        month_hours = HOURS_PER_MONTH if offer.purchase != "spot" else 0
+        month_hours = HOURS_PER_MONTH if "spot" not in offer.purchases else 0
         broken_budget = self._broken_budget(
             # A month costs at least the run, or all of its hours.
             run_usd,
@@ -214,6 +216,12 @@ class TrainSearch:
         if cluster is None:
             # No layout beats the cutoff, so the offer is not infeasible.
             offer_state.open_candidates += 1
+            return
+        # Only a cluster that is worth it is looked at on its base.
+        if offer_state.offer.mix is not None:
+            cluster = self.on_base(cluster, offer_state.offer)
+        if cluster is None:
+            offer_state.unmixed = because("no-base", "buy")
             return
         for storage_option in [
             unspared_option.with_best_spares()
@@ -405,6 +413,11 @@ class TrainSearch:
         Records in the state of the offer what cuts counts off.
         """
         instance = offer_state.offer.instance
+        is_mixed = offer_state.offer.mix is not None
+        # A job on one machine leaves nothing to be bought in another way.
+        if is_mixed and not has_fabric(instance):
+            offer_state.unmixed = because("undivided", "buy")
+            return []
         # Fewer machines cannot do the work within the time limit.
         min_nodes = (
             self.accelerator_bound_s(instance)
@@ -434,6 +447,13 @@ class TrainSearch:
                 offer_state.cut_by = ExceededLimit(
                     GROUP_LIMIT, math.ceil(min_nodes), group_nodes
                 ).reason
+        elif is_mixed:
+            node_counts = [
+                node_count
+                for node_count in node_counts
+                if base_nodes(offer_state.offer, node_count) < node_count
+            ]
+            offer_state.unmixed = because("undivided", "buy")
         machine_limit = gang_limit(
             offer_state.offer, spot_by_name=self.requirement.spot_by_name
         )
@@ -467,6 +487,13 @@ class TrainSearch:
             Cluster(self.requirement, offer, nodes, timed_layouts[0])
             if timed_layouts
             else None
+        )
+
+    def on_base(self, cluster: Cluster, offer: Offer) -> MixedCluster | None:
+        """Return a cluster bought by an offer of a mix, or `None`: see `mixed_cluster.on_base`."""
+        nodes = base_nodes(offer, cluster.nodes)
+        return on_base(
+            cluster, offer, self._layout_searches(offer.instance, nodes)
         )
 
     def _machine_prepare_s(self, instance: Instance) -> float:

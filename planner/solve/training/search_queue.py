@@ -27,6 +27,7 @@ class OfferState(Struct):
     incumbent        best feasible cluster so far
     broken_budget    key of a budget that a size violates
     time_limit_key   key of the limit that late sizes violate
+    unmixed          why sizes of a mix cannot be bought in two ways; else nothing
     """
 
     offer: Offer
@@ -38,6 +39,7 @@ class OfferState(Struct):
     machine_limit: int = 0
     incumbent: FeasibleCluster | None = None
     broken_budget: str = ""
+    unmixed: Cause | None = None
 
     def record_late(self, duration_s: float, nodes: int) -> None:
         """Record a late machine count with its duration, or a bound of it."""
@@ -52,6 +54,9 @@ class OfferState(Struct):
             return RejectedOffer(
                 self.offer, self.machine_limit, math.inf, self.cut_by
             )
+        # A size that is late is nearer to being bought than one that cannot be.
+        if self.unmixed is not None and self.duration_s == math.inf:
+            return RejectedOffer(self.offer, 0, math.inf, self.unmixed)
         rejected_by = (
             because("memory-layout", "memory")
             if self.duration_s == math.inf

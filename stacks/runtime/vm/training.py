@@ -11,17 +11,23 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from stacks.runtime.vm.container import (
     TRAIN_IMAGE,
     container_settings,
     fabric_settings,
 )
-from stacks.runtime.vm.trainer import job_arguments, job_variables
+from stacks.runtime.vm.trainer import (
+    job_arguments,
+    job_variables,
+    trainer_options,
+)
 from stacks.spec.table import lookup_table
 from stacks.spec.upload import job_upload
 
 if TYPE_CHECKING:
-    from planner.solve.solution import TrainingRun
+    from planner.solve.solution import RunBase, TrainingRun
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
 
@@ -52,14 +58,14 @@ def training_work(
     work = {
         "container": container,
         **fabric_settings(fleet),
-        "words": [f"{JOB_FOLDER}/train.py", *argument_words(stack)],
+        "words": _job_words(stack, training_run),
         "pool": fleet.name,
         "nodes": fleet.working_nodes,
         "ranks_per_node": fleet.instance.accelerators,
         "master_port": MASTER_PORT,
         # The rest of a notice is for bringing the checkpoint to the bucket.
         "grace_s": int(notice_seconds(stack)) // 3,
-        "hung_s": max(HUNG_S, round(HUNG_STEPS * training_run.step_pace_s)),
+        "hung_s": _hung_s(training_run),
         "checkpoints": stack.checkpoint_dir,
         "shares_files": shares_files,
         "fills_files": stack.dataset_linked,
@@ -75,6 +81,13 @@ def training_work(
             "required": list(job_upload().required),
         },
     }
+    if training_run.base is not None:
+        base_run = run_on_base(training_run, training_run.base)
+        work["base"] = {
+            "nodes": training_run.base.nodes,
+            "words": _job_words(stack, base_run),
+            "hung_s": _hung_s(base_run),
+        }
     if shares_files:
         work["file_system"] = {
             "name": "lustre",
@@ -83,6 +96,26 @@ def training_work(
             "packages": _lustre(stack, "packages").split(";"),
         }
     return work
+
+
+def run_on_base(training_run: TrainingRun, base: RunBase) -> TrainingRun:
+    """Return a run while its machines on spot are away: another layout, and slower steps."""
+    return replace(
+        training_run,
+        layouts=(base.layout,),
+        step_pace_s=training_run.step_pace_s / base.speed,
+    )
+
+
+def _hung_s(training_run: TrainingRun) -> int:
+    return max(HUNG_S, round(HUNG_STEPS * training_run.step_pace_s))
+
+
+def _job_words(stack: StackSpec, training_run: TrainingRun) -> list[str]:
+    arguments = trainer_options(
+        training_run, stack.dataset_path, stack.checkpoint_dir
+    )
+    return [f"{JOB_FOLDER}/train.py", *_words(arguments)]
 
 
 def _lustre(stack: StackSpec, column: str) -> str:
@@ -97,11 +130,11 @@ def job_digest(stack: StackSpec) -> str:
 
 def argument_words(stack: StackSpec) -> list[str]:
     """The arguments of the job, one word each."""
-    return [
-        word
-        for argument in job_arguments(stack)
-        for word in argument.split(" ")
-    ]
+    return _words(job_arguments(stack))
+
+
+def _words(arguments: tuple[str, ...]) -> list[str]:
+    return [word for argument in arguments for word in argument.split(" ")]
 
 
 def notice_seconds(stack: StackSpec) -> str:

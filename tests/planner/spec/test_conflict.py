@@ -17,6 +17,12 @@ model: {name: llama-3.1-8b}
 data: {location: s3://sets/chat, tokens: 200M}
 train: {method: finetune, deadline: 3d}
 """
+WORKSPACE = """\
+apiVersion: tonnage/v1
+kind: Workspace
+name: desk
+accelerator: {memory: 24GiB, count: 1}
+"""
 BLOCK = block_lines()
 RESERVED = "reservations: [cr-0a1b2c3d4e5f60718@us-east-1a:2xp5.48xlarge]"
 TTL = "shutdown: {ttl: 72h}"
@@ -129,7 +135,14 @@ EXAMPLES = {
         training("flex_start: true", TTL),
         training("flex_start: true"),
     ),
-    "mix-kind": (training("on_demand_base: 40%"), training("spot: auto")),
+    "mix-kind": (
+        f"{WORKSPACE}buy: {{on_demand_base: 40%}}\n",
+        f"{WORKSPACE}buy: {{spot: never}}\n",
+    ),
+    "mix-auto": (
+        training("on_demand_base: auto"),
+        training("on_demand_base: 40%"),
+    ),
     **{
         f"mix-{name}": (
             service(f"buy: {{on_demand_base: 40%, {other}}}"),

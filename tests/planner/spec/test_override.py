@@ -82,14 +82,14 @@ shutdown: {idle: 1h}
     ("overrides", "code", "place"),
     [
         (
-            ["buy.on_demand_base=50%"],
-            "mix-kind",
-            "--set buy.on_demand_base:1:1",
+            ["buy.owned=machines.yaml"],
+            "owned-kind",
+            "--set buy.owned:1:1",
         ),
         (
-            ["buy.on_demand_base=50%", "train.deadline=3d"],
-            "mix-kind",
-            "--set buy.on_demand_base:1:1",
+            ["buy.owned=machines.yaml", "train.deadline=3d"],
+            "owned-kind",
+            "--set buy.owned:1:1",
         ),
         (["where.clouds=[lambda]"], "where", "--set where.clouds:1:1"),
         (["data.samples=1k"], "data", "--set data.samples:1:1"),
@@ -108,14 +108,14 @@ def test_a_key_that_breaks_a_rule_across_blocks_is_the_flag(
 
 
 def test_a_rule_that_the_file_breaks_itself_keeps_its_line() -> None:
-    broken = TRAINING.replace("spot: never", "on_demand_base: 50%")
+    broken = TRAINING.replace("spot: never", "owned: machines.yaml")
     with pytest.raises(SpecError) as refused:
         load_spec(
             broken.encode(), "spec.yaml", [KeyOverride("train.deadline", "3d")]
         )
     [problem] = refused.value.problems
-    assert problem.code == "mix-kind"
-    line = broken.splitlines().index("buy: {on_demand_base: 50%}") + 1
+    assert problem.code == "owned-kind"
+    line = broken.splitlines().index("buy: {owned: machines.yaml}") + 1
     assert str(problem.place).startswith(f"spec.yaml:{line}:")
 
 

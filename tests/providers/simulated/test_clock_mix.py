@@ -31,6 +31,41 @@ MIXES = {
     "spot by a promise": "on_demand_base: auto",
 }
 
+# Azure builds no fabric over machines that are bought in two ways.
+JOBS = [
+    ("aws", "Batch"),
+    ("gcp", "Batch"),
+    ("azure", "Batch"),
+    ("aws", "Training"),
+    ("gcp", "Training"),
+]
+WORK = {
+    "Batch": """\
+kind: Batch
+traffic:
+  total_requests: 40M
+  input_tokens: {mean: 400, p95: 900}
+  output_tokens: {mean: 12, p95: 30}
+deadline: 1d
+shutdown: {ttl: 4d}
+""",
+    "Training": """\
+kind: Training
+data: {location: "s3://sets/chat", tokens: 2B}
+train: {method: finetune, deadline: 3d}
+protect: false
+shutdown: {ttl: 4d}
+""",
+}
+
+
+def job_spec(cloud: str, kind: str) -> str:
+    return (
+        f"apiVersion: tonnage/v1\nname: job\n{WORK[kind]}"
+        "model: {name: llama-3.1-8b}\nbuy: {on_demand_base: 50%}\n"
+        f"where: {{clouds: [{cloud}]}}\n"
+    )
+
 
 def spec(cloud: str, mix: str) -> str:
     promise = ", availability: 99.9%" if "promise" in mix else ""
@@ -98,6 +133,22 @@ def test_a_mix_runs_its_hours_loses_spot_alone_and_leaves_nothing(
     least = planned.get("on_demand", 0)
     assert least * 0.98 <= ran["on_demand"]
     assert ran["on_demand"] <= least * 1.02 + committed * 28 * 24
+    _lose_spot(plan, engine, here)
+    engine.destroy(
+        plan.stack.name, quiet, RunControl(allow=frozenset({"delete-data"}))
+    )
+    assert not nodes_by_purchase(engine.shared_world)
+
+
+@pytest.mark.parametrize(("cloud", "kind"), JOBS)
+def test_a_job_keeps_its_base_when_spot_is_taken_back(
+    catalog, here: Path, cloud: str, kind: str
+) -> None:
+    plan, engine = standing(catalog, job_spec(cloud, kind), here)
+    [pool] = plan.solution.pools
+    assert {part.purchase for part in pool.purchases} == {"on_demand", "spot"}
+    planned = Counter({p.purchase: p.nodes for p in pool.purchases})
+    assert nodes_by_purchase(engine.shared_world) == planned
     _lose_spot(plan, engine, here)
     engine.destroy(
         plan.stack.name, quiet, RunControl(allow=frozenset({"delete-data"}))

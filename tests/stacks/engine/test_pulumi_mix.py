@@ -12,7 +12,12 @@ from tests.planner.solve.serving.test_mixed_answer import (
     two_types,
 )
 from tests.providers.simulated.test_clock import CLOUDS
-from tests.providers.simulated.test_clock_mix import MIXES, spec
+from tests.providers.simulated.test_clock_mix import (
+    JOBS,
+    MIXES,
+    job_spec,
+    spec,
+)
 from tests.stacks.engine.test_pulumi import (
     engine_in,
     objects,
@@ -33,6 +38,13 @@ def test_the_real_engine_previews_builds_and_destroys_a_mix(
     here: Path, catalog: Catalog, cloud: str, mix: str
 ) -> None:
     previewed_built_and_destroyed(here, plan_of(catalog, spec(cloud, mix)))
+
+
+@pytest.mark.parametrize(("cloud", "kind"), JOBS)
+def test_the_real_engine_previews_builds_and_destroys_a_mixed_job(
+    here: Path, catalog: Catalog, cloud: str, kind: str
+) -> None:
+    previewed_built_and_destroyed(here, plan_of(catalog, job_spec(cloud, kind)))
 
 
 @pytest.mark.parametrize("cloud", TYPES)

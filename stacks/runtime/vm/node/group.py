@@ -7,6 +7,9 @@ clock of the node that looks at it, is free: another node takes it, and nobody e
 A group runs in epochs: `groups/<pool>/<group>/epoch` names the members. An epoch is over when a
 member is another node or could not go on. The node of rank 0 says so, every member leaves it, and
 when all have left, a new one begins: so nobody starts together with a node that is gone.
+
+A group may have a base: its lowest ranks, whose machines are not taken back. The base works in
+epochs of its own while others are away, and lets them in when what it did is saved.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from stacks.runtime.vm.node.work import Work
 
 SEAT_PATH = "/var/lib/tonnage/seat.json"
+# Before the first epoch a base waits so long for the others, which boot with it.
+OTHERS_S = 900.0
 
 
 class Member(NamedTuple):
@@ -45,7 +50,11 @@ class Epoch(NamedTuple):
 
 
 class SeatPool:
-    """The seats of all groups of a pool: `group_count` groups of `span` nodes."""
+    """The seats of all groups of a pool: `group_count` groups of `span` nodes.
+
+    The seats of the first `base` ranks are for nodes that are not on spot, the others for those
+    that are; 0 is a pool whose seats are for all.
+    """
 
     def __init__(
         self,
@@ -55,13 +64,19 @@ class SeatPool:
         *,
         group_count: int,
         span: int,
+        base: int = 0,
+        is_spot: bool = False,
     ) -> None:
         self.machine = machine
         self.cloud = cloud
         self.span = span
+        self.base = base
         self.me = Member(cloud.node_name(), cloud.address())
         self._name = name
         self._group_count = group_count
+        self._ranks = range(span)
+        if base:
+            self._ranks = range(base, span) if is_spot else range(base)
         self._leases = Leases(machine, cloud)
 
     def claim(self) -> Seat | None:
@@ -105,13 +120,16 @@ class SeatPool:
         return place[0], place[1]
 
     def _seat_order(self) -> list[tuple[int, int]]:
-        """Return all seats, group by group; nodes that come at once begin at different ranks."""
+        """Return the seats for such a node, group by group.
+
+        Nodes that come at once begin at different ranks.
+        """
         digest = hashlib.sha256(self.me.node.encode()).digest()
         first_rank = int.from_bytes(digest[:4], "big")
         return [
-            (group, (first_rank + step) % self.span)
+            (group, self._ranks[(first_rank + step) % len(self._ranks)])
             for group in range(self._group_count)
-            for step in range(self.span)
+            for step in range(len(self._ranks))
         ]
 
 
@@ -128,9 +146,14 @@ class Seat:
         self._renewed_s = 0.0
         # The last epoch that this node has left, or never was part of.
         self._left = 0
+        self._claimed_s = pool.machine.now_s()
         # How often the work of this node was seen to advance, and that of all: of rank 0 alone.
         self.moves = 0
         self.moves_of_all = 0
+        # Whether others may join the base now: what it did is saved. Of rank 0 alone.
+        self.lets_in = False
+        # Whether the base works without this node.
+        self.stands_by = False
 
     def take(self) -> bool:
         """Take the seat; False when another node was faster.
@@ -178,6 +201,8 @@ class Seat:
         if epoch is None:
             return None
         is_part = not epoch.is_over and self._pool.me in epoch.members
+        works_alone = len(epoch.members) < self._pool.span
+        self.stands_by = works_alone and not epoch.is_over and not is_part
         if is_part and self._left < epoch.number:
             return epoch
         if self._left < epoch.number:
@@ -195,12 +220,23 @@ class Seat:
         lefts = [record["left"] for record in records or ()]
         self.moves_of_all = sum(record["moves"] for record in records or ())
         if epoch is not None and not epoch.is_over:
-            if epoch.members == members and max(lefts) < number:
+            working = len(epoch.members)
+            is_whole = epoch.members == members[:working] and (
+                working == len(members) or not self.lets_in
+            )
+            if is_whole and max(lefts[:working]) < number:
                 return epoch
             return self._begin(epoch._replace(is_over=True), version)
         if records is None or min(lefts) < number:
             return epoch
+        if epoch is None and self._awaits_others(members):
+            return None
         return self._begin(Epoch(number + 1, members), version)
+
+    def _awaits_others(self, members: tuple[Member, ...]) -> bool:
+        """Whether the first epoch is worth waiting for: nothing is lost by then."""
+        waited_s = self._pool.machine.now_s() - self._claimed_s
+        return len(members) < self._pool.span and waited_s < OTHERS_S
 
     def _begin(self, epoch: Epoch, version: str) -> Epoch | None:
         """Write an epoch; nothing when it was written by somebody else meanwhile."""
@@ -222,9 +258,12 @@ class Seat:
         )
 
     def _records(self) -> list[dict[str, Any]] | None:
-        """Return what the members say, by rank; nothing while one is missing."""
+        """Return what the members say, by rank; nothing while one is missing.
+
+        Those of the base alone while all of them are there, and one of the others is missing.
+        """
         versions = self._pool.versions(f"{self.group}/")
-        records = []
+        records: list[dict[str, Any]] = []
         for key in self._seat_keys():
             stored = (
                 None
@@ -232,7 +271,8 @@ class Seat:
                 else self._pool.cloud.read(key)
             )
             if stored is None:
-                return None
+                is_base = 0 < self._pool.base <= len(records)
+                return records[: self._pool.base] if is_base else None
             records.append(_read_record(stored))
         return records
 
@@ -319,6 +359,9 @@ class Membership:
         if epoch != self.epoch:
             self.leave_epoch()
             self.epoch = epoch
+        if epoch is None and self.seat.stands_by:
+            self._work.tell("spare", "stand by until the others let it in")
+            return None
         if epoch is None:
             present = self.seat.present()
             self._work.tell(

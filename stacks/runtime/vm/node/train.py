@@ -28,8 +28,9 @@ FILL_LOOK_S = 0.2
 class TrainingNode:
     """The job on this node.
 
-    Settings: container, words, pool, nodes, ranks_per_node, master_port, grace_s, hung_s, and
-    those of Checkpoints.
+    Settings: container, words, pool, nodes, ranks_per_node, master_port, grace_s, hung_s, is_spot,
+    those of Checkpoints, and where machines on spot join others a base: its nodes, words and
+    hung_s.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class TrainingNode:
         self._cloud = cloud
         self._work = work
         self._settings = settings
+        self._base: Mapping[str, Any] = settings.get("base", {})
         self._checkpoints = Checkpoints(machine, cloud, settings)
         self._failures = container.Failures(machine)
         self._membership = Membership(
@@ -52,6 +54,8 @@ class TrainingNode:
                 settings["pool"],
                 group_count=1,
                 span=settings["nodes"],
+                base=self._base.get("nodes", 0),
+                is_spot=settings["is_spot"],
             ),
             work,
             self._remove,
@@ -63,6 +67,8 @@ class TrainingNode:
         self._filler: threading.Thread | None = None
         self._problem = ""
         self._moved_s = machine.now_s()
+        # The newest step that the bucket had when this node looked last.
+        self._saved_step = 0
 
     def look(self) -> bool:
         """Do what is due, and say how it stands; False once the job has ended for good."""
@@ -121,17 +127,23 @@ class TrainingNode:
             NAME,
             settings["container"],
             [
-                f"--nnodes={settings['nodes']}",
+                f"--nnodes={len(epoch.members)}",
                 f"--nproc-per-node={settings['ranks_per_node']}",
                 f"--node-rank={seat.rank}",
                 f"--master-addr={epoch.members[0].address}",
                 f"--master-port={settings['master_port']}",
-                *settings["words"],
+                *self._told(epoch)["words"],
             ],
             {"TONNAGE_DONE": self._checkpoints.done_mark},
         )
         self._was_started = True
         self._moved_s = self._machine.now_s()
+        self._saved_step = self._checkpoints.saved_step()
+
+    def _told(self, epoch: Epoch) -> Mapping[str, Any]:
+        """Return the settings of the job for the nodes of an epoch: all, or the base alone."""
+        is_whole = len(epoch.members) == self._settings["nodes"]
+        return self._settings if is_whole else self._base
 
     def _fill_files(self, seat: Seat) -> None:
         """Let the first node bring the dataset for hours, while all say that they live."""
@@ -163,13 +175,22 @@ class TrainingNode:
             self._moves_of_all = seat.moves_of_all
             self._moved_s = self._machine.now_s()
         silent_s = self._machine.now_s() - self._moved_s
-        if seat.rank == 0 and silent_s >= self._settings["hung_s"]:
+        if seat.rank == 0 and silent_s >= self._told(epoch)["hung_s"]:
             self._fail(seat, epoch, "the job has said nothing for too long")
             return
         self._work.tell("working", "train")
+        seat.lets_in = False
         if self._machine.now_s() - self._kept_s >= KEEP_S:
             self._kept_s = self._machine.now_s()
-            self._keep(seat, epoch)
+            if self._keep(seat, epoch):
+                self._let_others_in(seat)
+
+    def _let_others_in(self, seat: Seat) -> None:
+        """Let machines that have come back join at a checkpoint: little is done twice then."""
+        step = self._checkpoints.saved_step()
+        if step != self._saved_step and self._checkpoints.is_saved():
+            self._saved_step = step
+            seat.lets_in = True
 
     def _keep(self, seat: Seat, epoch: Epoch) -> bool:
         """Bring new checkpoints to the bucket; what fails is tried again."""
@@ -211,4 +232,4 @@ class TrainingNode:
         self._membership.fail()
 
     def _rank(self, seat: Seat, epoch: Epoch) -> Rank:
-        return Rank(seat.rank, self._settings["nodes"], epoch.number)
+        return Rank(seat.rank, len(epoch.members), epoch.number)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from planner.solve.solution import JobLoader, TrainingRun
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.trainer import TRAINERS, job_variables, trainer_options
+from stacks.runtime.vm.training import run_on_base
 from tests.conftest import ROOT, find, present
 from tests.stacks.runtime.vm.arguments import (
     TYPES,
@@ -186,3 +187,64 @@ def test_words_of_one_framework_are_refused_by_another() -> None:
     for other in ("torchtitan", "axolotl"):
         with pytest.raises(ValueError, match=r"unrecognized|expected"):
             parser(other).parse_args(split)
+
+
+# What fewer machines change: the batch of each rank, what is recomputed, how many ranks share.
+OF_A_SIZE = (
+    "batch",
+    "accumulation",
+    "checkpointing",
+    "recompute",
+    "selective",
+    "save",
+    "interval",
+    "shard",
+    "replicate",
+    "fsdp",
+)
+FRAMEWORKS = {
+    "megatron": ("llama-3.1-70b", "pretrain"),
+    "torchtitan": ("llama-3.1-70b", "pretrain"),
+    "hf": ("llama-3.1-8b", "finetune"),
+    "axolotl": ("llama-3.1-8b", "lora"),
+}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_base_is_told_the_same_job_over_fewer_ranks(framework: str) -> None:
+    """The states of an optimizer are read by other replicas, and by no other stages."""
+    model, method = FRAMEWORKS[framework]
+    text = TEXT.replace("MODEL", model).replace("METHOD", method)
+    text = text.replace("FRAMEWORK", framework).replace("60d", "300d")
+    mixed = "buy: {on_demand_base: 50%}\nwhere: {clouds: [aws]}\n"
+    solution = find(load_catalog(), text + mixed, keep=0)
+    run = present(solution.training_run)
+    base = present(run.base)
+    [pool] = solution.pools
+    assert [part.nodes for part in pool.purchases] == [
+        base.nodes,
+        pool.nodes - base.nodes,
+    ]
+    whole, alone = run.layouts[0].job.layout, base.layout.job.layout
+    assert alone.accelerators * pool.nodes == whole.accelerators * base.nodes
+    assert (alone.tp, alone.pp, alone.cp, alone.ep, alone.vpp) == (
+        (whole.tp, whole.pp, whole.cp, whole.ep, whole.vpp)
+    )
+    told, told_base = words_of(run), words_of(run_on_base(run, base))
+    assert told_base != told
+    for name in told.keys() | told_base.keys():
+        if told.get(name) != told_base.get(name):
+            assert any(word in name for word in OF_A_SIZE), name
+    global_batches = {
+        name: value for name, value in told.items() if "global" in name
+    }
+    assert all(told_base[name] == told[name] for name in global_batches)
+
+
+def words_of(run: TrainingRun) -> dict[str, Any]:
+    """What a job is told, as its framework reads it."""
+    if run.layouts[0].job.software.framework == "megatron":
+        options = trainer_options(run, "/data", "/checkpoints")
+        words = [word for option in options for word in option.split(" ")]
+        return vars(parser_of("megatron_arguments.csv").parse_args(words))
+    return parsed(run)

@@ -49,7 +49,7 @@ class Job:
         }
         if container.base is None:
             container.base = self.base(machine)
-        if len(members) < self.nodes:
+        if len(members) < int(container.option("--nnodes")):
             if now_s - container.started_s > 2 * MINUTE:
                 container.is_running, container.code = False, 1
                 container.log = "a rank is gone"
@@ -81,7 +81,8 @@ class Job:
         step = int(tracker.read_text()) if tracker.exists() else 0
         if step:
             shards = list((tracker.parent / f"iter_{step:07d}").glob("rank*"))
-            assert len(shards) == self.nodes, "a checkpoint without its shards"
+            whole = machine.world.objects[f"checkpoints/iter_{step:07d}/.whole"]
+            assert len(shards) == len(json.loads(whole[0])), "lacks shards"
         self.resumed.append((machine.name, step))
         return step
 
@@ -114,6 +115,33 @@ def gang(
     world.upload("job/", ["train.py"])
     settings = training(world.provider, job.nodes, **changes)
     return [world.add("train", settings, job=job) for _ in range(machines)]
+
+
+def elastic_gang(
+    world: World, job: Job, base: int
+) -> tuple[list[SandboxMachine], list[SandboxMachine]]:
+    """Machines of a base, and the others of the job, which are on spot."""
+    told = base_told(base)
+    return gang(world, job, base, base=told), gang(
+        world, job, job.nodes - base, base=told, is_spot=True
+    )
+
+
+def base_told(nodes: int) -> dict[str, Any]:
+    return {"nodes": nodes, "words": ["train.py", "--base"], "hung_s": 600}
+
+
+def launches(world: World) -> set[tuple[str, bool]]:
+    """Of each machine that trains: how many nodes it was told of, and whether as a base."""
+    running = (
+        m.containers["tonnage-train"]
+        for m in world.machines
+        if m.is_up and "tonnage-train" in m.containers
+    )
+    return {
+        (container.option("--nnodes"), "--base" in container.words)
+        for container in running
+    }
 
 
 def whole_steps(world: World) -> list[int]:
@@ -337,3 +365,74 @@ def test_nodes_with_one_file_system_leave_the_bucket_to_the_first(
     assert whole_steps(world)[-1] == 600
     marks = [key for key in world.objects if "iter_0000600/.of-" in key]
     assert len(marks) == 1
+
+
+def test_a_base_trains_on_while_machines_on_spot_are_away(world: World) -> None:
+    job = Job(nodes=3)
+    lasting, [on_spot] = elastic_gang(world, job, base=2)
+    world.run(40 * MINUTE)
+    assert launches(world) == {("3", False)}
+    job.resumed.clear()
+    on_spot.notice = True
+    world.run(41 * MINUTE)
+    world.end(on_spot, replaced=False)
+    world.run(50 * MINUTE)
+    assert launches(world) == {("2", True)}
+    # From the checkpoint that the notice left time for.
+    [resumed] = {step for _, step in job.resumed}
+    assert resumed >= 180
+    world.run(DAY, lambda: not any(m.is_up for m in lasting))
+    assert reasons(world) == {"its work is done"}
+    assert whole_steps(world)[-1] == 600
+
+
+def test_machines_that_come_back_join_the_base_at_a_checkpoint(
+    world: World,
+) -> None:
+    job = Job(nodes=3)
+    lasting, [on_spot] = elastic_gang(world, job, base=2)
+    world.run(40 * MINUTE)
+    world.end(on_spot, replaced=False)
+    world.run(55 * MINUTE)
+    assert launches(world) == {("2", True)}
+    job.resumed.clear()
+    [back] = gang(world, job, 1, base=base_told(2), is_spot=True)
+    # The seat of the lost machine is free by its age.
+    world.run(63 * MINUTE)
+    assert back.name in seated(world)
+    before = whole_steps(world)[-1]
+    # It costs nothing that was done to wait for the next checkpoint.
+    assert state_of(back)["phase"] == "spare"
+    assert launches(world) == {("2", True)}
+    world.run(DAY, lambda: bool(job.resumed))
+    assert whole_steps(world)[-1] == before + job.save_every
+    world.run(world.timeline.now_s + 5 * MINUTE)
+    assert launches(world) == {("3", False)}
+    assert {step for _, step in job.resumed} == {before + job.save_every}
+    world.run(DAY, lambda: not any(m.is_up for m in [*lasting, back]))
+    assert reasons(world) == {"its work is done"}
+
+
+def test_a_base_begins_without_machines_that_do_not_come(world: World) -> None:
+    job = Job(nodes=4)
+    lasting = gang(world, job, 2, base=base_told(2))
+    world.run(14 * MINUTE)
+    assert launches(world) == set()
+    world.run(25 * MINUTE)
+    assert launches(world) == {("2", True)}
+    world.run(DAY, lambda: not any(m.is_up for m in lasting))
+    assert reasons(world) == {"its work is done"}
+
+
+def test_a_machine_on_spot_takes_no_seat_of_the_base(world: World) -> None:
+    """The base would go with it, and with the base the job."""
+    job = Job(nodes=3)
+    lasting, [on_spot] = elastic_gang(world, job, base=2)
+    world.run(40 * MINUTE)
+    world.end(lasting[0], replaced=False)
+    world.run(60 * MINUTE)
+    assert launches(world) == set()
+    assert state_of(on_spot)["phase"] == "waiting"
+    gang(world, job, 1, base=base_told(2))
+    world.run(75 * MINUTE)
+    assert launches(world) == {("3", False)}
