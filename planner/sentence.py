@@ -169,7 +169,7 @@ SENTENCES: Final = {
     "encoder of images computes is not in the time of a step",
     "assumed-pixels": "the size of images is not stated: {pixels:,.0f} pixels, as in ImageNet",
     # What to know of another way to run a job.
-    "elastic": "needs an elastic job",
+    "half-spot": "buy.on_demand_base: 50%",
     "never-in-time": "never in time",
     "never-at-high-rate": "never ends at the highest published reclaim rate",
     "reclaim-hours": "{earliest_hours:,.1f} to {latest_hours:,.1f} h at published reclaim rates",

@@ -56,7 +56,7 @@ def compare_scenarios(
         if mixed_cluster is None
         else [
             _scenario(
-                "half spot", mixed_cluster, cluster_search, because("elastic")
+                "half spot", mixed_cluster, cluster_search, because("half-spot")
             )
         ]
     )
