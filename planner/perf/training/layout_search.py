@@ -184,9 +184,9 @@ class LayoutSearch:
     def bound_compute(self) -> float:
         """Lower bound of the step time by computing alone, in seconds.
 
-        step time of every layout >= `layout_free_s` / accelerators
+        step time of every layout >= `layout_free_s` / accelerators * scale
         """
-        return self.lower_bound.layout_free_s / self.accelerators
+        return self.lower_bound.bound_ranks(self.accelerators)
 
     @property
     def bound_any_network(self) -> float:
@@ -237,12 +237,14 @@ class LayoutSearch:
                 )
             # Memory is checked at the least micro-batch, with one chunk.
             elif entry is not None and entry.stage == "unchecked":
+                bound_s = self._frontier.least_bound
                 self._frontier.take()
-                self._push_entry(
-                    self.candidates.fit_memory(entry.layout),
-                    entry.comm_bound,
-                    "fits",
-                )
+                fitted_layout = self.candidates.fit_memory(entry.layout)
+                if fitted_layout is entry.layout:
+                    # It recomputes no more than its bound counts.
+                    self._frontier.push(bound_s, entry._replace(stage="fits"))
+                else:
+                    self._push_entry(fitted_layout, entry.comm_bound, "fits")
             else:
                 return self._frontier.least_bound
 

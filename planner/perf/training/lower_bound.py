@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
@@ -61,6 +61,23 @@ class CommBound(Struct, frozen=True):
 NO_COMM: Final = CommBound(0.0, 0.0, 0.0, 0.0)
 
 
+class _CutTerms(NamedTuple):
+    """What the bound of a partition has beside its communication.
+
+    work_s            work of a step, summed over all accelerators, s
+    passes            how often the exchange of a step is sent: 1 without recomputation
+    rings_on_network  whether context parallelism is part of the communication
+    weight_read_s     reading of weights in a micro-batch, s
+    host_term         host time of a micro-batch in a stage, to the power `host_power`
+    """
+
+    work_s: float
+    passes: float
+    rings_on_network: bool
+    weight_read_s: float
+    host_term: float
+
+
 class StepLowerBound(Struct, frozen=True, kw_only=True):
     """Terms of the lower bound of the step time of a job.
 
@@ -93,6 +110,8 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     link_bytes_s       link bandwidth that collectives reach, bytes/s
     network_bytes_s    network bandwidth that collectives reach, bytes/s
     memory_bytes_s     memory bandwidth, bytes/s
+    known_terms        terms of partitions by tp, pp, cp, ep and recomputed share: they depend on
+                       neither network nor the number of replicas
     """
 
     layout_free_s: float
@@ -117,6 +136,9 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     link_bytes_s: float
     network_bytes_s: float
     memory_bytes_s: float
+    known_terms: dict[tuple[float, ...], _CutTerms] = field(
+        default_factory=dict
+    )
 
     def comm_bound(
         self, job: Job, unit_traffic: ShardingTraffic | None = None
@@ -182,6 +204,13 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             ring_bytes / self.network_bytes_s,
         )
 
+    def bound_ranks(self, rank_count: int) -> float:
+        """Return a lower bound of the step time over some accelerators, in seconds.
+
+        step time(layout) >= layout_free_s / accelerators * scale
+        """
+        return self.layout_free_s / rank_count * self._scale(rank_count)
+
     def bound_layout(
         self, job: Job, layout: ParallelLayout, comm_bound: CommBound = NO_COMM
     ) -> float:
@@ -237,7 +266,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         step time >= (min over choices of t * (M + bubble * (pp - 1) / vpp) + once) * scale
         t         >= ((W / (A * M) + R)^q + (H / pp)^q)^(1 / q), overlapped with the gather
 
-        W     work of a step summed over all accelerators, from `_work_bound`
+        W     work of a step summed over all accelerators, from `_cut_terms`, and what it sends
         R     reading of weights in a micro-batch, from `_weight_read_bound`
         H     host_s + expert_host_s / ep
         A, M  accelerators, and micro-batches of a step
@@ -246,20 +275,17 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         host_power = self.coefficients.host_power
         host_root = 1 / host_power
         rank_sequences = job.global_batch / layout.dp
-        # Recomputation and a reference each repeat the communication.
-        extra_forwards = (
-            self.repeated_share * layout.recomputed_share
-            + self.reference_passes
-        )
-        work_s = self._work_bound(job, layout, comm_bound, extra_forwards)
-        weight_read_s = self._weight_read_bound(layout, extra_forwards)
-        host_s = self.host_s + self.expert_host_s / layout.ep
-        host_term = (host_s / layout.pp) ** host_power
+        terms = self._cut_terms(job, layout)
+        work_s = terms.work_s + terms.passes * comm_bound.sent_s
+        if terms.rings_on_network:
+            work_s += comm_bound.ring_s
+        weight_read_s, host_term = terms.weight_read_s, terms.host_term
         bubble_factor = self.coefficients.bubble * (layout.pp - 1)
         rank_work_s = work_s / rank_count
         minimum_s = math.inf
         for micro_batch, chunk_count in choices:
-            micro_batches = max(1.0, rank_sequences / micro_batch)
+            micro_batches = rank_sequences / micro_batch
+            micro_batches = max(micro_batches, 1.0)
             busy_s = (
                 # The head is inside the norm: it adds less there than outside.
                 (rank_work_s / micro_batches + weight_read_s) ** host_power
@@ -270,72 +296,73 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
                 busy_s = overlapped_s(
                     busy_s, comm_bound.gather_s, self.coefficients
                 )
-            minimum_s = min(
-                minimum_s,
-                busy_s * (micro_batches + bubble_factor / chunk_count),
-            )
-        # The step time has the same factor: it depends on ranks only.
-        scale_factor = 1 + self.coefficients.doubling * max(
-            0.0, math.log2(rank_count / 8)
-        )
-        return (minimum_s + comm_bound.once_s) * scale_factor
+            step_s = busy_s * (micro_batches + bubble_factor / chunk_count)
+            minimum_s = min(minimum_s, step_s)
+        return (minimum_s + comm_bound.once_s) * self._scale(rank_count)
 
-    def _work_bound(
-        self,
-        job: Job,
-        layout: ParallelLayout,
-        comm_bound: CommBound,
-        extra_forwards: float,
-    ) -> float:
-        """Return the work of a step summed over all accelerators, in seconds.
+    def _scale(self, rank_count: int) -> float:
+        """Return the factor that the step time has too: it depends on ranks only."""
+        doublings = max(0.0, math.log2(rank_count / 8))
+        return 1 + self.coefficients.doubling * doublings
+
+    def _cut_terms(self, job: Job, layout: ParallelLayout) -> _CutTerms:
+        """Return what the bound of a partition has beside its communication, each once.
 
         W = layout_free_s + r * extra_forward_s + (1 + (r + ref) / 2) * exchange
             + gathered + ring
 
         r         recomputed share of a forward pass
         ref       forward passes of a reference
-        exchange  exposed exchange, from `_exchange_bound`
+        exchange  exposed exchange over the link, from `_exchange_bound`
         gathered  gather_rank_s * (tp - 1) when ep is 1, else 0
-        ring      context_shard_s * (cp - 1) within the link, else `ring_s`
+        ring      context_shard_s * (cp - 1) within the link
         """
-        gathered_s = (
-            # Experts that tp shards see every token on each of the tp ranks.
-            self.gather_rank_s * (layout.tp - 1) if layout.ep == 1 else 0.0
-        )
+        share = layout.recomputed_share
+        key = (layout.tp, layout.pp, layout.cp, layout.ep, share)
+        terms = self.known_terms.get(key)
+        if terms is not None:
+            return terms
+        # Recomputation and a reference each repeat the communication.
+        extra_forwards = self.repeated_share * share + self.reference_passes
+        # The exchange is forward and backward: one pass more is a half.
+        passes = 1 + extra_forwards / 2
+        rings_on_network = self._context_on_network(layout)
         work_s = (
             self.layout_free_s
-            + layout.recomputed_share * self.extra_forward_s
-            # The exchange is forward and backward: one pass more is a half.
-            + (1 + extra_forwards / 2)
-            * self._exchange_bound(job, layout, comm_bound)
+            + share * self.extra_forward_s
+            + passes * self._exchange_bound(job, layout)
         )
-        ring_s = (
-            comm_bound.ring_s
-            if self._context_on_network(layout)
-            else self.context_shard_s * (layout.cp - 1)
+        if layout.ep == 1:
+            # Experts that tp shards see every token on each of the tp ranks.
+            work_s += self.gather_rank_s * (layout.tp - 1)
+        if not rings_on_network:
+            work_s += self.context_shard_s * (layout.cp - 1)
+        host_s = self.host_s + self.expert_host_s / layout.ep
+        terms = _CutTerms(
+            work_s=work_s,
+            passes=passes,
+            rings_on_network=rings_on_network,
+            weight_read_s=self._weight_read_bound(layout, extra_forwards),
+            host_term=(host_s / layout.pp) ** self.coefficients.host_power,
         )
-        return work_s + gathered_s + ring_s
+        self.known_terms[key] = terms
+        return terms
 
     def _context_on_network(self, layout: ParallelLayout) -> bool:
         return layout.cp > 1 and layout.tp * layout.cp > self.link_ranks
 
-    def _exchange_bound(
-        self, job: Job, layout: ParallelLayout, comm_bound: CommBound
-    ) -> float:
-        """Return the exposed exchange of a step, summed over all accelerators, in seconds.
+    def _exchange_bound(self, job: Job, layout: ParallelLayout) -> float:
+        """Return the exchange of a step over the link, summed over all accelerators, in seconds.
 
-        exchange = exchange_s * times that a token is sent to other ranks + sent_s
+        exchange = exchange_s * times that a token is sent to other ranks
                    + tensor_rank_s * (tp - 1) within the link
         """
-        exchange_s = comm_bound.sent_s
+        exchange_s = 0.0
         if self.exchange_s:
-            exchange_s += self.exchange_s * sent_times(job, layout.ep)
-        exchange_s += (
-            self.tensor_rank_s * (layout.tp - 1)
-            # Beyond the link `sent_s` already has the tensor bytes.
-            if layout.tp <= self.link_ranks
-            else 0.0
-        )
+            exchange_s = self.exchange_s * sent_times(job, layout.ep)
+        # Beyond the link the communication has the bytes of tensor parallelism.
+        if layout.tp <= self.link_ranks:
+            exchange_s += self.tensor_rank_s * (layout.tp - 1)
         return exchange_s
 
     def _weight_read_bound(

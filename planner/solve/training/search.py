@@ -271,33 +271,19 @@ class TrainSearch:
     def _size_candidates(self, candidate: Candidate) -> list[Candidate]:
         """Return a candidate for each machine count.
 
-        Proves `time >= accelerator_bound_s / (nodes * accelerators) + boot`, and
-        `cost >= bound of the offer + usd_hour * nodes * boot / 3600`.
+        Proves `time >= compute_bound_s + boot`, and `cost >= that of the machines for so long`.
         """
-        instance = candidate.offer_state.offer.instance
-        offer_bound_usd = self.bound_usd(candidate.offer_state.offer)
+        offer = candidate.offer_state.offer
+        hourly_usd = float(offer.usd_hour) / SECONDS_PER_HOUR
+        egress_usd = float(self.egress_usd(offer))
         candidates = []
         for nodes in self.node_counts(candidate.offer_state):
-            duration_s = self.accelerator_bound_s(
-                instance
-            ) / nodes / instance.accelerators + constant("boot")
-            # Every machine is paid while it boots, whatever the layout.
-            startup_usd = (
-                float(candidate.offer_state.offer.usd_hour)
-                * nodes
-                * constant("boot")
-                / SECONDS_PER_HOUR
+            duration_s = self.compute_bound_s(offer.instance, nodes) + constant(
+                "boot"
             )
-            candidates.append(
-                Candidate(
-                    # The bound of the work is the same for any count; boot adds.
-                    self._objective(
-                        offer_bound_usd + Decimal(startup_usd), duration_s
-                    ),
-                    candidate.offer_state,
-                    nodes,
-                )
-            )
+            run_usd = duration_s * nodes * hourly_usd + egress_usd
+            bound = objective_value(self.objective, run_usd, duration_s)
+            candidates.append(Candidate(bound, candidate.offer_state, nodes))
         return candidates
 
     def cluster_rank(
@@ -390,6 +376,25 @@ class TrainSearch:
                 self._machine_prepare_s(instance) * instance.accelerators,
             )
         return self._bound_cache[instance.instance_type]
+
+    def compute_bound_s(self, instance: Instance, nodes: int) -> float:
+        """Lower bound of the time of all steps and of their data, seconds with the margin.
+
+        Proves `progress_s >= bound` for every layout on `nodes` machines, by the work that no
+        layout avoids; it builds no layout.
+        """
+        step_s = min(
+            (
+                layout_search.bound_compute
+                for layout_search in self._layout_searches(instance, nodes)
+            ),
+            # No precision is supported: see `steps_bound_s`.
+            default=0.0,
+        )
+        return max(
+            step_s * self._stretched_steps(instance, nodes),
+            self._machine_prepare_s(instance) / nodes,
+        )
 
     def steps_bound_s(
         self, instance: Instance, nodes: int, *, refined: bool
