@@ -80,6 +80,7 @@ class BillLine(Struct, frozen=True, kw_only=True):
     `unit_price`  USD per `unit`, None when no price is known
     `usd`  quantity * unit price, USD; None when no price is known
     `source`, `as_of`  where the price is from, and its date
+    `row`  row of the catalog that has the price; empty where no row of it does
     `pool`  pool whose machines the line pays for, empty for the whole stack
     `purchase`  how these machines are bought, empty for everything else
     """
@@ -92,6 +93,7 @@ class BillLine(Struct, frozen=True, kw_only=True):
     usd: Decimal | None
     source: str
     as_of: str
+    row: str = ""
     pool: str = ""
     purchase: str = ""
 
@@ -177,6 +179,7 @@ def priced_line(
         ),
         source=service_price.source,
         as_of=service_price.as_of,
+        row=service_price.row,
     )
 
 

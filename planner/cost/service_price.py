@@ -31,6 +31,11 @@ class ServicePrice(Struct, frozen=True, kw_only=True):
     as_of: str
     confidence: str
 
+    @property
+    def row(self) -> str:
+        """Which row of the catalog it is; tiers of one service share its name."""
+        return f"services.csv: {self.provider} {self.region} {self.item}"
+
 
 class Surcharges(Struct, frozen=True, kw_only=True):
     """What comes on top of the lines of a bill.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from planner.cost.service_price import PriceBook
     from planner.facts.small_cloud import SmallCloudMachine
+    from planner.market.catalog_source import CatalogSource
     from planner.market.owned import OwnedMachines
     from planner.spec.block import CapacityBlock
     from planner.spec.reservation import Reservation
@@ -357,6 +358,7 @@ class Catalog(Struct, frozen=True, dict=True):
     `sha256`, `as_of`  digest of the manifest, and the date of the catalog
     `small_machines`  machines of small clouds; None: those that the program came with
     `owned`  what an account was found to pay for already
+    `sources`  where its prices are from
     """
 
     offers: tuple[Offer, ...]
@@ -367,6 +369,7 @@ class Catalog(Struct, frozen=True, dict=True):
     as_of: str
     small_machines: tuple[SmallCloudMachine, ...] | None = None
     owned: tuple[OwnedMachines, ...] = ()
+    sources: tuple[CatalogSource, ...] = ()
 
     def using(self, usage: Mapping[str, Decimal]) -> Catalog:
         """Return it with what a spec states of its use instead of what is assumed."""

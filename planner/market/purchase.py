@@ -48,6 +48,21 @@ def machine_line(
         usd=(quantity * offer.usd_hour).quantize(CENT, ROUND_HALF_UP),
         source=offer.source,
         as_of=offer.as_of,
+        row=price_row(offer),
+    )
+
+
+def price_row(offer: Offer) -> str:
+    """Return which row of the catalog has the price of an offer.
+
+    Machines in a reservation that the stack makes cost what they do on demand.
+    """
+    purchase = (
+        "on_demand" if offer.purchase == RESERVED_PURCHASE else offer.purchase
+    )
+    return (
+        f"prices.csv: {offer.provider} {offer.instance.instance_type} "
+        f"{offer.region} {purchase}"
     )
 
 

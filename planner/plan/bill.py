@@ -12,6 +12,7 @@ from planner.cost.bill_line import (
     TAX_KIND,
 )
 from planner.cost.usage import usage_assumptions
+from planner.market.catalog_source import named_sources
 from planner.market.hosted import cheapest_hosted
 from planner.market.price_age import is_old
 from planner.market.small_cloud import catalog_machines, cheapest_elsewhere
@@ -21,7 +22,7 @@ from planner.plan.number import optional_money, plain_money, rounded
 from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
@@ -85,6 +86,7 @@ def cost_entry(
             excludes=_excluded((), surcharges),
         )
     total = plain_money(bill.total)
+    elsewhere = tuple(_elsewhere(solution, bill, catalog))
     return types.Cost(
         period=bill.period,
         life=_life(bill.life),
@@ -93,8 +95,15 @@ def cost_entry(
         tokens=_token_cost(solution, total),
         usd_hour=plain_money(bill.usd_hour),
         usd_month=total if bill.period == "month" else None,
-        lines=tuple(
-            _cost_line(bill_line, catalog.as_of) for bill_line in bill.lines
+        lines=tuple(_cost_line(bill_line, catalog) for bill_line in bill.lines),
+        sources=tuple(
+            _price_origins(
+                [
+                    *(line.source for line in bill.lines),
+                    *(fleet.price_source for fleet in elsewhere),
+                ],
+                catalog,
+            )
         ),
         # The total has no line whose price is unknown.
         excludes=_excluded(bill.lines, surcharges),
@@ -102,7 +111,7 @@ def cost_entry(
         commitments=tuple(map(_commitment, solution.commitments)),
         hosted=tuple(_hosted(solution)),
         owned=tuple(map(_owned, solution.owned)),
-        elsewhere=tuple(_elsewhere(solution, bill, catalog)),
+        elsewhere=elsewhere,
         usage=tuple(_used_amounts(workload, catalog)),
     )
 
@@ -260,7 +269,27 @@ def _life(life: Lifetime | None) -> types.Life | None:
     )
 
 
-def _cost_line(bill_line: BillLine, catalog_as_of: str) -> types.CostLine:
+def _price_origins(
+    price_sources: Iterable[str], catalog: Catalog
+) -> Iterator[types.PriceOrigin]:
+    """Yield the sources that prices name, each once, in the order of the prices."""
+    named = {
+        source.name: source
+        for text in price_sources
+        for source in named_sources(text, catalog.sources)
+    }
+    for source in named.values():
+        yield types.PriceOrigin(
+            name=source.name,
+            what=source.what,
+            as_of=source.as_of,
+            url=source.url or None,
+        )
+
+
+def _cost_line(bill_line: BillLine, catalog: Catalog) -> types.CostLine:
+    # What an account, a contract or a spec says stands in no row of the catalog.
+    is_in_catalog = named_sources(bill_line.source, catalog.sources)
     return types.CostLine(
         name=bill_line.name,
         kind=bill_line.kind,
@@ -271,6 +300,7 @@ def _cost_line(bill_line: BillLine, catalog_as_of: str) -> types.CostLine:
         pool=bill_line.pool or None,
         price_source=bill_line.source or None,
         price_as_of=bill_line.as_of or None,
-        price_is_old=is_old(bill_line.as_of, catalog_as_of),
+        price_row=(bill_line.row or None) if is_in_catalog else None,
+        price_is_old=is_old(bill_line.as_of, catalog.as_of),
         price_found=bill_line.is_priced,
     )

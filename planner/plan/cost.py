@@ -26,11 +26,30 @@ class CostLine(DocumentPart, frozen=True, kw_only=True):
         str | None, Meta(description="id of the price's source")
     ]
     price_as_of: Annotated[str | None, Meta(description="date of the price")]
+    price_row: Annotated[
+        str | None,
+        Meta(
+            description="row of the catalog that has the price; none for a price from elsewhere"
+        ),
+    ] = None
     price_is_old: Annotated[
         bool,
         Meta(description="whether the catalog is more than a year younger"),
     ]
     price_found: Annotated[bool, Meta(description="whether a price is known")]
+
+
+class PriceOrigin(DocumentPart, frozen=True, kw_only=True):
+    """A source that prices of the bill name, as the catalog describes it."""
+
+    name: Annotated[str, Meta(description="as price_source names it")]
+    what: Annotated[str, Meta(description="what it is")]
+    as_of: Annotated[
+        str, Meta(description="date of what it says, as far as it is known")
+    ]
+    url: Annotated[
+        str | None, Meta(description="its address; none where none is noted")
+    ] = None
 
 
 class Life(DocumentPart, frozen=True, kw_only=True):
@@ -260,6 +279,12 @@ class Cost(DocumentPart, frozen=True, kw_only=True):
         Meta(description="the total, when the period is a month"),
     ]
     lines: Annotated[tuple[CostLine, ...], Meta(description="machines first")]
+    sources: Annotated[
+        tuple[PriceOrigin, ...],
+        Meta(
+            description="what price_source stands for, of lines and of elsewhere"
+        ),
+    ] = ()
     excludes: Annotated[
         tuple[str, ...], Meta(description="what the total leaves out")
     ]

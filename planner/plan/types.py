@@ -26,6 +26,7 @@ from planner.plan.cost import (
     HostedCost,
     Life,
     OwnedCost,
+    PriceOrigin,
     TokenCost,
     UsedAmount,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "PlannedResource",
     "Pool",
     "Prediction",
+    "PriceOrigin",
     "Properties",
     "Purchase",
     "Reason",

@@ -13,6 +13,7 @@ from planner.render.plan import (
     infeasible_page,
     prediction_blocks,
 )
+from planner.render.price_origin import price_blocks
 from planner.render.rivals import (
     alternative_blocks,
     binding_blocks,
@@ -52,6 +53,7 @@ def reasons_page(plan: Plan) -> Page:
         ),
         *alternative_blocks(plan),
         *binding_blocks(plan),
+        *price_blocks(plan),
     ]
     return tuple(page_blocks)
 

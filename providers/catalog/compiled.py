@@ -22,8 +22,11 @@ from planner.facts import accelerator, small_cloud, table
 from planner.facts.small_cloud import (
     SmallCloudMachine,  # noqa: TC001 - msgspec reads the annotations
 )
+from planner.market import catalog_source, price_age
 from planner.market import offer as offer_module
-from planner.market import price_age
+from planner.market.catalog_source import (
+    CatalogSource,  # noqa: TC001 - msgspec reads the annotations
+)
 from planner.market.offer import (
     Catalog,
     Instance,
@@ -69,6 +72,7 @@ class _CompiledCatalog(Struct, frozen=True, array_like=True):
     unpriced: tuple[int, ...]
     prices: tuple[tuple[str, str, tuple[ServicePrice, ...]], ...]
     small_machines: tuple[SmallCloudMachine, ...] | None
+    sources: tuple[CatalogSource, ...]
 
 
 def read_compiled(folder: Path, manifest_sha256: str) -> Catalog | None:
@@ -101,6 +105,7 @@ def read_compiled(folder: Path, manifest_sha256: str) -> Catalog | None:
         sha256=compiled.sha256,
         as_of=compiled.as_of,
         small_machines=compiled.small_machines,
+        sources=compiled.sources,
     )
 
 
@@ -130,6 +135,7 @@ def write_compiled(folder: Path, catalog: Catalog) -> None:
                 for (provider, role), tiers in catalog.price_book.prices.items()
             ),
             small_machines=catalog.small_machines,
+            sources=catalog.sources,
         )
     )
     with suppress(OSError):
@@ -199,6 +205,7 @@ def _reader_digest() -> str:
         Path(table.__file__),
         Path(accelerator.__file__).parent / "data" / "accelerators.csv",
         Path(offer_module.__file__),
+        Path(catalog_source.__file__),
         Path(price_age.__file__),
         Path(small_cloud.__file__),
         Path(service_price.__file__),

@@ -13,6 +13,7 @@ from planner.facts import table
 from planner.facts.accelerator import accelerators
 from planner.facts.cloud import clouds
 from planner.facts.small_cloud import SMALL_CLOUD_FILE, read_small_clouds
+from planner.market.catalog_source import CatalogSource
 from planner.market.offer import (
     ORDERABLE_PURCHASES,
     Catalog,
@@ -127,10 +128,11 @@ def _read_tables(
         small_machines=read_small_clouds(table_texts[SMALL_CLOUD_FILE])
         if SMALL_CLOUD_FILE in table_texts
         else None,
+        sources=tuple(sources.values()),
     )
 
 
-def _sources(table_text: str) -> dict[str, str]:
+def _sources(table_text: str) -> dict[str, CatalogSource]:
     columns = {
         "source": table.nonempty_text,
         "what": table.nonempty_text,
@@ -138,7 +140,12 @@ def _sources(table_text: str) -> dict[str, str]:
         "url": table.any_text,
     }
     return {
-        table_row["source"]: table_row["what"]
+        table_row["source"]: CatalogSource(
+            name=table_row["source"],
+            what=table_row["what"],
+            as_of=table_row["as_of"],
+            url=table_row["url"],
+        )
         for table_row in table.read_rows(table_text, "sources.csv", columns)
     }
 
@@ -212,7 +219,7 @@ def _instance_columns() -> table.Columns:
 
 
 def _zones(
-    table_text: str, sources: dict[str, str]
+    table_text: str, sources: Mapping[str, CatalogSource]
 ) -> dict[tuple[str, str, str], tuple[str, ...]]:
     columns: table.Columns = {
         "provider": table.one_of(*clouds()),
@@ -235,7 +242,7 @@ def _zones(
 
 
 def _reclaim_bands(
-    table_text: str, sources: dict[str, str]
+    table_text: str, sources: Mapping[str, CatalogSource]
 ) -> dict[tuple[str, str, str], ReclaimBand]:
     """Return the bands of reclaims by provider, machine type and region."""
     share_type = table.real_between(0, 1)
@@ -304,7 +311,9 @@ class _MachineSupply(Struct, frozen=True, dict=True):
 
 
 def _offers(
-    table_text: str, sources: dict[str, str], machine_supply: _MachineSupply
+    table_text: str,
+    sources: Mapping[str, CatalogSource],
+    machine_supply: _MachineSupply,
 ) -> list[Offer]:
     """Return the offers: prices joined with machine types and zones.
 
@@ -348,7 +357,7 @@ def _offers(
     return offers
 
 
-def _price_columns(sources: dict[str, str]) -> table.Columns:
+def _price_columns(sources: Mapping[str, CatalogSource]) -> table.Columns:
     """Return the columns of the table of prices, each with its converter."""
     return {
         "provider": table.one_of(*clouds()),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
-from planner.cost.bill_line import MACHINE_KIND
 from planner.render.html.blocks import table_markup
 from planner.render.html.figure import Section
 from planner.render.page import PageTable
 from planner.render.plan import prediction_rows
+from planner.render.price_origin import line_origin, origin_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.plan.types import CostLine, HostedCost, Plan
+    from planner.plan.types import HostedCost, Plan
     from planner.workload.outlook import FactSource
 
 # What a predicted number rests on.
@@ -52,27 +52,10 @@ def _price_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
         yield (
             f"price: {cost_line.name}",
             f"{figures.unit_price(cost_line.unit_price)} USD per {cost_line.unit}",
-            (cost_line.price_source or "not said")
-            if cost_line.price_found
-            else "no price is known",
+            line_origin(plan, cost_line),
             cost_line.price_as_of or NO_DATE,
-            _price_row_name(plan, cost_line),
+            cost_line.price_row or cost_line.kind,
         )
-
-
-def _price_row_name(plan: Plan, cost_line: CostLine) -> str:
-    """Return what identifies a price: an offer, or a service in the region of the machines."""
-    pools = [
-        pool
-        for pool in plan.solution.pools
-        if cost_line.pool in (None, pool.name)
-    ]
-    if not pools:
-        return cost_line.kind
-    place = f"{pools[0].provider} {pools[0].region}"
-    if cost_line.kind == MACHINE_KIND:
-        return f"offer: {place} {pools[0].instance_type}"
-    return f"service: {place} {cost_line.kind}"
 
 
 def _other_price_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
@@ -88,7 +71,7 @@ def _other_price_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
         yield (
             f"price: a machine at {fleet.cloud}",
             f"{figures.unit_price(fleet.usd_hour)} USD an hour",
-            fleet.price_source,
+            origin_text(plan, fleet.price_source),
             fleet.price_as_of,
             fleet.machine,
         )

@@ -1,0 +1,115 @@
+"""From each dollar of a bill to the row of a table that has its price, and to what says so."""
+
+from __future__ import annotations
+
+import csv
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from planner.market.catalog_source import CatalogSource, named_sources
+from planner.market.own_prices import read_own_prices
+from planner.render import text
+from planner.render.explain import reasons_page
+from providers.catalog.manifest import CATALOG_FOLDER
+from tests.conftest import BLUEPRINTS, chat
+from tests.stacks.engine.test_simulated import plan_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner.market.offer import Catalog
+
+KEYS: Final = {
+    "prices.csv": ("provider", "instance_type", "region", "purchase"),
+    "services.csv": ("provider", "region", "item"),
+}
+
+
+def rows_of(price_row: str) -> list[tuple[Decimal, str, str]]:
+    """Return price, date and source of the rows that a line names, as the file has them."""
+    file_name, _, key = price_row.partition(": ")
+    price_column = "usd_hour" if file_name == "prices.csv" else "usd"
+    with (CATALOG_FOLDER / file_name).open(newline="") as file:
+        return [
+            (Decimal(row[price_column]), row["as_of"], row["source"])
+            for row in csv.DictReader(file)
+            if " ".join(row[column] for column in KEYS[file_name]) == key
+        ]
+
+
+@pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda path: path.stem)
+def test_each_line_leads_to_a_row_and_to_what_says_so(
+    catalog: Catalog, path: Path
+) -> None:
+    plan = plan_of(catalog, path.read_text())
+    with (CATALOG_FOLDER / "sources.csv").open(newline="") as file:
+        described = {row["source"]: row for row in csv.DictReader(file)}
+    told = {origin.name: origin for origin in plan.cost.sources}
+    for line in plan.cost.lines:
+        if not line.price_found:
+            continue
+        assert line.price_row is not None
+        price = (line.unit_price, line.price_as_of, line.price_source)
+        assert price in rows_of(line.price_row), line.name
+        origin = told[line.price_source or ""]
+        assert origin.what == described[origin.name]["what"]
+        assert (origin.url or "") == described[origin.name]["url"]
+    for fleet in plan.cost.elsewhere:
+        assert told[fleet.price_source].url
+
+
+def test_a_discounted_price_names_its_file_and_its_list_price(
+    catalog: Catalog,
+) -> None:
+    terms = (
+        "discounts:\n"
+        "  - {cloud: aws, purchase: on_demand, percent: 10%}\n"
+        "rates:\n"
+        "  - {cloud: azure, type: '*', purchase: on_demand, usd_hour: 9}\n"
+    )
+    priced = read_own_prices(terms.encode(), "p.yaml").applied(catalog)
+    plan = plan_of(
+        priced, chat(extra="where: {clouds: [aws]}\nbuy: {spot: never}")
+    )
+    machines = plan.cost.lines[0]
+    assert (machines.price_source or "").startswith("p.yaml:2: 10 % off ")
+    [[listed, *_]] = rows_of(machines.price_row or "")
+    assert machines.unit_price == listed * Decimal("0.9")
+    # A rate of a contract stands in no row of the catalog.
+    plan = plan_of(
+        priced, chat(extra="where: {clouds: [azure]}\nbuy: {spot: never}")
+    )
+    machines = plan.cost.lines[0]
+    assert (machines.price_source, machines.price_row) == ("p.yaml:4", None)
+
+
+def test_explain_shows_each_line_with_its_row_and_the_address(
+    catalog: Catalog,
+) -> None:
+    plan = plan_of(catalog, chat())
+    page = text.render(reasons_page(plan))
+    told = page[page.index("Where each price is from") :]
+    for line in plan.cost.lines:
+        assert line.price_row is not None
+        assert any(
+            shown.strip().startswith(line.name) and line.price_row in shown
+            for shown in told.splitlines()
+        )
+    for origin in plan.cost.sources:
+        assert f"  {origin.name} " in told
+        assert origin.url is None or origin.url in told
+
+
+def test_a_name_of_several_words_is_read_before_its_words() -> None:
+    def source(name: str) -> CatalogSource:
+        return CatalogSource(name=name, what="", as_of="", url="")
+
+    sources = [source("lists of a"), source("a"), source("b")]
+    assert named_sources("lists of a", sources) == (sources[0],)
+    assert named_sources("f.yaml:1: 5 % off b, a", sources) == (
+        sources[2],
+        sources[1],
+    )
+    assert named_sources("ab", sources) == ()
