@@ -173,7 +173,7 @@ def _check_spec(spec: Spec) -> Spec:
         spec = replace(spec, protect=isinstance(spec, Training))
     if isinstance(spec, Training):
         problems.extend(_dataset_problems(spec))
-        problems.extend(_small_cloud_problems(spec))
+        problems.extend(_file_system_problems(spec))
     if isinstance(spec, Training | Batch):
         problems.extend(_schedule_problems(spec))
     problems.extend(conflict_problems(spec))
@@ -192,15 +192,17 @@ def _check_spec(spec: Spec) -> Spec:
     return spec
 
 
-def _small_cloud_problems(spec: Training) -> list[Problem]:
-    """Return which clouds are too little known for a training."""
-    unknown = [cloud for cloud in spec.where.clouds if cloud in small_clouds()]
+def _file_system_problems(spec: Training) -> list[Problem]:
+    """Return whether a file system is asked for where none is known."""
+    named = spec.where.clouds
     rule = (
-        bool(unknown),
-        f"where.clouds: nobody knows how machines are joined at {', '.join(unknown)}",
-        f"write where: {{clouds: [{', '.join(clouds())}]}}, or leave it out",
+        spec.data.storage == "parallel"
+        and bool(named)
+        and all(cloud in small_clouds() for cloud in named),
+        f"data.storage: no parallel file system is known at {', '.join(named)}",
+        f"write data: {{storage: object}}, or clouds: [{', '.join(clouds())}]",
     )
-    return _first_broken("where", spec.where.place, (rule,))
+    return _first_broken("data", spec.data.place, (rule,))
 
 
 def _deadline_problem(batch_spec: Batch) -> Problem:

@@ -14,7 +14,7 @@ from planner.facts.small_cloud import small_clouds
 from planner.market.small_cloud import with_small_clouds
 from planner.market.term import TERM_OF
 from planner.spec.conflict import conflict_problems
-from planner.spec.model import PurchaseRule, Training
+from planner.spec.model import PurchaseRule
 from planner.units import HOURS_PER_MONTH
 from planner.workload.solver import find
 
@@ -124,9 +124,6 @@ def _allowed(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
         )
         own_spec = replace(spec, buy=rule)
         if way.clouds == "small":
-            # Too little is known of them for a training.
-            if isinstance(spec, Training):
-                continue
             own_spec = replace(
                 own_spec,
                 where=replace(

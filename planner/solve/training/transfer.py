@@ -9,8 +9,9 @@ Every machine has a limit of its own, and all of them share that of the account.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from planner.facts.cloud import clouds
 from planner.perf.common.constant import constant
 from planner.units import BYTES_PER_GB
 
@@ -18,19 +19,24 @@ if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
     from planner.market.offer import Instance
 
+# Key of what is taken for a cloud of which no figure is known.
+OTHER_CLOUD: Final = "other"
+
 Direction: TypeAlias = Literal["read", "write"]
 
 
 def object_bytes_s(
     instance: Instance, nodes: int, direction: Direction
 ) -> float:
-    """Return the rate of one machine from or to object storage, bytes/s."""
-    account_gb_s = constant(
-        f"object_store_all_{direction}_gb_s", instance.provider
-    )
+    """Return the rate of one machine from or to object storage, bytes/s.
+
+    Of small clouds no figure is known; theirs is taken to be as slow as any.
+    """
+    cloud = instance.provider if instance.provider in clouds() else OTHER_CLOUD
+    account_gb_s = constant(f"object_store_all_{direction}_gb_s", cloud)
     return min(
         _nic_bytes_s(instance),
-        constant("object_store_gb_s", instance.provider) * BYTES_PER_GB,
+        constant("object_store_gb_s", cloud) * BYTES_PER_GB,
         # More machines share what one account, or one bucket, gives.
         account_gb_s * BYTES_PER_GB / nodes,
     )

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from planner.facts.small_cloud import small_cloud_machines
+from planner.errors import SpecError
+from planner.facts.cloud import clouds
+from planner.facts.small_cloud import small_cloud_machines, small_clouds
 from planner.market.small_cloud import cheapest_elsewhere, with_small_clouds
+from planner.perf.common.constant import constant
 from planner.units import HOURS_PER_MONTH
-from tests.conftest import ROOT, TODAY, chat, find, only, present
+from tests.conftest import ROOT, TODAY, chat, find, only, present, spec_of
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import plan_of
 
@@ -128,6 +131,78 @@ def test_a_plan_there_is_that_of_such_a_machine_at_its_price(catalog) -> None:
     assert elsewhere.pools[0].layout == pool.layout
 
 
+TUNING = """\
+apiVersion: tonnage/v1
+kind: Training
+name: tune
+model: {name: llama-3.1-8b}
+data: {location: s3://sets/chat, tokens: 50M, size: 2TB}
+train: {method: lora, rank: 16, deadline: 24h}
+buy: {spot: never}
+where: {clouds: [CLOUDS]}
+"""
+
+
+def test_a_training_there_has_one_machine_at_its_price(catalog) -> None:
+    """Without a price are all other lines, but what the data cost where they leave."""
+    names = ("lambda", "verda")
+    text = TUNING.replace("CLOUDS", ", ".join(names))
+    solution = find(with_small_clouds(catalog, names), text)
+    [pool] = solution.pools
+    bill = present(solution.bill)
+    [row] = [
+        machine
+        for machine in small_cloud_machines()
+        if (machine.cloud_name, machine.machine)
+        == (pool.instance.provider, pool.instance.instance_type)
+    ]
+    assert pool.nodes == 1
+    machines, *others, data = bill.lines
+    assert machines.unit_price == row.usd_hour
+    assert not any(line.is_priced for line in others)
+    # 2,000 GB, of which AWS takes nothing for the first 100: 0.09 USD for each other.
+    assert data.name == "data out of aws above 100 GB"
+    assert data.usd == Decimal("171.00")
+    assert bill.total == present(machines.usd) + Decimal("171.00")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "object_store_gb_s",
+        "object_store_all_read_gb_s",
+        "object_store_all_write_gb_s",
+    ],
+)
+def test_their_buckets_are_taken_to_be_as_slow_as_any(name: str) -> None:
+    assert constant(name, "other") == min(
+        constant(name, cloud) for cloud in clouds()
+    )
+
+
+def test_nothing_there_joins_the_machines_of_a_training(catalog) -> None:
+    """405 billion parameters with their optimizer are more than any machine holds."""
+    text = (
+        TUNING.replace("llama-3.1-8b", "llama-3.1-405b")
+        .replace("lora, rank: 16", "finetune")
+        .replace("24h", "30d")
+    )
+    names = tuple(small_clouds())
+    there = text.replace("CLOUDS", ", ".join(names))
+    assert find(with_small_clouds(catalog, names), there).pools == ()
+    assert find(catalog, text.replace("CLOUDS", "aws")).pools[0].nodes > 1
+
+
+def test_no_file_system_is_known_there() -> None:
+    text = TUNING.replace("size: 2TB", "size: 2TB, storage: parallel")
+    with pytest.raises(SpecError) as caught:
+        spec_of(text.replace("CLOUDS", "lambda, nebius"))
+    [problem] = caught.value.problems
+    assert "at lambda, nebius" in problem.message
+    assert present(problem.place).line == 5
+    assert spec_of(text.replace("CLOUDS", "lambda, aws"))
+
+
 def test_more_clouds_never_cost_more(catalog) -> None:
     def usd(*clouds: str) -> Decimal:
         text = chat(extra=f"where: {{clouds: [{', '.join(clouds)}]}}")
@@ -139,9 +214,15 @@ def test_more_clouds_never_cost_more(catalog) -> None:
     assert usd("hyperstack", "lambda") <= usd("lambda")
 
 
-@pytest.fixture
-def spec_path(here: Path) -> str:
-    (here / "s.yaml").write_text(chat("llama-3.1-70b", extra=SMALL))
+@pytest.fixture(
+    params=[
+        chat("llama-3.1-70b", extra=SMALL),
+        TUNING.replace("CLOUDS", "lambda").replace("name: tune", "name: chat"),
+    ],
+    ids=["service", "training"],
+)
+def spec_path(here: Path, request: pytest.FixtureRequest) -> str:
+    (here / "s.yaml").write_text(request.param)
     return "s.yaml"
 
 
@@ -172,13 +253,3 @@ def test_a_standing_stack_is_not_taken_down_for_it(
     resources = tonnage("status", "chat", "--simulate", "-f", "json")[1]
     assert tonnage("apply", spec_path, "--simulate", "--yes")[0] == 2
     assert tonnage("status", "chat", "--simulate", "-f", "json")[1] == resources
-
-
-def test_a_training_there_is_refused_and_says_why(
-    tonnage: Command, here: Path
-) -> None:
-    text = (ROOT / "blueprints/lora-8b.yaml").read_text()
-    (here / "t.yaml").write_text(f"{text}\nwhere: {{clouds: [lambda]}}\n")
-    code, _, problem = tonnage("plan", "t.yaml")
-    assert code == 2
-    assert "nobody knows how machines are joined at lambda" in problem
