@@ -37,6 +37,7 @@ KEPT_DISK: Final = "kept_disk"
 ENDPOINT_KIND: Final = "private_endpoint"
 ENDPOINT_DATA: Final = "private_endpoint_data"
 CROSS_ZONE: Final = "cross_zone"
+CROSS_REGION: Final = "cross_region"
 # What stays when all machines of a stack are stopped.
 STANDING_KINDS: Final = frozenset(
     {
@@ -58,6 +59,7 @@ STANDING_KINDS: Final = frozenset(
 )
 ROLE_LABELS: Final = {
     "bastion": ("way in to the machines", "hour"),
+    CROSS_REGION: ("traffic between regions", "GB"),
     CROSS_ZONE: ("traffic between zones", "GB"),
     "disk": ("boot disks", "GB-month"),
     "load_balancer": ("load balancer", "hour"),
@@ -225,6 +227,12 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
             _role_line(
                 usage, price_book, "object_storage", usage.stored_gb_months
             )
+        )
+    # No address says the region of a bucket: only a spec can.
+    crossing_gb = price_book.used("cross_region_gb")
+    if crossing_gb:
+        bill_lines.append(
+            _role_line(usage, price_book, CROSS_REGION, crossing_gb)
         )
     return [
         *bill_lines,

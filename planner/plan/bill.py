@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import (
     CENT,
+    CROSS_REGION,
     MACHINE_KIND,
     SUPPORT_KIND,
     TAX_KIND,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from planner.spec.model import ShutdownRule
 
 # What a bill leaves out, where no prices of one's own say otherwise.
-EXCLUDED_COSTS: Final = ("transfers to other networks and regions",)
+EXCLUDED_TRANSFERS: Final = "transfers to other networks"
 EXCLUDED_SURCHARGES: Final = {SUPPORT_KIND: "support plans", TAX_KIND: "tax"}
 EXCLUDED_DISCOUNTS: Final = "private discounts"
 PRICED_REQUESTS: Final = 1000
@@ -50,7 +51,9 @@ def _excluded(
     return tuple(
         sorted(
             [
-                *EXCLUDED_COSTS,
+                EXCLUDED_TRANSFERS
+                if CROSS_REGION in kinds
+                else f"{EXCLUDED_TRANSFERS} and regions",
                 *(
                     name
                     for kind, name in EXCLUDED_SURCHARGES.items()

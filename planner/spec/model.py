@@ -261,6 +261,7 @@ class UsageRule(Struct, frozen=True, kw_only=True):
     """What a workload uses, where its owner knows better than what is assumed.
 
     container_image_gb      pulled once for each start of a machine, GB
+    cross_region_gb         to or from another region in the period of the bill, GB
     log_gb_per_node_hour    lines that a machine tells in an hour, GB
     node_starts_per_month   starts of a machine that runs all month
     overlap_hours           in which both fleets are paid when a service moves
@@ -270,6 +271,7 @@ class UsageRule(Struct, frozen=True, kw_only=True):
 
     place: Place | None = None
     container_image_gb: Decimal | None = None
+    cross_region_gb: Decimal | None = None
     log_gb_per_node_hour: Decimal | None = None
     node_starts_per_month: Decimal | None = None
     overlap_hours: Decimal | None = None

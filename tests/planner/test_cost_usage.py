@@ -47,6 +47,8 @@ def test_what_a_spec_may_state_is_what_the_table_says() -> None:
         ("stream_bytes_per_token", {"load balancer data", CROSSING}),
         ("prompt_bytes_per_token", {"load balancer data", CROSSING}),
         ("overlap_hours", set()),
+        # Twice nothing is nothing.
+        ("cross_region_gb", set()),
     ],
 )
 def test_only_the_lines_of_it_change(
@@ -65,6 +67,26 @@ def test_only_the_lines_of_it_change(
     ]
     assert told["source"] == "spec"
     assert Decimal(told["amount"]) == 2 * usage_value(usage)
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_what_crosses_regions_is_billed_where_it_is_stated(
+    tonnage: Command, here: Path, cloud: str
+) -> None:
+    """All three publish 0.02 USD a GB between two regions of North America."""
+    (here / "spec.yaml").write_text(
+        chat(
+            extra=f"where: {{clouds: [{cloud}]}}\n"
+            "usage: {cross_region_gb: 500}"
+        )
+    )
+    code, document, _ = tonnage("plan", "spec.yaml", "-f", "json")
+    assert code == 0
+    cost = json.loads(document)["cost"]
+    [line] = [line for line in cost["lines"] if line["kind"] == "cross_region"]
+    assert Decimal(line["quantity"]) == 500
+    assert Decimal(line["usd"]) == Decimal(10)
+    assert "transfers to other networks" in cost["excludes"]
 
 
 def test_logs_are_those_of_the_hours(tonnage: Command, here: Path) -> None:
@@ -111,7 +133,7 @@ def test_a_page_says_what_is_stated_and_a_full_one_the_rest(
     assert "stated: usage.node_starts_per_month: 9 count" in page
     assert "assumed:" not in page
     _, full, _ = tonnage("plan", "spec.yaml", "--full")
-    assert full.count("assumed: usage.") == 5
+    assert full.count("assumed: usage.") == 6
     code, _, told = tonnage("check", "spec.yaml")
     assert code == 0, told
     (here / "spec.yaml").write_text(
