@@ -10,6 +10,7 @@ from planner.cli import progress
 from planner.cli.compose import own_catalog, solve_settings
 from planner.market.on_premises import read_data_center
 from planner.render.ownership import ownership_page
+from planner.workload.owned_run import own_run
 from planner.workload.ownership import own_instead
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from planner.render.page import Page
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Spec
+    from planner.workload.owned_run import OwnedRun
     from planner.workload.ownership import Ownership
 
 
@@ -32,17 +34,13 @@ def tco_page(
         raise click.UsageError(
             "--tco compares with machines of your own: name their file in where.on_premises"
         )
-    if plan.cost.period != "month":
-        raise click.UsageError(
-            "--tco compares what runs month by month, and this ends"
-        )
     settings = solve_settings(
         spec_file, own_catalog(catalog, options.prices), options
     )
     center = data_center(spec, settings)
     assert center is not None  # noqa: S101 - its file is named
     with progress.waiting("sizing machines of your own"):
-        found = list(own_instead(spec, settings, center, plan.cost.total))
+        found = _sized(plan, spec, settings, center)
     return ownership_page(plan, center, found)
 
 
@@ -56,9 +54,22 @@ def data_center(spec: Spec, settings: SolveSettings) -> DataCenter | None:
 
 def machines_of_ones_own(
     plan: Plan, spec: Spec, settings: SolveSettings
-) -> list[Ownership]:
-    """Return each kind of own machines that would do: none without a file, or for what ends."""
+) -> list[Ownership] | list[OwnedRun]:
+    """Return each kind of own machines that would do: none without a file."""
     center = data_center(spec, settings)
-    if center is None or plan.cost.period != "month":
+    if center is None:
         return []
-    return list(own_instead(spec, settings, center, plan.cost.total))
+    return _sized(plan, spec, settings, center)
+
+
+def _sized(
+    plan: Plan, spec: Spec, settings: SolveSettings, center: DataCenter
+) -> list[Ownership] | list[OwnedRun]:
+    """Return what runs month by month over the years, and of what ends its hours."""
+    # Nothing is compared with a plan that has no fleet.
+    if not plan.solution.pools:
+        return []
+    total = plan.cost.total
+    if plan.cost.period == "month":
+        return list(own_instead(spec, settings, center, total))
+    return list(own_run(spec, settings, center, total))

@@ -9,9 +9,10 @@ from planner.market.term import TERM_OF
 from planner.render import period
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
+from planner.workload.owned_run import OwnedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from decimal import Decimal
 
     from planner.plan.types import Plan
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def buying_page(
-    plan: Plan, found: list[BoughtWay], owned: list[Ownership]
+    plan: Plan,
+    found: list[BoughtWay],
+    owned: Sequence[Ownership | OwnedRun],
 ) -> Page:
     """Return the ways to buy a workload, the cheapest first, against its plan.
 
@@ -44,7 +47,9 @@ def buying_page(
 
 
 def _rows(
-    plan: Plan, found: list[BoughtWay], owned: list[Ownership]
+    plan: Plan,
+    found: list[BoughtWay],
+    owned: Sequence[Ownership | OwnedRun],
 ) -> Iterator[tuple[str, ...]]:
     total = plan.cost.total
     # A plan of its own at a small cloud says more than the same machines there.
@@ -122,11 +127,15 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
     return _row(found.way.name, machines, found.usd, plan, "; ".join(takes))
 
 
-def _owned_row(one: Ownership, plan: Plan) -> tuple[str, ...]:
+def _owned_row(one: Ownership | OwnedRun, plan: Plan) -> tuple[str, ...]:
     price_usd = one.nodes * one.machine.price
     takes = f"{figures.dollars(price_usd)} to buy"
     if one.nodes > one.machine.nodes:
         takes += f", and there are {one.machine.nodes}"
+    elif isinstance(one, OwnedRun):
+        takes = f"their share of {takes}"
+        if one.even_runs is not None:
+            takes += f", paid from {one.even_runs:,} runs a month on"
     elif one.paid_months is not None:
         takes += f", paid after month {one.paid_months}"
     machines = f"{one.nodes} x {one.machine.name}"

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import figures
+from planner.render import period
 from planner.render.bill import total_text
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
+from planner.workload.owned_run import OwnedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from decimal import Decimal
 
     from planner.market.on_premises import DataCenter
     from planner.plan.types import Plan
@@ -17,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def ownership_page(
-    plan: Plan, center: DataCenter, found: list[Ownership]
+    plan: Plan, center: DataCenter, found: Sequence[Ownership | OwnedRun]
 ) -> Page:
-    """Return what own machines cost a month over one to five years, and when they pay."""
+    """Return what own machines cost over one to five years, and when they pay."""
     return (Paragraph(""), *_blocks(plan, center, found))
 
 
 def _blocks(
-    plan: Plan, center: DataCenter, found: list[Ownership]
+    plan: Plan, center: DataCenter, found: Sequence[Ownership | OwnedRun]
 ) -> Iterator[Block]:
     fitting = {one.machine.name for one in found}
     for machine in center.machines:
@@ -34,19 +37,20 @@ def _blocks(
             )
     if not found:
         return
-    years = tuple(found[0].month_usd)
+    costs = [_by_years(one) for one in found]
+    years = tuple(costs[0])
     yield PageTable(
         (
-            "own machines, USD a month over",
+            f"own machines, {period.AMOUNTS[plan.cost.period]} over",
             *(f">{number} year{'s' if number > 1 else ''}" for number in years),
         ),
         (
             *(
                 (
                     f"{one.nodes} x {one.machine.name}",
-                    *(figures.dollars(one.month_usd[year]) for year in years),
+                    *(figures.dollars(usd[year]) for year in years),
                 )
-                for one in found
+                for one, usd in zip(found, costs, strict=True)
             ),
             (
                 "as planned",
@@ -56,12 +60,40 @@ def _blocks(
         width=LINE_WIDTH,
     )
     for one in found:
-        yield Paragraph(f"  {_sentence(one)}", width=LINE_WIDTH)
+        sentence = (
+            _run_sentence(one) if isinstance(one, OwnedRun) else _sentence(one)
+        )
+        yield Paragraph(f"  {sentence}", width=LINE_WIDTH)
     if center.assumed:
         assumed = "; ".join(
             f"{value} ({source})" for value, source in center.assumed
         )
         yield Paragraph(f"  assumed: {assumed}", "dim", LINE_WIDTH)
+
+
+def _by_years(one: Ownership | OwnedRun) -> dict[int, Decimal]:
+    """Return what own machines cost in the period of the plan, by the years of use."""
+    return one.run_usd if isinstance(one, OwnedRun) else one.month_usd
+
+
+def _run_sentence(one: OwnedRun) -> str:
+    hours = figures.quantity(one.node_hours)
+    there = (
+        f", and there are {one.machine.nodes}"
+        if one.nodes > one.machine.nodes
+        else ""
+    )
+    paid = (
+        "no more than the plan from the first such run a month on"
+        if one.even_runs == 1
+        else f"no more than the plan from {one.even_runs:,} such runs a month on"
+        if one.even_runs is not None
+        else "dearer than the plan however often it runs"
+    )
+    return (
+        f"{one.nodes} x {one.machine.name}{there}, sized as {one.as_type}: {hours} machine-hours, "
+        f"whose electricity alone is {figures.dollars(one.energy_usd)}; {paid}"
+    )
 
 
 def _sentence(one: Ownership) -> str:

@@ -60,14 +60,17 @@ def own_instead(
     for a kind that no cloud has.
     """
     for machine in center.machines:
-        offer = _same_machine(machine, settings)
-        solution = find(*_on_it(spec, settings, offer))
+        offer = same_machine(machine, settings)
+        solution = find(*placed_on(spec, settings, offer))
         if solution.pools:
             yield _ownership(center, machine, offer, solution, cloud_usd_month)
 
 
-def _same_machine(machine: OwnMachine, settings: SolveSettings) -> Offer:
-    """Return the cheapest offer on demand with the accelerators of a machine."""
+def same_machine(machine: OwnMachine, settings: SolveSettings) -> Offer:
+    """Return the cheapest offer on demand with the accelerators of a machine.
+
+    Raises SpecError where no cloud has such a machine.
+    """
     same = [
         offer
         for offer in settings.catalog.offers
@@ -91,7 +94,7 @@ def _same_machine(machine: OwnMachine, settings: SolveSettings) -> Offer:
     return min(same, key=lambda offer: (offer.usd_hour, offer.key))
 
 
-def _on_it(
+def placed_on(
     spec: Spec, settings: SolveSettings, offer: Offer
 ) -> tuple[Spec, SolveSettings]:
     """Return a spec that takes one offer on demand, and settings that have no other."""
