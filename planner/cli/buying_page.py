@@ -12,17 +12,20 @@ from planner.cli.compose import (
     read_spec,
     solve_settings,
 )
-from planner.cli.ownership import machines_of_ones_own
+from planner.cli.ownership import (
+    machines_of_ones_own,
+    names_of_own_machines,
+)
 from planner.cli.planning import make_plan
 from planner.render import markdown
 from planner.render.buying import buying_page as ways_page
-from planner.spec.model import Batch, Inference
+from planner.spec.model import Workspace
 from planner.workload.buying import buy_in_every_way
 from providers.catalog.load import load_catalog
 
 OWN_MACHINES: Final = "on-premises/h100.yaml"
 INTRO: Final = (
-    "Made by `make docs` from the blueprints that serve a model or answer a batch; `tonnage "
+    "Made by `make docs` from the blueprints that serve, answer a batch or train; `tonnage "
     "explain SPEC --ways` says the same of a spec of yours. Each row with machines of ours is a"
     " plan of its own that meets the limits of the spec, verified by the simulation, so "
     "machines and regions differ. Its prices are those of the catalog, each with its source and"
@@ -30,7 +33,7 @@ INTRO: Final = (
     "too, whose bill has the machines alone. It and what the same tokens cost at a service are "
     "[comparisons](bills.md#what-else-the-same-work-would-cost), not offers. Machines of your own "
     f"are those of `blueprints/{OWN_MACHINES}` at its prices, sized by the same simulation, "
-    "beside what runs month by month; a spec of yours names its own file in "
+    "a share of their month where a job ends; a spec of yours names its own file in "
     "`where.on_premises`. What a commitment loses is held against rows of scenarios "
     "(`planner/market/data/scenarios.csv`)."
 )
@@ -44,7 +47,7 @@ def buying_page(blueprints: Path = Path("blueprints")) -> str:
     sections = ["# Ways to buy", "", INTRO, ""]
     for path in sorted(blueprints.glob("*.yaml")):
         spec_file = read_spec(str(path))
-        if not isinstance(spec_file.spec, Inference | Batch):
+        if isinstance(spec_file.spec, Workspace):
             continue
         plan = make_plan(spec_file, catalog, options)
         settings = solve_settings(spec_file, catalog, options)
@@ -63,6 +66,7 @@ def buying_page(blueprints: Path = Path("blueprints")) -> str:
                     plan,
                     buy_in_every_way(spec, settings),
                     machines_of_ones_own(plan, with_own, settings),
+                    names_of_own_machines(with_own, settings),
                 )
             ),
         ]

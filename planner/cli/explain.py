@@ -110,7 +110,10 @@ def _answer(
     question: str, words: str, plan: Plan, spec: Spec, settings: SolveSettings
 ) -> Page:
     """Return the page of an answer; `words` are an offer or a factor."""
-    from planner.cli.ownership import machines_of_ones_own
+    from planner.cli.ownership import (
+        machines_of_ones_own,
+        names_of_own_machines,
+    )
     from planner.estimate.calibration_worth import calibration_worth
     from planner.render import buying, explain, variation
     from planner.workload.buying import buy_in_every_way
@@ -130,6 +133,7 @@ def _answer(
                 plan,
                 buy_in_every_way(spec, settings),
                 machines_of_ones_own(plan, spec, settings),
+                names_of_own_machines(spec, settings),
             )
         case "pareto":
             return variation.frontier_page(

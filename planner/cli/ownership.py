@@ -62,6 +62,15 @@ def machines_of_ones_own(
     return _sized(plan, spec, settings, center)
 
 
+def names_of_own_machines(
+    spec: Spec, settings: SolveSettings
+) -> tuple[str, ...]:
+    """Return the kinds of machines that the file of a spec names: none without a file."""
+    center = data_center(spec, settings)
+    machines = center.machines if center is not None else ()
+    return tuple(machine.name for machine in machines)
+
+
 def _sized(
     plan: Plan, spec: Spec, settings: SolveSettings, center: DataCenter
 ) -> list[Ownership] | list[OwnedRun]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from planner.plan.types import (
         CommitmentRegret,
         CostLine,
+        ElsewhereCost,
         Plan,
     )
 
@@ -231,19 +232,23 @@ def _usage_blocks(plan: Plan, *, full: bool) -> list[Block]:
     ]
 
 
-def _elsewhere_blocks(plan: Plan) -> list[Block]:
-    """Return what the machines alone would cost at small clouds, if they have such ones.
+def comparable_elsewhere(plan: Plan) -> tuple[ElsewhereCost, ...]:
+    """Return what the machines alone would cost at small clouds, if they would do.
 
     Several machines of one job need a fabric too, of which their prices say nothing.
     """
     works_together = any(
         pool.role == "train" and pool.nodes > 1 for pool in plan.solution.pools
     )
-    if not plan.cost.elsewhere or works_together:
+    return () if works_together else plan.cost.elsewhere
+
+
+def _elsewhere_blocks(plan: Plan) -> list[Block]:
+    found = comparable_elsewhere(plan)
+    if not found:
         return []
     fleets = ", ".join(
-        f"{figures.dollars(fleet.usd)} at {fleet.cloud}"
-        for fleet in plan.cost.elsewhere
+        f"{figures.dollars(fleet.usd)} at {fleet.cloud}" for fleet in found
     )
     return [
         Paragraph(

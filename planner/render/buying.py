@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from planner import figures
 from planner.market.term import TERM_OF
 from planner.render import period
+from planner.render.bill import comparable_elsewhere
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
+from planner.sentence import describe
 from planner.workload.owned_run import OwnedRun
 
 if TYPE_CHECKING:
@@ -25,10 +27,11 @@ def buying_page(
     plan: Plan,
     found: list[BoughtWay],
     owned: Sequence[Ownership | OwnedRun],
+    own_machines: Sequence[str] = (),
 ) -> Page:
     """Return the ways to buy a workload, the cheapest first, against its plan.
 
-    `owned` are machines of one's own on which it would run instead.
+    `owned` are machines of one's own on which it would run instead, of those that are asked about.
     """
     return (
         PageTable(
@@ -39,10 +42,10 @@ def buying_page(
                 ">against the plan",
                 "what it takes",
             ),
-            tuple(_rows(plan, found, owned)),
+            tuple(_rows(plan, found, owned, own_machines)),
             width=LINE_WIDTH,
         ),
-        *_regret_blocks(found),
+        *_regret_blocks(plan, found),
     )
 
 
@@ -50,13 +53,14 @@ def _rows(
     plan: Plan,
     found: list[BoughtWay],
     owned: Sequence[Ownership | OwnedRun],
+    own_machines: Sequence[str],
 ) -> Iterator[tuple[str, ...]]:
     total = plan.cost.total
     # A plan of its own at a small cloud says more than the same machines there.
     has_plan_there = any(
         way.usd is not None and way.way.clouds == "small" for way in found
     )
-    elsewhere = () if has_plan_there else plan.cost.elsewhere[:1]
+    elsewhere = () if has_plan_there else comparable_elsewhere(plan)[:1]
     rows = [
         (total, _row("as the spec says", _planned_fleet(plan), total, plan)),
         *(
@@ -95,7 +99,41 @@ def _rows(
     yield from (row for _, row in sorted(rows, key=lambda pair: pair[0]))
     for way in found:
         if way.usd is None:
-            yield (way.way.name, "", "-", "", "no fleet meets the spec so")
+            yield _empty_row(way.way.name, _stopper(way))
+    if not plan.cost.hosted:
+        yield _empty_row("the same tokens at an API", _unsold(plan))
+    fitting = {one.machine.name for one in owned}
+    for name in own_machines:
+        if name not in fitting:
+            yield _empty_row(
+                "machines of your own", f"no fleet of {name} meets the spec"
+            )
+
+
+def _empty_row(name: str, reason: str) -> tuple[str, ...]:
+    return name, "", "-", "", reason
+
+
+def _stopper(found: BoughtWay) -> str:
+    """Return in a few words why there is no fleet in a way to buy."""
+    if found.refused is not None:
+        return found.refused.message
+    if found.nearest is not None:
+        limit = found.nearest
+        change = f"{limit.constraint}: {describe(limit.relax_to)}"
+        return f"no fleet meets the spec so; one would with {change}"
+    if found.way.machine_types > 1:
+        return "two types cost no less than one"
+    return "no fleet meets the spec so"
+
+
+def _unsold(plan: Plan) -> str:
+    """Return why there is no price of an API."""
+    if plan.workload.model is None or plan.cost.tokens is None:
+        return "it has no tokens"
+    if plan.workload.kind == "training":
+        return "what is sold by the token are answers"
+    return "nobody is known to sell this model"
 
 
 def _row(
@@ -150,16 +188,21 @@ def _planned_fleet(plan: Plan) -> str:
     )
 
 
-def _regret_blocks(found: list[BoughtWay]) -> Iterator[Block]:
-    """Yield what the best commitments lose in other futures; nothing where none pays."""
+def _regret_blocks(plan: Plan, found: list[BoughtWay]) -> Iterator[Block]:
+    """Yield what the best commitments lose in other futures, or why there is none to lose with."""
     options: dict[str, CommitmentSaving] = {}
     for way in found:
         for option in way.commitments:
             # The first way is all on demand: its hours are those of the week.
             options.setdefault(option.purchase, option)
-    if not options:
-        return
     yield Paragraph("")
+    if not options:
+        yield Paragraph(
+            "No commitment costs less than on demand in these hours: there is none to regret."
+            if plan.cost.period == "month"
+            else "What ends is over before a commitment is: what is owed stands beside it."
+        )
+        return
     yield PageTable(
         (
             "a commitment",

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.cost.lifetime import Period
+    from planner.errors import Problem
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import (
+        BindingLimit,
         CommitmentSaving,
         FleetSummary,
         PoolPurchase,
@@ -53,15 +55,19 @@ class BoughtWay(Struct, frozen=True, kw_only=True):
     fleets    machines of one type, or of two
     usd       cost in the period of the bill
     owed_usd  what its commitments cost over their terms, used or not
+    refused   the rule of the spec that its kind breaks by buying so
+    nearest   what would have to change where no fleet meets the spec
     """
 
     way: BuyingWay
-    period: Period
-    fleets: tuple[FleetSummary, ...]
-    purchases: tuple[PoolPurchase, ...]
-    usd: Decimal | None
-    owed_usd: Decimal
-    commitments: tuple[CommitmentSaving, ...]
+    period: Period = "month"
+    fleets: tuple[FleetSummary, ...] = ()
+    purchases: tuple[PoolPurchase, ...] = ()
+    usd: Decimal | None = None
+    owed_usd: Decimal = Decimal(0)
+    commitments: tuple[CommitmentSaving, ...] = ()
+    refused: Problem | None = None
+    nearest: BindingLimit | None = None
 
 
 @cache
@@ -92,26 +98,21 @@ def ways() -> tuple[BuyingWay, ...]:
 
 
 def buy_in_every_way(spec: Spec, settings: SolveSettings) -> list[BoughtWay]:
-    """Return the cheapest fleet of a spec in each way to buy that its kind allows.
+    """Return the cheapest fleet of a spec in each way to buy, and what stops the others.
 
     What the spec says of how to buy is left aside, but for its budget and what it owns. Two
-    machine types are left out where they cost no less than one.
+    machine types that cost no less than one have no fleet.
     """
-    found = settings.run_all(
+    return settings.run_all(
         [
             partial(_bought, way, own_spec, _settings_of(way, settings))
-            for way, own_spec in _allowed(spec)
+            for way, own_spec in _specs(spec)
         ]
     )
-    return [
-        bought
-        for bought in found
-        if bought.way.machine_types in (1, len(bought.fleets))
-    ]
 
 
-def _allowed(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
-    """Yield each way with the spec that buys so, if no rule refuses it."""
+def _specs(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
+    """Yield each way with the spec that buys so, also where a rule refuses it."""
     for way in ways():
         rule = PurchaseRule(
             place=spec.buy.place,
@@ -134,8 +135,7 @@ def _allowed(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
                 ),
                 network=None,
             )
-        if not conflict_problems(own_spec):
-            yield way, own_spec
+        yield way, own_spec
 
 
 def _settings_of(way: BuyingWay, settings: SolveSettings) -> SolveSettings:
@@ -147,8 +147,16 @@ def _settings_of(way: BuyingWay, settings: SolveSettings) -> SolveSettings:
 
 
 def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
+    problems = conflict_problems(spec)
+    if problems:
+        return BoughtWay(way=way, refused=problems[0])
     solution = find(spec, settings)
     bill = solution.bill
+    if not solution.pools:
+        nearest = solution.explained().bindings[:1]
+        return BoughtWay(way=way, nearest=nearest[0] if nearest else None)
+    if way.machine_types > len(solution.pools):
+        return BoughtWay(way=way)
     return BoughtWay(
         way=way,
         period=bill.period if bill is not None else "month",

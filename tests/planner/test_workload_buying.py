@@ -60,6 +60,8 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
     )
     found = found_ways(catalog, TEXT.replace("BUY", "spot: auto"))
     # Of this one a second type saves nothing.
+    second = found.pop("two-types")
+    assert (second.usd, second.refused, second.nearest) == (None, None, None)
     assert found.keys() == WRITTEN.keys() == set(ONE_TYPE)
     for way, written in WRITTEN.items():
         text = TEXT.replace("BUY", written)
@@ -103,8 +105,66 @@ def test_other_kinds_have_the_ways_that_their_rules_allow(
 ) -> None:
     text = (ROOT / "blueprints" / f"{name}.yaml").read_text()
     found = found_ways(catalog, text)
-    assert {"on-demand", "small-cloud"} <= found.keys()
-    assert not {"half-spot", "half-mix"} & found.keys()
+    for way in ("on-demand", "small-cloud"):
+        assert found[way].usd is not None
+    # A rule of the spec says of the others why they are none.
+    assert present(found["two-types"].refused).message.startswith(
+        "buy.machine_types is for a service"
+    )
+    assert found.keys() == {way.way for way in ways()}
+
+
+def test_what_stops_a_way_is_what_would_have_to_change(catalog) -> None:
+    """The plan of that change exists, at the cost that is said."""
+    text = (ROOT / "blueprints/chat-405b-bf16.yaml").read_text()
+    found = found_ways(catalog, text)["small-cloud"]
+    limit = present(found.nearest)
+    assert (found.usd, limit.constraint) == (None, "model.precision")
+    changed = text.replace("precision: bf16", "precision: int4").replace(
+        "where:\n", f"where:\n  clouds: [{', '.join(small_clouds())}]\n"
+    )
+    there = solve(with_small_clouds(catalog, small_clouds()), changed, keep=0)
+    assert present(there.bill).total == limit.usd
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("pretrain-70b", "such machines"),
+        ("finetune-70b", "such machines"),
+    ],
+)
+def test_machines_that_need_a_fabric_are_not_compared_alone(
+    tonnage: Command, here: Path, name: str, told: str
+) -> None:
+    """On the page of the plan they are not, and here neither."""
+    (here / "s.yaml").write_text(
+        (ROOT / "blueprints" / f"{name}.yaml").read_text()
+    )
+    for argv in (["plan", "s.yaml"], ["explain", "s.yaml", "--ways"]):
+        code, page, _ = tonnage(*argv)
+        assert code == 0
+        assert told not in page
+
+
+def test_cells_that_cannot_be_filled_say_why(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "dc.yaml").write_text(
+        "machines: [{name: own, accelerator: l4, accelerators_per_node: 1, "
+        "nodes: 1, price: 9000, power: 0.6kW}]\nspace: 0\nstaff: 0\n"
+    )
+    text = (ROOT / "blueprints/finetune-70b.yaml").read_text()
+    (here / "s.yaml").write_text(f"{text}where: {{on_premises: dc.yaml}}\n")
+    code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
+    assert code == 0
+    for told in (
+        "| no fleet of own meets the spec |",
+        "| what is sold by the token are answers |",
+        "What ends is over before a commitment is",
+    ):
+        assert told in page
+    assert "||" not in page
 
 
 def test_the_page_has_every_way_and_what_is_not_rented(
@@ -146,7 +206,7 @@ def test_the_page_has_the_machines_of_a_file(
     assert said in row
 
 
-def test_what_ends_is_not_compared_with_own_machines(
+def test_what_has_a_life_is_compared_by_its_hours(
     tonnage: Command, here: Path
 ) -> None:
     (here / "dc.yaml").write_text(
@@ -158,4 +218,13 @@ def test_what_ends_is_not_compared_with_own_machines(
     (here / "s.yaml").write_text(text)
     code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
     assert code == 0
-    assert "| machines of your own |" not in page
+    [row] = [
+        line
+        for line in page.splitlines()
+        if line.startswith("| machines of your own")
+    ]
+    # A share of a month for three days, of as many as the traffic needs.
+    assert row.endswith("to buy, and there are 9 |")
+    usd = int(row.split("|")[3].strip(" $"))
+    nodes = int(row.split("|")[2].split()[0])
+    assert 0 < usd < nodes * 900
