@@ -91,7 +91,11 @@ shutdown: {idle: 1h}
             "owned-kind",
             "--set buy.owned:1:1",
         ),
-        (["where.clouds=[lambda]"], "where", "--set where.clouds:1:1"),
+        (
+            ["where.clouds=[lambda]", "data.storage=parallel"],
+            "data",
+            "--set data.storage:1:1",
+        ),
         (["data.samples=1k"], "data", "--set data.samples:1:1"),
     ],
 )
