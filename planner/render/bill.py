@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from planner.plan.types import (
         CommitmentRegret,
         CostLine,
-        ElsewhereCost,
         Plan,
     )
 
@@ -232,23 +231,19 @@ def _usage_blocks(plan: Plan, *, full: bool) -> list[Block]:
     ]
 
 
-def comparable_elsewhere(plan: Plan) -> tuple[ElsewhereCost, ...]:
-    """Return what the machines alone would cost at small clouds, if they would do.
+def _elsewhere_blocks(plan: Plan) -> list[Block]:
+    """Return what the machines alone would cost at small clouds, if they have such ones.
 
     Several machines of one job need a fabric too, of which their prices say nothing.
     """
     works_together = any(
         pool.role == "train" and pool.nodes > 1 for pool in plan.solution.pools
     )
-    return () if works_together else plan.cost.elsewhere
-
-
-def _elsewhere_blocks(plan: Plan) -> list[Block]:
-    found = comparable_elsewhere(plan)
-    if not found:
+    if not plan.cost.elsewhere or works_together:
         return []
     fleets = ", ".join(
-        f"{figures.dollars(fleet.usd)} at {fleet.cloud}" for fleet in found
+        f"{figures.dollars(fleet.usd)} at {fleet.cloud}"
+        for fleet in plan.cost.elsewhere
     )
     return [
         Paragraph(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from planner import figures
 from planner.market.term import TERM_OF
 from planner.render import period
-from planner.render.bill import comparable_elsewhere
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
 from planner.sentence import describe
@@ -56,11 +55,6 @@ def _rows(
     own_machines: Sequence[str],
 ) -> Iterator[tuple[str, ...]]:
     total = plan.cost.total
-    # A plan of its own at a small cloud says more than the same machines there.
-    has_plan_there = any(
-        way.usd is not None and way.way.clouds == "small" for way in found
-    )
-    elsewhere = () if has_plan_there else comparable_elsewhere(plan)[:1]
     rows = [
         (total, _row("as the spec says", _planned_fleet(plan), total, plan)),
         *(
@@ -80,19 +74,6 @@ def _rows(
                 ),
             )
             for hosted in plan.cost.hosted[:1]
-        ),
-        *(
-            (
-                fleet.usd,
-                _row(
-                    f"such machines at {fleet.cloud}",
-                    fleet.machine,
-                    fleet.usd,
-                    plan,
-                    "machines alone; nothing is built there",
-                ),
-            )
-            for fleet in elsewhere
         ),
         *((one.planned_usd, _owned_row(one, plan)) for one in owned),
     ]
@@ -124,6 +105,8 @@ def _stopper(found: BoughtWay) -> str:
         return f"no fleet meets the spec so; one would with {change}"
     if found.way.machine_types > 1:
         return "two types cost no less than one"
+    if found.way.clouds == "small":
+        return "one machine does not do it, and none is known to join more"
     return "no fleet meets the spec so"
 
 
