@@ -17,7 +17,7 @@ from planner.perf.serving.replica import Confidence
 from planner.solve.settings import SolveSettings
 from planner.workload.solver import find as find_fleet
 from tests.conftest import ROOT, only, spec_of
-from tests.oracles.played_job import hazards, played_batch
+from tests.oracles.played_job import Machines, hazards, played_batch
 from tests.oracles.played_service import NORMAL_999
 from tests.oracles.stated import Reclaims, reclaims
 
@@ -97,7 +97,11 @@ def played_ends_s(
     boot_h = pool.startup_s / HOUR
     ends_h = [
         played_batch(
-            draw, pool.nodes, boot_h, (run_h - boot_h) * slowness, rate
+            draw,
+            Machines(pool.nodes, pool.nodes),
+            boot_h,
+            (run_h - boot_h) * slowness,
+            rate,
         )[0]
         for slowness in drawn_slowness(draw)
     ]
@@ -116,7 +120,9 @@ def test_a_run_is_over_in_its_window_as_often_as_the_confidence_says(
         pool.instance.provider, pool.instance.instance_type, "monthly"
     )
     window_h = pool.run_window_s / HOUR
-    gone = 1 - math.exp(-hazards(pool.nodes, rate).all * window_h)
+    gone = 1 - math.exp(
+        -hazards(Machines(pool.nodes, pool.nodes), rate).all * window_h
+    )
     assert gone < 0.06
     half_width = NORMAL_999 * math.sqrt(level * (1 - level) / RUNS)
     ends_s = played_ends_s(solution, pool, rate)
