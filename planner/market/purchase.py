@@ -13,6 +13,7 @@ from planner.cost.bill_line import (
     QUANTITY_STEP,
     BillLine,
 )
+from planner.facts.small_cloud import SMALL_CLOUD_FILE, small_clouds
 from planner.market.offer import RESERVED_PURCHASE
 from planner.market.term import TERM_PURCHASES
 
@@ -57,13 +58,13 @@ def price_row(offer: Offer) -> str:
 
     Machines in a reservation that the stack makes cost what they do on demand.
     """
+    machine = offer.instance.instance_type
+    if offer.provider in small_clouds():
+        return f"{SMALL_CLOUD_FILE}: {small_clouds()[offer.provider]} {machine}"
     purchase = (
         "on_demand" if offer.purchase == RESERVED_PURCHASE else offer.purchase
     )
-    return (
-        f"prices.csv: {offer.provider} {offer.instance.instance_type} "
-        f"{offer.region} {purchase}"
-    )
+    return f"prices.csv: {offer.provider} {machine} {offer.region} {purchase}"
 
 
 def tier_offer(offer: Offer, tier: PurchaseTier) -> Offer:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import csv
+import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from planner.facts.small_cloud import small_cloud_machines
 from planner.market.catalog_source import CatalogSource, named_sources
 from planner.market.own_prices import read_own_prices
 from planner.render import text
 from planner.render.explain import reasons_page
 from providers.catalog.manifest import CATALOG_FOLDER
 from tests.conftest import BLUEPRINTS, chat
+from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import plan_of
 
 if TYPE_CHECKING:
@@ -83,6 +86,31 @@ def test_a_discounted_price_names_its_file_and_its_list_price(
     )
     machines = plan.cost.lines[0]
     assert (machines.price_source, machines.price_row) == ("p.yaml:4", None)
+
+
+def test_machines_of_a_small_cloud_have_a_row_of_their_own_table(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(chat(extra="where: {clouds: [lambda, verda]}"))
+    code, document, _ = tonnage("plan", "s.yaml", "-f", "json")
+    assert code == 0
+    cost = json.loads(document)["cost"]
+    machines, *others = cost["lines"]
+    table, _, key = machines["price_row"].partition(": ")
+    assert table == "small_clouds.csv"
+    [row] = [
+        machine
+        for machine in small_cloud_machines()
+        if f"{machine.cloud} {machine.machine}" == key
+    ]
+    assert row.usd_hour == Decimal(machines["unit_price"])
+    assert (row.as_of, row.source) == (
+        machines["price_as_of"],
+        machines["price_source"],
+    )
+    assert cost["sources"][0]["name"] == row.source
+    assert cost["sources"][0]["url"].startswith("https://")
+    assert all(line["price_row"] is None for line in others)
 
 
 def test_explain_shows_each_line_with_its_row_and_the_address(
