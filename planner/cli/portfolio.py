@@ -81,7 +81,11 @@ def shared_plans(
         shared.plan.workload.name for shared in found if shared.member is None
     ]
     page = (
-        *portfolio_page(portfolio, left_out),
+        *portfolio_page(
+            portfolio,
+            left_out,
+            {shared.plan.workload.name: shared.plan for shared in found},
+        ),
         *quota_blocks(chosen, partial(remedy, facts=quota_sharing.facts)),
     )
     return [shared.plan for shared in found], page

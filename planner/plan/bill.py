@@ -20,7 +20,8 @@ from planner.market.small_cloud import catalog_machines, cheapest_elsewhere
 from planner.plan import types
 from planner.plan.cost_band import cost_band
 from planner.plan.number import optional_money, plain_money, rounded
-from planner.units import SECONDS_PER_HOUR, TOKENS_PER_MILLION
+from planner.plan.token_cost import token_cost
+from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 EXCLUDED_TRANSFERS: Final = "transfers to other networks"
 EXCLUDED_SURCHARGES: Final = {SUPPORT_KIND: "support plans", TAX_KIND: "tax"}
 EXCLUDED_DISCOUNTS: Final = "private discounts"
-PRICED_REQUESTS: Final = 1000
-# Small models cost fractions of a cent a million tokens.
-UNIT_COST_STEP: Final = Decimal("0.0001")
 
 
 def _excluded(
@@ -229,35 +227,17 @@ def _token_cost(solution: Solution, total: Decimal) -> types.TokenCost | None:
     training_run = solution.training_run
     volume = solution.token_volume
     if training_run is not None:
-        trained_tokens = Decimal(training_run.total_tokens)
-        return types.TokenCost(
-            prompt_tokens=0,
-            output_tokens=0,
-            trained_tokens=rounded(training_run.total_tokens),
-            usd_per_million_output=None,
-            usd_per_million=_usd_per(TOKENS_PER_MILLION, total, trained_tokens),
+        return token_cost(
+            total, trained_tokens=Decimal(training_run.total_tokens)
         )
     if volume is None or not volume.answer_tokens:
         return None
-    all_tokens = volume.prompt_tokens + volume.answer_tokens
-    return types.TokenCost(
-        prompt_tokens=rounded(float(volume.prompt_tokens)),
-        output_tokens=rounded(float(volume.answer_tokens)),
-        trained_tokens=0,
-        usd_per_million_output=_usd_per(
-            TOKENS_PER_MILLION, total, volume.answer_tokens
-        ),
-        usd_per_million=_usd_per(TOKENS_PER_MILLION, total, all_tokens),
-        requests=rounded(float(volume.requests)),
-        usd_per_thousand_requests=_usd_per(
-            PRICED_REQUESTS, total, volume.requests
-        ),
+    return token_cost(
+        total,
+        prompt_tokens=volume.prompt_tokens,
+        output_tokens=volume.answer_tokens,
+        requests=volume.requests,
     )
-
-
-def _usd_per(number: int, total: Decimal, counted: Decimal) -> Decimal:
-    """Return what so many of what is counted cost, USD."""
-    return plain_money((total * number / counted).quantize(UNIT_COST_STEP))
 
 
 def _life(life: Lifetime | None) -> types.Life | None:

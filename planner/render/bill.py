@@ -36,6 +36,8 @@ LEAST_KW: Final = 0.05
 # Each of them has its name there; of more than five, the four dearest do.
 NAMED_LINES: Final = 4
 MOST_NAMED_LINES: Final = 5
+# Before a total that has lines without a price.
+LOWER_BOUND: Final = ">= "
 CAUSE_PHRASES: Final = {
     "work": "speed, failures and reclaims",
     "prices": "the age of prices",
@@ -57,7 +59,7 @@ def total_text(plan: Plan) -> str:
 def bound_mark(plan: Plan) -> str:
     """Return what stands before the total, and before all that is derived from it."""
     # With an unknown price the total is a lower bound.
-    return ">= " if plan.cost.is_partial else ""
+    return LOWER_BOUND if plan.cost.is_partial else ""
 
 
 def band_text(plan: Plan) -> str:

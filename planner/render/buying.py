@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from planner import figures
 from planner.market.term import TERM_OF
 from planner.render import period
+from planner.render.bill import LOWER_BOUND
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.rivals import fleet_text
+from planner.render.token_cost import token_cells, token_titles
 from planner.sentence import describe
 from planner.workload.owned_run import OwnedRun
 
@@ -37,8 +39,9 @@ def buying_page(
             (
                 "way to buy",
                 "machines",
-                f">{period.TITLES[plan.cost.period].lstrip('>')}",
-                ">against the plan",
+                period.TITLES[plan.cost.period],
+                *token_titles(plan.cost.tokens),
+                ">change",
                 "what it takes",
             ),
             tuple(_rows(plan, found, owned, own_machines)),
@@ -56,7 +59,16 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     total = plan.cost.total
     rows = [
-        (total, _row("as the spec says", _planned_fleet(plan), total, plan)),
+        (
+            total,
+            _row(
+                "as the spec says",
+                _planned_fleet(plan),
+                total,
+                plan,
+                is_partial=plan.cost.is_partial,
+            ),
+        ),
         *(
             (way.usd, _way_row(way, plan))
             for way in found
@@ -80,19 +92,19 @@ def _rows(
     yield from (row for _, row in sorted(rows, key=lambda pair: pair[0]))
     for way in found:
         if way.usd is None:
-            yield _empty_row(way.way.name, _stopper(way))
+            yield _empty_row(plan, way.way.name, _stopper(way))
     if not plan.cost.hosted:
-        yield _empty_row("the same tokens at an API", _unsold(plan))
+        yield _empty_row(plan, "the same tokens at an API", _unsold(plan))
     fitting = {one.machine.name for one in owned}
     for name in own_machines:
         if name not in fitting:
             yield _empty_row(
-                "machines of your own", f"no fleet of {name} meets the spec"
+                plan, "machines of your own", f"no fleet of {name} meets the spec"
             )
 
 
-def _empty_row(name: str, reason: str) -> tuple[str, ...]:
-    return name, "", "-", "", reason
+def _empty_row(plan: Plan, name: str, reason: str) -> tuple[str, ...]:
+    return name, "", "-", *token_cells(plan.cost.tokens, None), "", reason
 
 
 def _stopper(found: BoughtWay) -> str:
@@ -120,14 +132,29 @@ def _unsold(plan: Plan) -> str:
 
 
 def _row(
-    name: str, machines: str, usd: Decimal, plan: Plan, takes: str = ""
+    name: str,
+    machines: str,
+    usd: Decimal,
+    plan: Plan,
+    takes: str = "",
+    *,
+    is_partial: bool = False,
 ) -> tuple[str, ...]:
+    """Return a row of the table; a bill that is `is_partial` has lines without a price."""
     change = (
         ""
         if usd == plan.cost.total
         else (figures.signed_dollars(usd - plan.cost.total))
     )
-    return name, machines, figures.dollars(usd), change, takes
+    mark = LOWER_BOUND if is_partial else ""
+    return (
+        name,
+        machines,
+        f"{mark}{figures.dollars(usd)}",
+        *token_cells(plan.cost.tokens, usd, mark),
+        change,
+        takes,
+    )
 
 
 def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
@@ -145,7 +172,14 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
         takes.append("spot may be taken back")
     fleets = " + ".join(map(fleet_text, found.fleets))
     machines = f"{fleets}: {parts}"
-    return _row(found.way.name, machines, found.usd, plan, "; ".join(takes))
+    return _row(
+        found.way.name,
+        machines,
+        found.usd,
+        plan,
+        "; ".join(takes),
+        is_partial=found.is_partial,
+    )
 
 
 def _owned_row(one: Ownership | OwnedRun, plan: Plan) -> tuple[str, ...]:

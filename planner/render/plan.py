@@ -31,6 +31,7 @@ from planner.render.rivals import (
     rival_blocks,
 )
 from planner.render.security import security_line
+from planner.render.token_cost import token_phrases
 from planner.render.week import week_blocks
 from planner.spec.block import OFFERED_PREFIXES
 from planner.units import HOURS_PER_WEEK
@@ -189,21 +190,8 @@ def _money_phrases(plan: Plan) -> list[str]:
     )
     money_phrases = [f"{total_text(plan)}{period_text}"]
     mark = bound_mark(plan)
-    token_cost = plan.cost.tokens
-    if token_cost is not None:
-        blended_text = (
-            f"{mark}{figures.token_price(token_cost.usd_per_million)}"
-        )
-        output_usd = token_cost.usd_per_million_output
-        money_phrases.append(
-            f"{blended_text} per million tokens"
-            if output_usd is None
-            else f"{mark}{figures.token_price(output_usd)} per million tokens out, "
-            f"{blended_text} blended"
-        )
-        if token_cost.usd_per_thousand_requests is not None:
-            price = figures.token_price(token_cost.usd_per_thousand_requests)
-            money_phrases.append(f"{mark}{price} per 1,000 requests")
+    if plan.cost.tokens is not None:
+        money_phrases += token_phrases(plan.cost.tokens, mark)
     run_entry = plan.solution.run
     if run_entry:
         money_phrases.append(

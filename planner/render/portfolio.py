@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner import figures
 from planner.market.term import TERM_OF
-from planner.render.bill import anyway_text
+from planner.render.bill import anyway_text, bound_mark
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -16,25 +16,36 @@ from planner.render.page import (
     PageTable,
     Paragraph,
 )
+from planner.render.token_cost import token_cells, token_titles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from planner.market.owned import OwnedUse
+    from planner.plan.types import Plan
     from planner.workload.joint_purchase import SharedPlace
     from planner.workload.portfolio import Portfolio
     from planner.workload.quota_share import QuotaNeed, SharedChoice
 
 
-def portfolio_page(portfolio: Portfolio, left_out: Sequence[str]) -> Page:
+def portfolio_page(
+    portfolio: Portfolio,
+    left_out: Sequence[str],
+    plans: Mapping[str, Plan],
+) -> Page:
     """Return the bill of each service alone and together, and what they share at each place.
 
-    `left_out` has the names of what is no service, ends by itself, or has no fleet.
+    `left_out` has the names of what is no service, ends by itself, or has no fleet. `plans` are
+    those of the services, by name: their tokens and requests cost what they pay together.
     """
-    return tuple(_blocks(portfolio, left_out))
+    return tuple(_blocks(portfolio, left_out, plans))
 
 
-def _blocks(portfolio: Portfolio, left_out: Sequence[str]) -> Iterator[Block]:
+def _blocks(
+    portfolio: Portfolio,
+    left_out: Sequence[str],
+    plans: Mapping[str, Plan],
+) -> Iterator[Block]:
     bills = portfolio.bills
     alone_usd = sum((bill.alone_usd for bill in bills), Decimal(0))
     shared_usd = sum((bill.shared_usd for bill in bills), Decimal(0))
@@ -42,8 +53,10 @@ def _blocks(portfolio: Portfolio, left_out: Sequence[str]) -> Iterator[Block]:
         f"{len(bills)} {'service' if len(bills) == 1 else 'services'} together  ·  "
         f"{figures.dollars(shared_usd)} a month, {figures.dollars(alone_usd)} alone"
     )
+    # Each service counts its tokens and requests.
+    titles = token_titles(plans[bills[0].name].cost.tokens) if bills else ()
     yield PageTable(
-        ("service", "machines", ">$/mo alone", ">$/mo together"),
+        ("service", "machines", ">$/mo alone", ">$/mo together", *titles),
         (
             *(
                 (
@@ -51,6 +64,11 @@ def _blocks(portfolio: Portfolio, left_out: Sequence[str]) -> Iterator[Block]:
                     bill.machines,
                     figures.dollars(bill.alone_usd, cents=True),
                     figures.dollars(bill.shared_usd, cents=True),
+                    *token_cells(
+                        plans[bill.name].cost.tokens,
+                        bill.shared_usd,
+                        bound_mark(plans[bill.name]),
+                    ),
                 )
                 for bill in bills
             ),
@@ -59,6 +77,8 @@ def _blocks(portfolio: Portfolio, left_out: Sequence[str]) -> Iterator[Block]:
                 "",
                 figures.dollars(alone_usd, cents=True),
                 figures.dollars(shared_usd, cents=True),
+                # Tokens of two models are never added up.
+                *("",) * len(titles),
             ),
         ),
         width=LINE_WIDTH,

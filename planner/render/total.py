@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from planner.plan.amount import add_amounts
 from planner.plan.diff import machines_text, total_amount
 from planner.render import period
+from planner.render.bill import bound_mark
 from planner.render.diff.wording import amount_text, period_name
 from planner.render.page import (
     LINE_WIDTH,
@@ -14,6 +15,7 @@ from planner.render.page import (
     PageTable,
     Paragraph,
 )
+from planner.render.token_cost import token_cells, token_titles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,18 +30,40 @@ NO_FLEET: Final = "nothing meets it"
 
 def total_page(plans: Sequence[Plan]) -> Page:
     """Return what plans cost together: months, runs and lives each have a total of their own."""
-    rows = [_plan_row(plan) for plan in plans]
-    totals = total_rows(plans)
+    # Any tokens and requests have the same titles: those of all that the plans count.
+    titles = max(
+        (token_titles(plan.cost.tokens) for plan in plans), key=len, default=()
+    )
+    rows = [
+        _filled(_plan_row(plan), _token_row(plan), len(titles))
+        for plan in plans
+    ]
+    # Tokens of two models are never added up.
+    totals = [_filled(row, (), len(titles)) for row in total_rows(plans)]
     return (
         Paragraph(""),
         Paragraph(f"{len(plans)} specs together", "strong"),
         PageTable(
-            ("spec", "machines", ">cost"),
+            ("spec", "machines", ">cost", *titles),
             (*rows, *totals),
             _tones(len(rows), len(totals)),
             LINE_WIDTH,
         ),
     )
+
+
+def _filled(
+    row: tuple[str, ...], cells: tuple[str, ...], count: int
+) -> tuple[str, ...]:
+    """Return a row with so many cells more, empty after those that there are."""
+    return (*row, *cells, *("",) * (count - len(cells)))
+
+
+def _token_row(plan: Plan) -> tuple[str, ...]:
+    """Return what the tokens and requests of a plan cost; nothing without a fleet or tokens."""
+    if not plan.is_feasible:
+        return ()
+    return token_cells(plan.cost.tokens, plan.cost.total, bound_mark(plan))
 
 
 def total_rows(plans: Sequence[Plan]) -> list[tuple[str, ...]]:

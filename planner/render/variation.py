@@ -10,9 +10,21 @@ from msgspec import Struct
 
 from planner import figures
 from planner.render import period
-from planner.render.bill import CAUSE_PHRASES, total_text
-from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
+from planner.render.bill import CAUSE_PHRASES, bound_mark, total_text
+from planner.render.page import (
+    LINE_WIDTH,
+    Block,
+    Page,
+    PageTable,
+    Paragraph,
+    phrases,
+)
 from planner.render.rivals import fleet_text
+from planner.render.token_cost import (
+    token_cells,
+    token_phrases,
+    token_titles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +59,14 @@ def frontier_page(plan: Plan, found: Sequence[Variation]) -> Page:
             Paragraph("the spec has no limit that could be traded for money"),
         )
     rows: list[tuple[str, ...]] = [
-        ("as the spec says", "", total_text(plan), "", "")
+        (
+            "as the spec says",
+            "",
+            total_text(plan),
+            *token_cells(plan.cost.tokens, plan.cost.total, bound_mark(plan)),
+            "",
+            "",
+        )
     ]
     ordered = sorted(found, key=lambda one: (one.subject, one.value))
     for subject, group in groupby(ordered, key=lambda one: one.subject):
@@ -59,6 +78,8 @@ def frontier_page(plan: Plan, found: Sequence[Variation]) -> Page:
                     subject if number == 0 else "",
                     value_text(one),
                     "-" if usd is None else figures.dollars(usd),
+                    # A limit changes no request.
+                    *token_cells(plan.cost.tokens, usd, bound_mark(plan)),
                     change,
                     NO_FLEET if usd is None else fleet_text(one.answer.fleet),
                 )
@@ -66,7 +87,14 @@ def frontier_page(plan: Plan, found: Sequence[Variation]) -> Page:
     title = period.TITLES[plan.cost.period]
     return (
         PageTable(
-            ("wish", ">value", title, ">change", "fleet"),
+            (
+                "wish",
+                ">value",
+                title,
+                *token_titles(plan.cost.tokens),
+                ">change",
+                "fleet",
+            ),
             tuple(rows),
             width=LINE_WIDTH,
         ),
@@ -80,6 +108,7 @@ def sensitivity_page(
     swings, still = bill_swings(plan, found)
     most = max((swing.usd for swing in swings), default=0) or Decimal(1)
     blocks: list[Block] = [
+        phrases(_planned(plan), indent="  "),
         PageTable(
             (
                 "what is different",
@@ -139,6 +168,16 @@ def bill_swings(
         swings.append(Swing(subject, _cells(low), _cells(high), usd, ends))
     swings.sort(key=lambda swing: (-swing.usd, swing.subject))
     return swings, still
+
+
+def _planned(plan: Plan) -> list[str]:
+    """Return what the plan costs with nothing different, and its tokens and requests."""
+    planned = (
+        f"as planned: {total_text(plan)}{period.SUFFIXES[plan.cost.period]}"
+    )
+    if plan.cost.tokens is None:
+        return [planned]
+    return [planned, *token_phrases(plan.cost.tokens, bound_mark(plan))]
 
 
 def _calibration(plan: Plan, worth: CalibrationWorth) -> str:

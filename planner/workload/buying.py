@@ -54,6 +54,7 @@ class BoughtWay(Struct, frozen=True, kw_only=True):
 
     fleets    machines of one type, or of two
     usd       cost in the period of the bill
+    is_partial  whether the bill has lines whose price nobody knows, so that it costs more
     owed_usd  what its commitments cost over their terms, used or not
     refused   the rule of the spec that its kind breaks by buying so
     nearest   what would have to change where no fleet meets the spec
@@ -64,6 +65,7 @@ class BoughtWay(Struct, frozen=True, kw_only=True):
     fleets: tuple[FleetSummary, ...] = ()
     purchases: tuple[PoolPurchase, ...] = ()
     usd: Decimal | None = None
+    is_partial: bool = False
     owed_usd: Decimal = Decimal(0)
     commitments: tuple[CommitmentSaving, ...] = ()
     refused: Problem | None = None
@@ -165,6 +167,7 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
             part for pool in solution.pools for part in pool.purchases
         ),
         usd=bill.total if bill is not None else None,
+        is_partial=bill is not None and bool(bill.unpriced_lines),
         owed_usd=sum(
             (
                 part.nodes

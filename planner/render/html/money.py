@@ -196,7 +196,7 @@ def sensitivity_section(
     swings, _ = bill_swings(plan, found)
     if not swings:
         return None
-    table, *notes = sensitivity_page(plan, found, None)
+    planned, table, *notes = sensitivity_page(plan, found, None)
     if not isinstance(table, PageTable):
         return None
     rows = [
@@ -226,6 +226,6 @@ def sensitivity_section(
                 drawing=rows_drawing(rows, axis_text.change_tick, reference=0),
                 table=table,
             ),
-            *block_markup(notes, level + 1),
+            *block_markup([planned, *notes], level + 1),
         ),
     )
