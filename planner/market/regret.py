@@ -80,6 +80,17 @@ def futures(stops_after_months: Decimal | None) -> tuple[Future, ...]:
     )
 
 
+def comes_after(scenario: str, term_months: int) -> bool:
+    """Whether a scenario of that name changes nothing before a term of so many months is over."""
+    return any(
+        future.scenario == scenario
+        and future.months is None
+        and future.load_share == 1
+        and future.price_after_months >= term_months
+        for future in scenarios()
+    )
+
+
 @cache
 def scenarios() -> tuple[Future, ...]:
     """Return the scenarios that every commitment is held against."""

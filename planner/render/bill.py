@@ -19,6 +19,7 @@ from planner.render.page import (
     Paragraph,
     total_row_tones,
 )
+from planner.render.regret import regret_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -287,12 +288,13 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
         *(
             Paragraph(
                 f"  lost by {option.nodes} for {TERM_OF[option.purchase].name} where "
-                f"{regret.meaning}: {figures.dollars(regret.usd)}",
+                f"{regret.meaning}: "
+                f"{regret_text(regret.usd, regret.scenario, option.purchase)}",
                 width=LINE_WIDTH,
             )
             for option in options
             for regret in option.regrets
-            if regret.usd and (full or _is_asked(regret, plan))
+            if full or (regret.usd and _is_asked(regret, plan))
         ),
     ]
 

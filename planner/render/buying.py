@@ -9,6 +9,7 @@ from planner.market.term import TERM_OF
 from planner.render import period
 from planner.render.bill import LOWER_BOUND
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
+from planner.render.regret import regret_text
 from planner.render.rivals import fleet_text
 from planner.render.token_cost import token_cells, token_titles
 from planner.sentence import describe
@@ -99,7 +100,9 @@ def _rows(
     for name in own_machines:
         if name not in fitting:
             yield _empty_row(
-                plan, "machines of your own", f"no fleet of {name} meets the spec"
+                plan,
+                "machines of your own",
+                f"no fleet of {name} meets the spec",
             )
 
 
@@ -240,7 +243,9 @@ def _regret_blocks(plan: Plan, found: list[BoughtWay]) -> Iterator[Block]:
                 if number == 1
                 else "",
                 regret.scenario.meaning,
-                figures.dollars(regret.usd) if regret.usd else "nothing",
+                regret_text(
+                    regret.usd, regret.scenario.scenario, option.purchase
+                ),
             )
             for _, option in sorted(options.items())
             for number, regret in enumerate(option.regrets)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
@@ -20,6 +19,7 @@ from planner.render.html.blocks import block_markup
 from planner.render.html.figure import Figure, Section
 from planner.render.html.rows import Bar, ChartRow, rows_drawing
 from planner.render.page import PageTable, total_row_tones
+from planner.render.regret import regret_text
 from planner.render.variation import bill_swings, sensitivity_page
 
 if TYPE_CHECKING:
@@ -162,7 +162,12 @@ def _commitment_table(options: Sequence[CommitmentOption]) -> PageTable:
     )
     rows = []
     for option in options:
-        losses = {regret.meaning: regret.usd for regret in option.regrets}
+        losses = {
+            regret.meaning: regret_text(
+                regret.usd, regret.scenario, option.purchase
+            )
+            for regret in option.regrets
+        }
         rows.append(
             (
                 _commitment_name(option),
@@ -170,10 +175,7 @@ def _commitment_table(options: Sequence[CommitmentOption]) -> PageTable:
                 figures.dollars(option.committed_usd),
                 f"{option.pays_after_months:.0f} of {TERM_OF[option.purchase].months}",
                 f"{option.pays_above_hours:.0f}",
-                *(
-                    figures.dollars(losses.get(meaning, Decimal(0)))
-                    for meaning in meanings
-                ),
+                *(losses.get(meaning, "nothing") for meaning in meanings),
             )
         )
     return PageTable(

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from planner.market.regret import Future, scenarios
+from planner.market.regret import Future, comes_after, scenarios
+from planner.render.regret import regret_text
 from tests.planner.cli.conftest import Command
 from tests.planner.market.test_mix_committed import few, text_of
 from tests.stacks.engine.test_simulated import plan_of
@@ -127,3 +129,44 @@ def test_a_plan_is_bound_to_when_its_workload_may_end(
     flags = ("--stops-after", "4 months", "-o", "p.json")
     assert tonnage("plan", "s.yaml", *flags)[0] == 0
     assert tonnage("apply", "p.json", "--simulate", "--yes")[0] == 0
+
+
+@pytest.mark.parametrize("months", [12, 36])
+def test_what_comes_after_a_term_loses_nothing_whatever_it_is(
+    months: int,
+) -> None:
+    late = {
+        future.scenario
+        for future in scenarios()
+        if comes_after(future.scenario, months)
+    }
+    # Prices that fall after a year are of no use to who is bound for a year.
+    assert late == ({"price"} if months == 12 else set())
+    # Such a future has the bills of the planned one: a commitment that pays then loses nothing.
+    for future in scenarios():
+        if future.scenario in late:
+            planned = replace(future, price_share=Decimal(1))
+            usd = Decimal(1000)
+            assert future.regret_usd(usd, usd / 9, months) == (
+                planned.regret_usd(usd, usd / 9, months)
+            )
+    words = regret_text(Decimal(0), "price", f"reserved_{months // 12}y")
+    assert words == (
+        "nothing: its term ends first" if months == 12 else "nothing"
+    )
+    assert regret_text(Decimal(7), "price", "reserved_1y") == "$7.00"
+
+
+def test_both_pages_say_which_future_comes_too_late(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(text_of("aws", "[none, 1y, 3y]", "flat"))
+    ways = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")[1]
+    assert ways.count("nothing: its term ends first") == 1
+    page = tonnage("plan", "s.yaml", "--full", "-f", "markdown")[1]
+    [line] = [
+        line
+        for line in page.splitlines()
+        if "nothing: its term ends first" in line
+    ]
+    assert "for a year where the price on demand is half after a year" in line
