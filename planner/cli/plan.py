@@ -118,7 +118,12 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         partial(find_plan, spec_file, catalog, options, memory)
         for spec_file in spec_files
     ]
-    for used in _written(spec_files, searches, catalog, options, option_values):
+    for used in progress.timed(
+        "planned in",
+        partial(
+            _written, spec_files, searches, catalog, options, option_values
+        ),
+    ):
         plan = used.plan
         plans.append(plan)
         uses.append(used.use)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
@@ -13,7 +14,7 @@ from planner import figures
 from planner.render.clean import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
         ProgressEvent,
     )
     from stacks.operate.upload import LocalFile, TransferListener
+
+ResultT = TypeVar("ResultT")
 
 DONE_VERBS: Final = {"apply": "applied", "destroy": "destroyed"}
 ACTION_MARKS = {
@@ -173,6 +176,16 @@ def _print_kept(
             f"  delete them with  tonnage destroy {stack_name}{flags_text} "
             "--allow delete-data"
         )
+
+
+def timed(
+    what: str, work: Callable[[], Iterable[ResultT]]
+) -> Iterator[ResultT]:
+    """Yield the results of some work; say on standard error how long all of it took."""
+    started_s = time.monotonic()
+    yield from work()
+    took = figures.duration(time.monotonic() - started_s)
+    click.echo(f"{what} {took}", err=True)
 
 
 @contextmanager

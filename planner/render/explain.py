@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING
 from planner import figures
 from planner.render import period
 from planner.render.bill import total_text
-from planner.render.page import Block, Heading, Page, PageTable, Paragraph
+from planner.render.page import (
+    LINE_WIDTH,
+    Block,
+    Heading,
+    Page,
+    PageTable,
+    Paragraph,
+)
 from planner.render.plan import (
     decision_blocks,
     infeasible_page,
     prediction_blocks,
 )
 from planner.render.price_origin import price_blocks
+from planner.render.proof import proof_sentence
 from planner.render.rivals import (
     alternative_blocks,
     binding_blocks,
@@ -51,6 +59,7 @@ def reasons_page(plan: Plan) -> Page:
             "  Every layout of the model on every offer left was bounded from below; the cheapest "
             "that meets every limit is chosen."
         ),
+        Paragraph(f"  {proof_sentence(plan)}", width=LINE_WIDTH),
         *alternative_blocks(plan),
         *binding_blocks(plan),
         *price_blocks(plan),

@@ -24,6 +24,7 @@ from planner.render.page import (
     Paragraph,
     phrases,
 )
+from planner.render.proof import proof_phrase, proof_sentence
 from planner.render.rivals import (
     EVERY_RIVAL,
     SHORTER_AND_SHORTER,
@@ -466,13 +467,19 @@ def _resource_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
     page_blocks.append(phrases(summary))
     page_blocks += purchase_blocks(plan, full=full)
     page_blocks.append(
-        Paragraph(
-            f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "
-            f"{plan.solution.considered:,} offers considered",
+        phrases(
+            (
+                (
+                    f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "
+                    f"{plan.solution.considered:,} offers considered"
+                ),
+                proof_phrase(plan),
+            ),
             "dim",
         )
     )
     if full:
+        page_blocks.append(Paragraph(proof_sentence(plan), "dim", LINE_WIDTH))
         table_rows = tuple(
             (resource.name, resource.type) for resource in resources
         )

@@ -10,6 +10,7 @@ from planner.render.html.figure import Section
 from planner.render.page import PageTable
 from planner.render.plan import prediction_rows
 from planner.render.price_origin import line_origin, origin_text
+from planner.render.proof import proof_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,7 +132,8 @@ def _fact_rows(
 def _file_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     yield (
         "catalog",
-        f"{plan.solution.considered:,} offers",
+        f"{plan.solution.considered:,} offers"
+        + (f", {proof_phrase(plan)}" if plan.is_feasible else ""),
         "its files",
         plan.catalog.as_of,
         f"sha256 {plan.catalog.sha256}",
