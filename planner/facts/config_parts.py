@@ -18,6 +18,19 @@ NEMOTRON_TYPES: Final = ("nemotron_h",)
 DELTA_TYPES: Final = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 SPARSE_TYPES: Final = ("deepseek_v32", "glm_moe_dsa")
 LLAMA4_TYPES: Final = ("llama4_text",)
+M3_TYPE: Final = "minimax_m3"
+ERNIE_TYPES: Final = ("ernie4_5_moe",)
+# Published architectures whose layers no shape here holds, with what they have. Source: the
+# modeling files of huggingface/transformers, and config.json of MiMo and Nemotron.
+UNREAD_TYPES: Final = {
+    "deepseek_v4": "attention to entries that each hold several tokens",
+    "gemma3n": "layers that share keys and values, and embeddings of each layer",
+    "gemma3n_text": "layers that share keys and values, and embeddings of each layer",
+    "gemma4": "wider and fewer keys in the layers that attend to everything",
+    "gemma4_text": "wider and fewer keys in the layers that attend to everything",
+    "mimo_v2_flash": "more keys in sliding windows than in the other layers",
+    "nemotron-nas": "layers of different widths",
+}
 BYTES: Final = {"float32": 4}
 SHORT_BYTES: Final = 2  # of the convolution, and of a state of no stated type
 # Letters of `hybrid_override_pattern`: state-space, attention, experts and a dense MLP.
@@ -65,15 +78,37 @@ def read_parts(
     model_type: str, config: Mapping[str, Any], read_size: SizeReader
 ) -> ConfigParts | None:
     """Return the special parts of a type of model; None if its layers are not stated."""
-    if model_type in NEMOTRON_TYPES:
-        return _nemotron_parts(config, read_size)
-    if model_type in DELTA_TYPES:
-        return _delta_parts(config, read_size)
+    readers_by_type = {
+        **dict.fromkeys(NEMOTRON_TYPES, _nemotron_parts),
+        **dict.fromkeys(DELTA_TYPES, _delta_parts),
+        **dict.fromkeys(LLAMA4_TYPES, _llama4_parts),
+        M3_TYPE: _block_index_parts,
+    }
+    if model_type in readers_by_type:
+        return readers_by_type[model_type](config, read_size)
     if model_type in SPARSE_TYPES:
         return _index_parts(read_size)
-    if model_type in LLAMA4_TYPES:
-        return _llama4_parts(config, read_size)
+    if model_type in ERNIE_TYPES:
+        return _ernie_parts(read_size)
     return ConfigParts(columns={})
+
+
+def flatten_config(
+    config: Mapping[str, Any], text_config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a config with its language model's keys, and those of sparse attention, on top.
+
+    MiniMax M3 has one name alone, whatever it is called by: its bundle with a vision tower names
+    the language model after the predecessor, minimax_m2.
+    """
+    flat_config = {**config, **text_config}
+    sparse_config = flat_config.get("sparse_attention_config")
+    if isinstance(sparse_config, dict):
+        flat_config |= sparse_config
+    stated_types = (config.get("model_type"), text_config.get("model_type"))
+    if any(str(stated).startswith(M3_TYPE) for stated in stated_types):
+        flat_config["model_type"] = M3_TYPE
+    return flat_config
 
 
 def stated_layers(config: Mapping[str, Any]) -> int | None:
@@ -192,6 +227,70 @@ def _index_parts(read_size: SizeReader) -> ConfigParts:
             "index_bytes": layers * (index_dim + scales),
         },
         extra_params=float(layers * index_params),
+    )
+
+
+def _block_index_parts(
+    config: Mapping[str, Any], read_size: SizeReader
+) -> ConfigParts:
+    """Sparse attention of MiniMax M3, and experts, each in the layers that a list names.
+
+    An index of 16 bit for each token chooses blocks of tokens, in the sparse layers alone.
+    `intermediate_size` is the width of an expert; dense MLPs have a width of their own.
+    """
+    hidden = read_size("hidden_size")
+    sparse_layers = _marked_layers(
+        config, ("sparse_attention_freq", "layer_types"), "minimax_m3_sparse"
+    )
+    expert_layers = _marked_layers(
+        config, ("moe_layer_freq", "mlp_layer_types"), "sparse"
+    )
+    columns = {
+        "ffn": read_size("dense_intermediate_size"),
+        "moe_ffn": read_size("intermediate_size"),
+        "shared_experts": read_size("n_shared_experts", default=1),
+    }
+    if expert_layers is not None:
+        columns["dense_layers"] = read_size("num_hidden_layers") - expert_layers
+    # Without a list of them no layer is sparse.
+    if not sparse_layers:
+        return ConfigParts(columns=columns)
+    index_dim = read_size("sparse_index_dim", "index_head_dim")
+    index_heads = read_size("sparse_num_index_heads", "index_n_heads")
+    chosen_blocks = read_size("sparse_topk_blocks", "index_topk_blocks")
+    block_tokens = read_size("sparse_block_size", "index_block_size")
+    return ConfigParts(
+        columns=columns
+        | {
+            "sparse": chosen_blocks * block_tokens,
+            "index_bytes": sparse_layers * index_dim * SHORT_BYTES,
+        },
+        # Queries of each head of the index, and one key.
+        extra_params=float(
+            sparse_layers * hidden * (index_heads + 1) * index_dim
+        ),
+    )
+
+
+def _marked_layers(
+    config: Mapping[str, Any], keys: tuple[str, ...], word: str
+) -> int | None:
+    """Return how many layers a list marks, with 1 or with `word`; None without a list."""
+    for key in keys:
+        marks = config.get(key)
+        if isinstance(marks, list):
+            return sum(mark in (1, word) for mark in marks)
+    return None
+
+
+def _ernie_parts(read_size: SizeReader) -> ConfigParts:
+    """Experts from one layer on, with shared ones whose number is under a key of its own."""
+    return ConfigParts(
+        columns={
+            "experts_per_token": read_size("moe_k", "num_experts_per_tok"),
+            "shared_experts": read_size("moe_num_shared_experts", default=0),
+            "dense_layers": read_size("moe_layer_start_index", default=1),
+        }
     )
 
 

@@ -1,8 +1,8 @@
 """Read the architecture of a model from a Hugging Face config.json.
 
 Covers Llama, Qwen, Mistral, Mixtral, DeepSeek V3 and R1 (MLA), Kimi K2, GLM, MiniMax, Gemma
-(sliding window), gpt-oss and Phi, and with `config_parts` hybrids and sparse attention. Parameters
-are counted from the shapes, so no weights are needed.
+(sliding window), gpt-oss, OLMo 3, Seed-OSS, SmolLM3, StarCoder2 and Phi, and with `config_parts`
+hybrids and sparse attention. Parameters are counted from the shapes, so no weights are needed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from typing import Any, Final
 from planner.errors import Place, Problem, SpecError
 from planner.facts.config_parts import (
     DELTA_TYPES,
+    ERNIE_TYPES,
     LLAMA4_TYPES,
+    M3_TYPE,
     NEMOTRON_TYPES,
     SPARSE_TYPES,
+    UNREAD_TYPES,
     ConfigParts,
+    flatten_config,
     read_parts,
     stated_layers,
 )
@@ -42,14 +46,45 @@ MODEL_TYPES: Final = {
     "glm4_moe",
     "kimi_k2",
     "minimax_m2",
+    "olmo3",
+    "qwen3_vl_text",
+    "qwen3_vl_moe_text",
+    "seed_oss",
+    "smollm3",
+    "starcoder2",
+    *ERNIE_TYPES,
+    M3_TYPE,
     *NEMOTRON_TYPES,
     *DELTA_TYPES,
     *SPARSE_TYPES,
     *LLAMA4_TYPES,
 }
 # All-reduces of a layer where they are not two: a layer of Nemotron-H is one part alone, and
-# MiniMax norms queries and keys over all heads.
-LAYER_REDUCES: Final = {"minimax_m2": 3, **dict.fromkeys(NEMOTRON_TYPES, 1)}
+# MiniMax M2 and OLMo norm queries and keys over all heads.
+LAYER_REDUCES: Final = {
+    "minimax_m2": 3,
+    "olmo3": 3,
+    **dict.fromkeys(NEMOTRON_TYPES, 1),
+}
+# Configs that leave out what is their default: an output head that is the input embedding.
+TIED_TYPES: Final = (
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "smollm3",
+    "starcoder2",
+    *ERNIE_TYPES,
+)
+UNGATED_TYPES: Final = ("phi", "starcoder2")
+# Which layers have a full context where no list says it: every one of so many.
+WINDOW_PATTERNS: Final = {
+    "gemma2": 2,
+    "gemma3": 6,
+    "gemma3_text": 6,
+    "gpt_oss": 2,
+    "olmo3": 4,
+}
+ALL_WINDOWS: Final = ("mistral", "phi3", "starcoder2")
 # Quantizations with one format of weights.
 METHOD_FORMATS: Final = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4"}
 NUMBER_FORMATS: Final = {
@@ -78,7 +113,7 @@ def parse_config(raw_config: bytes, path: str) -> Llm:
     if not isinstance(text_config, dict):
         _refuse(position, "text_config is not a JSON object")
     # Multimodal models nest the language model under text_config.
-    config = {**config, **text_config}
+    config = flatten_config(config, text_config)
     # Diffusion models name a class, and no type.
     model_type = str(config.get("model_type") or config.get("_class_name", ""))
     if model_type not in MODEL_TYPES:
@@ -86,6 +121,12 @@ def parse_config(raw_config: bytes, path: str) -> Llm:
         if family is not None:
             raise SpecError(
                 other_model_problem(f"'{model_type[:40]}'", family, position)
+            )
+        if model_type in UNREAD_TYPES:
+            _refuse(
+                position,
+                f"architecture '{model_type}' cannot be sized: "
+                f"it has {UNREAD_TYPES[model_type]}",
             )
         _refuse(position, f"architecture '{model_type[:40]}' is not known")
     return _ModelConfig(config, position).build_model(model_type)
@@ -137,9 +178,7 @@ class _ModelConfig:
         )
         if not (hidden_width and head_count and layer_count):
             _refuse(self.place, "hidden_size, heads and layers must be above 0")
-        expert_count = self.read_size(
-            "num_local_experts", "num_experts", "n_routed_experts", default=0
-        )
+        expert_count = self._expert_count()
         latent_sizes = self._latent_sizes()
         # Some mixtures state no width of the dense MLP that they do not have.
         ffn_width = self.read_size("intermediate_size", "moe_intermediate_size")
@@ -166,15 +205,13 @@ class _ModelConfig:
             "window": window_tokens,
             "window_layers": window_layers,
             "tied": bool(
-                self.config.get(
-                    "tie_word_embeddings", model_type.startswith("gemma")
-                )
+                self.config.get("tie_word_embeddings", model_type in TIED_TYPES)
             ),
             "max_context": self.read_size(
                 "max_position_embeddings", default=131_072
             ),
-            # A gated MLP has gate, up and down; Phi has no gate.
-            "mlp_matrices": 2 if model_type == "phi" else 3,
+            # A gated MLP has gate, up and down; without a gate there are two.
+            "mlp_matrices": 2 if model_type in UNGATED_TYPES else 3,
             "layer_reduces": LAYER_REDUCES.get(model_type, 0),
             "precision": self._precision(),
             "source": f"config.json ({model_type})",
@@ -191,11 +228,22 @@ class _ModelConfig:
             self._shared_width(architecture),
         )
 
+    def _expert_count(self) -> int:
+        """Return the number of routed experts of a layer, 0 without any."""
+        return self.read_size(
+            "num_local_experts",
+            "num_experts",
+            "n_routed_experts",
+            "moe_num_experts",
+            default=0,
+        )
+
     def _shared_width(self, architecture: dict[str, Any]) -> int:
         """Return the width of the shared experts of a layer together."""
         return self.read_size(
             "moe_shared_expert_intermediate_size",
             "shared_expert_intermediate_size",
+            "shared_intermediate_size",
             default=architecture["shared_experts"] * architecture["moe_ffn"],
         )
 
@@ -354,19 +402,19 @@ class _ModelConfig:
             return window_tokens, sum(
                 layer_type == "sliding_attention" for layer_type in layer_types
             )
+        if model_type not in WINDOW_PATTERNS:
+            return (
+                (window_tokens, layer_count)
+                if model_type in ALL_WINDOWS
+                else (0, 0)
+            )
         pattern = self.read_size(
-            "sliding_window_pattern",
-            default={"gemma3": 6, "gemma3_text": 6}.get(model_type, 2),
+            "sliding_window_pattern", default=WINDOW_PATTERNS[model_type]
         )
-        if (
-            model_type in ("gemma2", "gemma3", "gemma3_text", "gpt_oss")
-            and pattern
-        ):
-            # Every pattern-th layer attends to the full context.
-            return window_tokens, layer_count - layer_count // pattern
+        # Every pattern-th layer attends to the full context.
         return (
-            (window_tokens, layer_count)
-            if model_type in ("mistral", "phi3")
+            (window_tokens, layer_count - layer_count // pattern)
+            if pattern
             else (0, 0)
         )
 

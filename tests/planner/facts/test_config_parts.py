@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from planner.errors import SpecError
+from planner.facts.config_parts import UNREAD_TYPES
 from planner.facts.huggingface import parse_config
 from planner.facts.llm import Llm, find_model
 
@@ -193,6 +194,34 @@ CONFIGS: Final[dict[str, dict[str, Any]]] = {
         "quantization_config": {"quant_method": "fp8"},
         "vocab_size": 200064,
     },
+    "minimax-m3": {
+        "model_type": "minimax_m3_vl",
+        # The bundle names its language model after the predecessor.
+        "text_config": {
+            "model_type": "minimax_m2",
+            "dense_intermediate_size": 12288,
+            "head_dim": 128,
+            "hidden_size": 6144,
+            "intermediate_size": 3072,
+            "max_position_embeddings": 1048576,
+            "moe_layer_freq": [0] * 3 + [1] * 57,
+            "n_shared_experts": 1,
+            "num_attention_heads": 64,
+            "num_experts_per_tok": 4,
+            "num_hidden_layers": 60,
+            "num_key_value_heads": 4,
+            "num_local_experts": 128,
+            "shared_intermediate_size": 3072,
+            "sparse_attention_config": {
+                "sparse_attention_freq": [0] * 3 + [1] * 57,
+                "sparse_block_size": 128,
+                "sparse_index_dim": 128,
+                "sparse_num_index_heads": 4,
+                "sparse_topk_blocks": 16,
+            },
+            "vocab_size": 200064,
+        },
+    },
     "llama-4-scout": LLAMA4
     | {
         "interleave_moe_layer_step": 1,
@@ -229,6 +258,78 @@ CONFIGS: Final[dict[str, dict[str, Any]]] = {
         "num_key_value_heads": 4,
     },
 }
+# Defaults of the configuration classes that these models are published with, and the billions of
+# parameters, in total and active, that their names and cards state.
+PLAIN: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
+    "smollm3": (
+        {
+            "hidden_size": 2048,
+            "intermediate_size": 11008,
+            "num_attention_heads": 16,
+            "num_hidden_layers": 36,
+            "num_key_value_heads": 4,
+            "vocab_size": 128256,
+        },
+        3.08,
+        3.08,
+    ),
+    "seed_oss": (
+        {
+            "head_dim": 128,
+            # Of the model card; the default of the class is narrower.
+            "hidden_size": 5120,
+            "intermediate_size": 27648,
+            "num_attention_heads": 80,
+            "num_hidden_layers": 64,
+            "num_key_value_heads": 8,
+            "vocab_size": 155136,
+        },
+        36,
+        36,
+    ),
+    "starcoder2": (
+        {
+            "hidden_size": 3072,
+            "intermediate_size": 12288,
+            "num_attention_heads": 24,
+            "num_hidden_layers": 30,
+            "num_key_value_heads": 2,
+            "vocab_size": 49152,
+        },
+        3,
+        3,
+    ),
+    "olmo3": (
+        {
+            "hidden_size": 4096,
+            "intermediate_size": 11008,
+            "num_attention_heads": 32,
+            "num_hidden_layers": 32,
+            "num_key_value_heads": None,
+            "sliding_window": 4096,
+            "vocab_size": 50304,
+        },
+        7,
+        7,
+    ),
+    "ernie4_5_moe": (
+        {
+            "hidden_size": 2560,
+            "intermediate_size": 12288,
+            "moe_intermediate_size": 1536,
+            "moe_k": 6,
+            "moe_layer_start_index": 1,
+            "moe_num_experts": 64,
+            "moe_num_shared_experts": 2,
+            "num_attention_heads": 20,
+            "num_hidden_layers": 28,
+            "num_key_value_heads": 4,
+            "vocab_size": 103424,
+        },
+        21,
+        3,
+    ),
+}
 COUNTED: Final = ("params", "active_params")
 NAMED: Final = ("model", "source", "as_of", "expert_hidden", *COUNTED)
 
@@ -256,10 +357,14 @@ def test_a_published_config_has_the_shape_of_the_listed_model(
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_parameters_are_counted_as_they_are_published(name: str) -> None:
-    """Totals to a hundredth; active ones to what a name rounds them to, 3 being 3.45."""
+    """Totals to a hundredth; active ones to what a name rounds them to, 3 being 3.45.
+
+    MiniMax states active parameters of M3 without its embeddings, of 2.5 billion.
+    """
     found, listed = read(CONFIGS[name]), find_model(name)
     assert found.params == pytest.approx(listed.params, rel=0.011)
-    assert found.active_params == pytest.approx(
+    embeddings = found.embedding_params if name == "minimax-m3" else 0
+    assert found.active_params - embeddings == pytest.approx(
         listed.active_params, rel=0.11, abs=0.5e9
     )
 
@@ -330,9 +435,84 @@ def test_a_special_part_without_its_size_is_refused(
         read(config)
 
 
-@pytest.mark.parametrize(
-    "name", ["gemma4_text", "kimi_linear", "mimo_v2_flash", "nemotron-nas"]
-)
-def test_what_the_model_cannot_hold_is_refused_by_name(name: str) -> None:
+@pytest.mark.parametrize("name", PLAIN)
+def test_defaults_of_a_class_have_the_parameters_of_the_name(
+    name: str,
+) -> None:
+    shape, total, active = PLAIN[name]
+    found = read(shape | {"model_type": name})
+    # A name rounds to whole billions.
+    assert found.params == pytest.approx(total * 1e9, rel=0.04, abs=0.5e9)
+    assert found.active_params == pytest.approx(
+        active * 1e9, rel=0.04, abs=0.5e9
+    )
+
+
+def test_a_default_that_a_config_leaves_out_is_that_of_its_class() -> None:
+    """Saved configs have no default: tied heads, and three windows of four layers."""
+    found = {
+        name: read(shape | {"model_type": name})
+        for name, (shape, _, _) in PLAIN.items()
+    }
+    tied = {name for name in found if found[name].tied}
+    assert tied == {"smollm3", "starcoder2", "ernie4_5_moe"}
+    assert (found["olmo3"].window, found["olmo3"].window_layers) == (4096, 24)
+    assert found["starcoder2"].mlp_matrices == 2
+
+
+def test_a_bundle_of_minimax_m3_is_no_m2() -> None:
+    """Flat keys of a saved copy say what the nested ones of the release say."""
+    bundle = CONFIGS["minimax-m3"]
+    nested = dict(bundle["text_config"])
+    del nested["sparse_attention_config"], nested["moe_layer_freq"]
+    flat = nested | {
+        "model_type": "minimax_m3_vl_text",
+        "index_block_size": 128,
+        "index_head_dim": 128,
+        "index_n_heads": 4,
+        "index_topk_blocks": 16,
+        "layer_types": ["full_attention"] * 3 + ["minimax_m3_sparse"] * 57,
+        "mlp_layer_types": ["dense"] * 3 + ["sparse"] * 57,
+    }
+    assert read(flat) == read(bundle)
+    dense = read(flat | {"layer_types": ["full_attention"] * 60})
+    assert (dense.sparse, dense.index_bytes) == (0, 0)
+
+
+def test_a_vision_bundle_of_qwen3_has_the_language_model_of_its_name() -> None:
+    text_config = {
+        "model_type": "qwen3_vl_moe_text",
+        "head_dim": 128,
+        "hidden_size": 2048,
+        "intermediate_size": 6144,
+        "moe_intermediate_size": 768,
+        "num_attention_heads": 32,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 4,
+        "vocab_size": 151936,
+    }
+    found = read(
+        {
+            "model_type": "qwen3_vl_moe",
+            "tie_word_embeddings": False,
+            "text_config": text_config,
+        }
+    )
+    assert found.params == pytest.approx(30.5e9, rel=0.01)
+    assert found.active_params == pytest.approx(3.3e9, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["kimi_linear", "mamba"])
+def test_an_architecture_that_nobody_read_is_refused_by_name(name: str) -> None:
     with pytest.raises(SpecError, match=f"'{name}' is not known"):
+        read(CONFIGS["qwen3.5-27b"] | {"model_type": name})
+
+
+@pytest.mark.parametrize("name", UNREAD_TYPES)
+def test_what_the_model_cannot_hold_is_refused_with_the_reason(
+    name: str,
+) -> None:
+    with pytest.raises(SpecError, match=f"'{name}' cannot be sized: it has"):
         read(CONFIGS["qwen3.5-27b"] | {"model_type": name})
