@@ -225,6 +225,7 @@ def _index_parts(read_size: SizeReader) -> ConfigParts:
         columns={
             "sparse": read_size("index_topk"),
             "index_bytes": layers * (index_dim + scales),
+            "index_width": index_heads * index_dim,
         },
         extra_params=float(layers * index_params),
     )
@@ -263,7 +264,9 @@ def _block_index_parts(
         columns=columns
         | {
             "sparse": chosen_blocks * block_tokens,
+            "sparse_layers": sparse_layers,
             "index_bytes": sparse_layers * index_dim * SHORT_BYTES,
+            "index_width": index_heads * index_dim,
         },
         # Queries of each head of the index, and one key.
         extra_params=float(

@@ -46,7 +46,9 @@ COUNT_COLUMNS: Final = (
     "expert_layers",
     "expert_hidden",
     "sparse",
+    "sparse_layers",
     "index_bytes",
+    "index_width",
     "max_context",
     "mlp_matrices",
     "layer_reduces",
@@ -69,7 +71,9 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     attention_layers  layers with attention in a hybrid model; 0 means all
     state_bytes       recurrent state of a sequence in each of `state_layers`, bytes
     sparse            tokens to which a token attends under sparse attention; 0 means all
-    index_bytes       index of sparse attention for each token, bytes
+    sparse_layers     layers with sparse attention; 0 means all that have attention
+    index_bytes       index of sparse attention for each token in all layers, bytes
+    index_width       width of the index's queries in a layer: its heads times their dimension
     tied              whether the output head shares the input embedding
     mlp_matrices      weight matrices of an MLP: 3 with a gate, 2 without
     layer_reduces     all-reduces of a layer over its tensor-parallel ranks; 0 means two, after
@@ -106,7 +110,9 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     expert_layers: int = 0
     expert_hidden: int = 0
     sparse: int = 0
+    sparse_layers: int = 0
     index_bytes: int = 0
+    index_width: int = 0
     tied: bool = False
     max_context: int = 0
     mlp_matrices: int = 3
@@ -129,6 +135,13 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     def attending_layers(self) -> int:
         """Layers with attention."""
         return self.attention_layers or self.layers
+
+    @cached_property
+    def choosing_layers(self) -> int:
+        """Layers in which a token attends to no more than `sparse` others."""
+        if not self.sparse:
+            return 0
+        return self.sparse_layers or self.attending_layers - self.window_layers
 
     @cached_property
     def embedding_params(self) -> float:

@@ -108,10 +108,16 @@ def latency_timer(times: StepTimes) -> PromptTimer:
 def _causal_timer(times: StepTimes) -> PromptTimer:
     """Return what gives the seconds of causal attention over a prompt.
 
-    pair * prompt * (full layers * min(prompt, 2 * sparse)
-                     + window layers * min(prompt, 2 * window)) / 2
+    prompt * (pair * (full layers * prompt
+                      + sparse layers * min(prompt, 2 * sparse)
+                      + window layers * min(prompt, 2 * window))
+              + index pair * sparse layers * prompt) / 2
+
+    The index of sparse attention has a product for every pair, to choose from.
     """
     pair_s = times.pair_s
+    index_s = times.index_pair_s * times.sparse_layers
+    sparse_layers = times.sparse_layers
     full_layers, window_layers = times.full_layers, times.window_layers
     # With a limit w: L^2 / 2 pairs up to L = 2 w, then L * w.
     sparse_limit, window_limit = (
@@ -120,9 +126,12 @@ def _causal_timer(times: StepTimes) -> PromptTimer:
     )
 
     def causal_time(prompt_tokens: float) -> float:
-        layer_tokens = full_layers * smaller(
-            prompt_tokens, sparse_limit
-        ) + window_layers * smaller(prompt_tokens, window_limit)
-        return pair_s * prompt_tokens * layer_tokens / 2
+        layer_tokens = (
+            full_layers * prompt_tokens
+            + sparse_layers * smaller(prompt_tokens, sparse_limit)
+            + window_layers * smaller(prompt_tokens, window_limit)
+        )
+        chosen_s = index_s * prompt_tokens * prompt_tokens / 2
+        return pair_s * prompt_tokens * layer_tokens / 2 + chosen_s
 
     return causal_time

@@ -165,9 +165,9 @@ def tabulate_times(
     mean context of `context_tokens`.
     """
     # Attention without the full layers, whose reads grow with context.
-    fixed_attention_s = attention_time(
-        times, context_tokens
-    ) - times.kv_full_s * min(context_tokens, times.sparse_tokens)
+    fixed_attention_s = (
+        attention_time(times, context_tokens) - times.kv_full_s * context_tokens
+    )
     decode_time = decode_timer(times)
     base_steps_s = [0.0]
     step_growths_s = [0.0]

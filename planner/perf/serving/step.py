@@ -108,13 +108,16 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     expert_share        share of the routed experts that one token uses
     rank_spread         deviation of the fullest rank's experts in use
     padding_rows        rows that tiles of expert products add, with all experts in use
-    kv_full_s           time per token of context of one sequence, all full layers, s
+    kv_full_s           time per token of context of one sequence, all layers that read all
+                        of it, and the index of sparse attention, s
+    kv_sparse_s         the same for all layers with sparse attention, s
     kv_window_s         the same for all sliding-window layers, s
     kv_state_s          time per sequence for states of constant size, s
     window_tokens       length of the sliding window, tokens
     sparse_tokens       most tokens that sparse attention reads, tokens
     pair_s              prompt attention of one pair of tokens in one layer, s
-    full_layers, window_layers, layer_count  layers of each kind, and of all
+    index_pair_s        the same for the index of sparse attention, s
+    full_layers, sparse_layers, window_layers, layer_count  layers of each kind, and of all
     fixed_s             latency of collectives, launches and scheduler of a step, s
     token_s             transfers of collectives and of activations, for each token, s
     one_phase_s         extra time per token of an all-reduce in one phase (all to all), s
@@ -138,12 +141,15 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     rank_spread: float
     padding_rows: float
     kv_full_s: float
+    kv_sparse_s: float
     kv_window_s: float
     kv_state_s: float
     window_tokens: float
     sparse_tokens: float
     pair_s: float
+    index_pair_s: float
     full_layers: float
+    sparse_layers: float
     window_layers: float
     fixed_s: float
     token_s: float
@@ -262,24 +268,34 @@ def _attention_times(
     pair  FLOP of a pair / (16-bit peak * flops * prompt_attention), s
     """
     kv_bytes_per_s = profile.memory_bytes_per_s * coefficients.kv_bandwidth
-    return {
-        "kv_full_s": profile.kv_full_bytes / kv_bytes_per_s
+    index_s = profile.index_bytes / kv_bytes_per_s
+    token_s = (
+        profile.kv_full_bytes / kv_bytes_per_s
         # MLA decode is bound by products; each draft token adds queries.
         + profile.latent_flop
         * (1 + speculation.draft_tokens)
-        / (profile.half_flop_per_s * coefficients.latent_flops),
+        / (profile.half_flop_per_s * coefficients.latent_flops)
+    )
+    # Equal layers, beside an index that every token of context has.
+    sparse_share = profile.sparse_layers / larger(profile.full_layers, 1.0)
+    sparse_s = sparse_share * (token_s - index_s)
+    pair_flop_per_s = (
+        profile.half_flop_per_s
+        * coefficients.flops
+        * coefficients.prompt_attention
+    )
+    return {
+        "kv_full_s": token_s - sparse_s,
+        "kv_sparse_s": sparse_s,
         "kv_window_s": profile.kv_window_bytes / kv_bytes_per_s,
         # A recurrent state is read and written in each step.
         "kv_state_s": 2 * profile.kv_state_bytes / kv_bytes_per_s,
         "window_tokens": profile.window_tokens,
         "sparse_tokens": profile.sparse_tokens,
-        "pair_s": profile.pair_flop
-        / (
-            profile.half_flop_per_s
-            * coefficients.flops
-            * coefficients.prompt_attention
-        ),
-        "full_layers": profile.full_layers,
+        "pair_s": profile.pair_flop / pair_flop_per_s,
+        "index_pair_s": profile.index_flop / pair_flop_per_s,
+        "full_layers": profile.full_layers - profile.sparse_layers,
+        "sparse_layers": profile.sparse_layers,
         "window_layers": profile.window_layers,
     }
 
@@ -373,12 +389,14 @@ def _launch_time(profile: ReplicaProfile, coefficients: Coefficients) -> float:
 def attention_time(times: StepTimes, context_tokens: float) -> float:
     """Return the seconds that one sequence with `context_tokens` adds to a step.
 
-    kv_full * min(context, sparse) + kv_window * min(context, window) + kv_state
+    kv_full * context + kv_sparse * min(context, sparse) + kv_window * min(context, window)
+        + kv_state
     """
     # Sparse attention reads only its top-k tokens.
     attended_tokens = smaller(context_tokens, times.sparse_tokens)
     return (
-        attended_tokens * times.kv_full_s
+        context_tokens * times.kv_full_s
+        + attended_tokens * times.kv_sparse_s
         + smaller(context_tokens, times.window_tokens) * times.kv_window_s
         + times.kv_state_s
     )

@@ -38,7 +38,10 @@ class ReplicaProfile(Struct, frozen=True, kw_only=True):
     kv_full_bytes          KV bytes of one token in all full layers, index included
     kv_window_bytes        KV bytes of one token in all sliding-window layers
     kv_state_bytes         bytes of one sequence that do not grow (state-space, linear layers)
+    sparse_layers          those of `full_layers` that read no more than `sparse_tokens`
     sparse_tokens          most tokens that sparse attention reads
+    index_bytes            index of sparse attention, bytes of one token in all layers
+    index_flop             FLOP of the index for one pair of tokens in one layer
     latent_flop            FLOP of latent attention (MLA) in decode for one token of context
     pair_flop              FLOP of prompt attention for one pair of tokens in one layer
     memory_bytes_per_s     peak memory bandwidth, bytes/s
@@ -74,7 +77,10 @@ class ReplicaProfile(Struct, frozen=True, kw_only=True):
     kv_window_bytes: float
     kv_state_bytes: float
     window_tokens: float
+    sparse_layers: float
     sparse_tokens: float
+    index_bytes: float
+    index_flop: float
     latent_flop: float
     pair_flop: float
     memory_bytes_per_s: float
@@ -203,7 +209,11 @@ def _attention_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
         "kv_state_bytes": float(llm.state_bytes * llm.state_layers)
         / attention_tp,
         "window_tokens": float(llm.window),
+        "sparse_layers": float(llm.choosing_layers),
         "sparse_tokens": float(llm.sparse or UNLIMITED_TOKENS),
+        "index_bytes": float(llm.index_bytes),
+        # Engines repeat the index on every rank of tensor parallelism.
+        "index_flop": 2.0 * llm.index_width,
         "latent_flop": latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
         # Score over head_dim and value over v_head_dim, 2 FLOP each.
         "pair_flop": 2.0

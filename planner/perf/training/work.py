@@ -195,10 +195,12 @@ def _unpacked_bytes(job: Job) -> float:
 def _attention_work(job: Job) -> dict[str, float]:
     """Return FLOP, exponentials and score bytes of causal attention.
 
-    FLOP = 2 * pairs * (width of a key + width of a value)
+    FLOP = 2 * pairs * (width of a key + width of a value) + index
 
     pairs    micro-batch tokens * mean context * heads / tp
-    context  s / 2, at most the packed documents; w - w^2 / (2 s) in a window of w tokens
+    context  s / 2, at most the packed documents; w - w^2 / (2 s) in a window of w tokens, and
+             where sparse attention chooses w tokens
+    index    2 * micro-batch tokens * full context * width of its queries, in sparse layers
     s        tokens of a sequence
 
     Bytes of scores count only where no fused kernel computes them.
@@ -211,22 +213,19 @@ def _attention_work(job: Job) -> dict[str, float]:
         sequence_tokens / 2,
         job.software.packed_tokens or math.inf,
     )
-    window_context = full_context
-    if 0 < language_model.window < sequence_tokens:
-        window_context = min(
-            sequence_tokens / 2,
-            language_model.window
-            # The first w tokens have only w / 2 others on average.
-            - language_model.window**2 / (2 * sequence_tokens),
-        )
     sliding_layers = (
         language_model.window_layers
         * language_model.attending_layers
         / language_model.layers
     )
+    sparse_layers = language_model.choosing_layers
     context_tokens = (
-        (language_model.attending_layers - sliding_layers) * full_context
-        + sliding_layers * window_context
+        (language_model.attending_layers - sliding_layers - sparse_layers)
+        * full_context
+        + sliding_layers
+        * _limited_context(job, language_model.window, full_context)
+        + sparse_layers
+        * _limited_context(job, language_model.sparse, full_context)
     ) / layout.pp
     attended_pairs = (
         job.micro_tokens * context_tokens * language_model.heads / layout.tp
@@ -251,10 +250,29 @@ def _attention_work(job: Job) -> dict[str, float]:
         * (
             language_model.head_dim
             + (language_model.v_head_dim or language_model.head_dim)
-        ),
+        )
+        # The index scores all pairs to choose, on every rank of tensor parallelism.
+        + 2
+        * job.micro_tokens
+        * full_context
+        * language_model.index_width
+        * sparse_layers
+        / layout.pp,
         "exponentials": attended_pairs,
         "score_bytes": score_bytes if scores_stored else 0.0,
     }
+
+
+def _limited_context(job: Job, token_limit: int, full_context: float) -> float:
+    """Return the mean context where a token attends to `token_limit` others, 0 being all."""
+    sequence_tokens = job.sequence_tokens
+    if not 0 < token_limit < sequence_tokens:
+        return full_context
+    return min(
+        full_context,
+        # The first tokens have only half as many others on average.
+        token_limit - token_limit**2 / (2 * sequence_tokens),
+    )
 
 
 def _traffic_work(job: Job) -> dict[str, float]:
