@@ -67,6 +67,7 @@ class CandidateCuts:
         confidence: float,
     ) -> None:
         self.job = job
+        self._unit_job = job._replace(network_latency_s=1.0)
         self.lower_bound = step_lower_bound(job)
         self.confidence = confidence
         self._rooms_bytes: dict[bool, float] = {}
@@ -212,7 +213,7 @@ class CandidateCuts:
         """Return the traffic of sharded states of a partition, at a latency of 1 s."""
         if cut_layout not in self._traffic:
             self._traffic[cut_layout] = sharding_traffic(
-                self.job.with_layout(cut_layout)._replace(network_latency_s=1.0)
+                self._unit_job.with_layout(cut_layout)
             )
         return self._traffic[cut_layout]
 

@@ -160,10 +160,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         traffic = (
             sharding_traffic(job)
             if unit_traffic is None
-            else unit_traffic._replace(
-                shard_latency_s=unit_traffic.shard_latency_s
-                * job.network_latency_s
-            )
+            else unit_traffic.at_latency(job.network_latency_s)
         )
         sharding = sharding_time(
             traffic,
@@ -282,20 +279,23 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         weight_read_s, host_term = terms.weight_read_s, terms.host_term
         bubble_factor = self.coefficients.bubble * (layout.pp - 1)
         rank_work_s = work_s / rank_count
+        gather_s = comm_bound.gather_s
         minimum_s = math.inf
+        # A search asks this of a hundred thousand pairs, so one call less in each counts.
         for micro_batch, chunk_count in choices:
-            micro_batches = rank_sequences / micro_batch
-            micro_batches = max(micro_batches, 1.0)
+            micro_batches = (
+                rank_sequences / micro_batch
+                if rank_sequences > micro_batch
+                else 1.0
+            )
             busy_s = (
                 # The head is inside the norm: it adds less there than outside.
                 (rank_work_s / micro_batches + weight_read_s) ** host_power
                 + host_term
             ) ** host_root
             # The overlapped time grows with both of its arguments.
-            if comm_bound.gather_s:
-                busy_s = overlapped_s(
-                    busy_s, comm_bound.gather_s, self.coefficients
-                )
+            if gather_s:
+                busy_s = overlapped_s(busy_s, gather_s, self.coefficients)
             step_s = busy_s * (micro_batches + bubble_factor / chunk_count)
             minimum_s = min(minimum_s, step_s)
         return (minimum_s + comm_bound.once_s) * self._scale(rank_count)

@@ -43,6 +43,15 @@ class ShardingTraffic(NamedTuple):
     reduce_network_bytes: float
     optimizer_bytes: float
 
+    def at_latency(self, network_latency_s: float) -> ShardingTraffic:
+        """Return traffic that was counted at a latency of 1 s at another one, in seconds."""
+        # Most partitions wait for nothing in a micro-batch, and a copy takes time.
+        if not self.shard_latency_s:
+            return self
+        return self._replace(
+            shard_latency_s=self.shard_latency_s * network_latency_s
+        )
+
 
 class _StatePart(NamedTuple):
     """Parameters of a rank that one group of ranks shards.
