@@ -15,9 +15,9 @@ from planner.render.clean import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions
+    from planner.plan.account import StackAccount
     from stacks.engine.protocol import (
         EngineOutcome,
         Listener,
@@ -125,7 +125,7 @@ def print_outcome(
     stack_name: str,
     options: PlanningOptions,
     *,
-    usd_hour: Decimal | None,
+    account: StackAccount | None,
     told: Sequence[tuple[str, str]],
 ) -> None:
     """Write what a run did, what is `told` of the stack, and what it costs."""
@@ -150,19 +150,28 @@ def print_outcome(
         f"in {_clock_text(outcome.elapsed_s)}"
     )
     _print_kept(outcome, stack_name, flags_text)
-    is_priced = verb == "apply" and usd_hour is not None
     lines = list(told)
-    if usd_hour is not None and is_priced:
-        usd_text = f"{figures.dollars(usd_hour, cents=True)}/h"
-        lines.append(("running cost", usd_text))
+    cost_text = _cost_text(account) if verb == "apply" else ""
+    if cost_text:
+        lines.append(("running cost", cost_text))
     width = max((len(label) for label, _ in lines), default=0)
     for label, text in lines:
         click.echo(f"  {label:<{width}}  {text}")
-    if is_priced:
+    if cost_text:
         click.echo(
             f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "
             f"{stack_name}{flags_text}"
         )
+
+
+def _cost_text(account: StackAccount | None) -> str:
+    """Return what a stack costs an hour, and what of it a person pays beside it."""
+    if account is None or account.usd_hour is None:
+        return ""
+    usd_text = f"{figures.dollars(account.usd_hour, cents=True)}/h"
+    if not account.prepaid:
+        return usd_text
+    return f"{usd_text}, counting on {account.prepaid_text}"
 
 
 def _print_kept(

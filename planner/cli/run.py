@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions
-    from planner.plan.account import PastRun
+    from planner.plan.account import PastRun, StackAccount
     from planner.plan.types import Plan
     from stacks.engine.protocol import (
         EngineOutcome,
@@ -92,7 +92,8 @@ def run_engine(
         code = error.problems[0].code if error.problems else "failed"
         write_down(past_run(ended=_now(), outcome=code, changes=0))
         raise _with_remains(error, engine, stack_name, options) from error
-    usd_hour = _usd_hour(engine, stack_name)
+    account = _account(engine, stack_name)
+    usd_hour = None if account is None else account.usd_hour
     if outcome.steps:
         done_run = past_run(outcome="done", changes=len(outcome.steps))
         write_down(replace(done_run, ended=_now(), usd_hour=usd_hour))
@@ -103,7 +104,7 @@ def run_engine(
         return 0
     told = _told(engine, plan, outcome, options) if plan is not None else []
     progress.print_outcome(
-        outcome, verb, stack_name, options, usd_hour=usd_hour, told=told
+        outcome, verb, stack_name, options, account=account, told=told
     )
     return 0
 
@@ -204,11 +205,11 @@ def _with_remains(
         return error
     if status is None or not status.resources:
         return error
-    usd_hour = _usd_hour(engine, stack_name)
+    account = _account(engine, stack_name)
     cost_text = (
         ""
-        if usd_hour is None
-        else f", {figures.dollars(usd_hour, cents=True)} an hour"
+        if account is None or account.usd_hour is None
+        else f", {figures.dollars(account.usd_hour, cents=True)} an hour"
     )
     return type(error)(
         *error.problems,
@@ -221,12 +222,12 @@ def _with_remains(
     )
 
 
-def _usd_hour(engine: StackEngine, stack_name: str) -> Decimal | None:
-    """Return what a stack costs now, USD an hour; none where that is not known."""
+def _account(engine: StackEngine, stack_name: str) -> StackAccount | None:
+    """Return what a stack costs; none where it does not exist."""
     from planner.cli.account import stack_account
 
     status = engine.stack_status(stack_name)
-    return None if status is None else stack_account(engine, status).usd_hour
+    return None if status is None else stack_account(engine, status)
 
 
 def _now() -> str:

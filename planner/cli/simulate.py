@@ -93,6 +93,8 @@ def events(**option_values: Any) -> int:
 def status(**option_values: Any) -> int:
     """Say what time it is there, what there is, and what it costs an hour.
 
+    Machines cost what they do on demand or on spot: what a commitment pays for, `status` knows.
+
     Example: tonnage simulate status
     """
     from planner.cost.bill_line import CENT
@@ -130,7 +132,8 @@ def status(**option_values: Any) -> int:
 def bill(last: str | None, **option_values: Any) -> int:
     """Say what everything in the simulated clouds has cost, by the second.
 
-    What is paid by use, such as traffic and logs, is not in it: nobody uses the machines.
+    What is paid by use, such as traffic and logs, is not in it: nobody uses the machines. These
+    cost what they do on demand or on spot: what a commitment pays for, `status` knows.
 
     Example: tonnage simulate bill --last 30d
     """

@@ -7,6 +7,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from planner.plan.prepaid import (
+    PrepaidMachines,  # noqa: TC001 - msgspec reads the annotations
+)
+
 Basis: TypeAlias = Literal["metered", "machines", "plan"]
 
 
@@ -23,6 +27,10 @@ class StackAccount(Struct, frozen=True, kw_only=True):
               life; plan: all of it as it was planned
     spent_basis  of what it has cost: metered: hours of what there was; machines: hours for which
               each machine has lived; plan: all of it as it was planned
+    prepaid   machines that a person pays for beside the stack: prices count on it that all of
+              them were bought as planned
+    unbought_usd_hour  what it would cost now had nobody bought them, USD an hour; none where that
+              is not known, and where there are none
     """
 
     age_s: float | None
@@ -33,6 +41,13 @@ class StackAccount(Struct, frozen=True, kw_only=True):
     left_s: float | None
     basis: Basis
     spent_basis: Basis
+    prepaid: tuple[PrepaidMachines, ...] = ()
+    unbought_usd_hour: Decimal | None = None
+
+    @property
+    def prepaid_text(self) -> str:
+        """What is prepaid, such as "1 x g6e.xlarge reserved_3y"; empty for nothing."""
+        return ", ".join(part.text for part in self.prepaid)
 
 
 class GroupHealth(Struct, frozen=True, kw_only=True):

@@ -253,7 +253,20 @@ def _account_lines(
         )
     elif stack_status.operation != "destroyed":
         words.append("no TTL")
-    return [phrases(words, indent="  ")]
+    return [phrases(words, indent="  "), *_prepaid_lines(account)]
+
+
+def _prepaid_lines(account: StackAccount) -> list[Block]:
+    """Say on which machines the price counts that a person has bought, and what it is without."""
+    if not account.prepaid:
+        return []
+    text = (
+        f"  counts on what is bought beside the stack: {account.prepaid_text}"
+    )
+    if account.unbought_usd_hour is not None:
+        usd = figures.dollars(account.unbought_usd_hour, cents=True)
+        text += f"; without it {usd} an hour"
+    return [Paragraph(text, width=LINE_WIDTH)]
 
 
 def _long_time(seconds: float) -> str:

@@ -76,18 +76,25 @@ class ObjectHistory(Struct, kw_only=True):
         last = end if self.until is None else min(end, self.until)
         return max(0.0, last - max(begin, self.second)) / SECONDS_PER_HOUR
 
-    def node_hours(
+    def spans(
         self, begin: float, end: float
-    ) -> Iterator[tuple[NodeGroup, float]]:
-        """Yield what each size of a group was between two seconds, and its node-hours then."""
+    ) -> Iterator[tuple[NodeGroup, float, float]]:
+        """Yield what each size of a group was, with the seconds from and to which it was so."""
         if not self.sizes:
             return
         last = end if self.until is None else min(end, self.until)
         ends = [*(size.second for size in self.sizes[1:]), last]
         for size, size_end in zip(self.sizes, ends, strict=True):
-            seconds = min(size_end, last) - max(begin, size.second)
-            if seconds > 0:
-                yield size.group, size.nodes * seconds / SECONDS_PER_HOUR
+            start, stop = max(begin, size.second), min(size_end, last)
+            if start < stop:
+                yield size.group, start, stop
+
+    def node_hours(
+        self, begin: float, end: float
+    ) -> Iterator[tuple[NodeGroup, float]]:
+        """Yield what each size of a group was between two seconds, and its node-hours then."""
+        for group, start, stop in self.spans(begin, end):
+            yield group, group.node_count * (stop - start) / SECONDS_PER_HOUR
 
     def resize(self, second: float, group: NodeGroup) -> None:
         """Let the group be another one from a second on."""

@@ -6,9 +6,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.plan.account import StackAccount
+from planner.plan.prepaid import is_prepaid, prepaid_machines
 from planner.units import (
     HOURS_PER_MONTH,
     SECONDS_PER_HOUR,
@@ -17,9 +19,10 @@ from planner.units import (
 from providers.simulated.bill import metered_lines, usd_hour_now
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from planner.market.offer import Catalog
+    from planner.plan.prepaid import PrepaidMachines
     from planner.plan.status import StackFacts, StackStatus
     from planner.plan.types import Pool
     from providers.simulated.shared import SharedWorld
@@ -34,7 +37,8 @@ def account_of(
     """Return what a stack costs, at a time.
 
     The hours of simulated clouds are counted. Of real ones the plan is told, which holds while
-    everything stands as it was applied, until the machines are `counted`.
+    everything stands as it was applied, until the machines are `counted`. What the plan counts on
+    that a person has bought is taken as bought.
     """
     age_s = None
     if status.started:
@@ -45,6 +49,7 @@ def account_of(
     left_s = None
     if age_s is not None and facts is not None and facts.shutdown.ttl:
         left_s = float(facts.shutdown.ttl) - age_s
+    prepaid = _prepaid(status)
     if world is None:
         is_whole = status.complete and facts is not None
         return StackAccount(
@@ -56,12 +61,22 @@ def account_of(
             left_s=left_s,
             basis="plan",
             spent_basis="plan",
+            prepaid=prepaid,
         )
     memory = world.view().memory
-    lines = metered_lines(memory, catalog, 0.0, memory.seconds, status.stack)
+    lines = metered_lines(
+        memory,
+        catalog,
+        0.0,
+        memory.seconds,
+        stack=status.stack,
+        prepaid=prepaid,
+    )
     return StackAccount(
         age_s=age_s,
-        usd_hour=usd_hour_now(memory, catalog, status.stack),
+        usd_hour=usd_hour_now(
+            memory, catalog, stack=status.stack, prepaid=prepaid
+        ),
         spent_usd=sum((line.usd for line in lines), Decimal(0)),
         planned_usd=planned_usd,
         nodes=sum(
@@ -72,6 +87,10 @@ def account_of(
         left_s=left_s,
         basis="metered",
         spent_basis="metered",
+        prepaid=prepaid,
+        unbought_usd_hour=usd_hour_now(memory, catalog, stack=status.stack)
+        if prepaid
+        else None,
     )
 
 
@@ -83,58 +102,96 @@ def counted(
 ) -> StackAccount:
     """Return the account of a real stack by its machines: those that live, and those that have.
 
-    usd an hour = machines of each group * price of one + what is paid without any, a month / 730
-    usd so far  = hours of the machines of each group * price of one + the same for all hours
+    usd an hour = what is prepaid + machines of each group beyond that * price of one
+                  + what is paid without any machine, a month / 730
+    usd so far  = what is prepaid, and what is paid without any, for all hours
+                  + hours of the machines of each group * share not prepaid * price of one
 
-    Prices are those of the plan that stands; a group that it does not have has none.
+    Prices are those of the plan that stands; a group that it does not have has none. Machines say
+    how long they lived and not when: the share is exact where all of a group run, or none.
     """
-    prices = {
-        name: usd_hour
-        for pool in facts.pools
-        for name, usd_hour in _group_prices(pool).items()
-    }
+    prices = [price for pool in facts.pools for price in _group_prices(pool)]
     standing_usd = (facts.standing_usd_month or Decimal(0)) / HOURS_PER_MONTH
-
-    def priced(amounts: Mapping[str, float]) -> Decimal:
-        return sum(
-            (
-                Decimal(amount) * prices.get(group, Decimal(0))
-                for group, amount in amounts.items()
-            ),
-            Decimal(0),
-        )
-
+    standing_usd += sum(part.usd_hour for part in account.prepaid)
+    now_usd = sum(
+        (price.beyond_usd_hour(alive.get(price.group, 0)) for price in prices),
+        standing_usd,
+    )
     age_hours = Decimal((account.age_s or 0.0) / SECONDS_PER_HOUR)
+    spent_usd = sum(
+        (
+            Decimal(lived_hours.get(price.group, 0.0))
+            * price.bought_share
+            * price.usd_hour
+            for price in prices
+        ),
+        standing_usd * age_hours,
+    )
     return replace(
         account,
-        usd_hour=priced(alive) + standing_usd,
-        spent_usd=priced(lived_hours) + standing_usd * age_hours
+        usd_hour=now_usd,
         # Agents of an older version do not leave hours.
-        if lived_hours
-        else account.spent_usd,
+        spent_usd=spent_usd if lived_hours else account.spent_usd,
         spent_basis="machines" if lived_hours else account.spent_basis,
         nodes=sum(alive.values()),
         basis="machines",
     )
 
 
-def _group_prices(pool: Pool) -> dict[str, Decimal]:
-    """Return the mean price of a machine of each scaling group of a pool, USD an hour."""
-    prices = {}
+class GroupPrice(Struct, frozen=True, kw_only=True):
+    """What machines of a scaling group cost that nobody has paid for already.
+
+    prepaid   machines that are paid for beside the stack; they serve first
+    bought    further machines of its plan
+    usd_hour  mean price of these, USD an hour; of one that is prepaid, where there are no others
+    """
+
+    group: str
+    prepaid: int
+    bought: int
+    usd_hour: Decimal
+
+    @property
+    def bought_share(self) -> Decimal:
+        """Share of the machines of its plan that nobody has paid for already."""
+        return Decimal(self.bought) / (self.prepaid + self.bought)
+
+    def beyond_usd_hour(self, alive: int) -> Decimal:
+        """Return what those cost that are alive beyond the prepaid ones, USD an hour."""
+        return max(0, alive - self.prepaid) * self.usd_hour
+
+
+def _prepaid(status: StackStatus) -> tuple[PrepaidMachines, ...]:
+    """Return what is paid for beside a stack; of one that is destroyed it is no part any more."""
+    if status.facts is None or status.operation == "destroyed":
+        return ()
+    return prepaid_machines(status.facts.pools)
+
+
+def _group_prices(pool: Pool) -> Iterator[GroupPrice]:
+    """Yield the prices of each scaling group of a pool."""
     for name, is_spot in ((pool.name, False), (f"{pool.name}-spot", True)):
         parts = [
             part
             for part in pool.purchases
-            if (part.purchase == "spot") == is_spot
+            if part.nodes and (part.purchase == "spot") == is_spot
         ]
+        if not parts:
+            continue
+        bought = [part for part in parts if not is_prepaid(part)]
+        priced = bought or parts
+        usd_hour = sum(
+            (part.nodes * part.running_usd_hour for part in priced),
+            Decimal(0),
+        )
+        bought_nodes = sum(part.nodes for part in bought)
         nodes = sum(part.nodes for part in parts)
-        if nodes:
-            total = sum(
-                (part.nodes * part.running_usd_hour for part in parts),
-                Decimal(0),
-            )
-            prices[name] = total / nodes
-    return prices
+        yield GroupPrice(
+            group=name,
+            prepaid=nodes - bought_nodes,
+            bought=bought_nodes,
+            usd_hour=usd_hour / sum(part.nodes for part in priced),
+        )
 
 
 def _planned_usd(

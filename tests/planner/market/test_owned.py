@@ -189,7 +189,12 @@ def test_a_fleet_with_owned_machines_is_built(
     assert "$1,460 a month anyway, 0 % of it unused" in page
     flags = ("--simulate", "--yes", "--commitments-bought")
     assert tonnage("apply", "p.json", *flags)[0] == 0
-    assert "1 owned" in tonnage("status", "chat", "--simulate")[1]
+    status = tonnage("status", "chat", "--simulate")[1]
+    assert "1 owned" in status
+    assert (
+        "counts on what is bought beside the stack: "
+        f"1 x {pool['instance_type']} owned" in status
+    )
     # A plan is stale when what is owned has changed.
     (here / "o.yaml").write_text("machines: []\n")
     assert tonnage("apply", "p.json", *flags)[0] == 11
