@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from planner.solve.serving.cost_bound import most_groups_within
 from planner.solve.serving.group_bracket import GroupBracket
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import ReplicaGroup
     from planner.solve.serving.verify import FleetJudge
-    from planner.spec.model import LatencyLimit
-
-# Replica, its group, rate in requests/s, users of a closed loop, limits.
-_BracketKey: TypeAlias = (
-    "tuple[Replica, ReplicaGroup, float, int, tuple[LatencyLimit, ...]]"
-)
 
 
 class FleetPricer(Protocol):
@@ -56,15 +50,21 @@ class FleetPricer(Protocol):
 
 
 class GroupSearch:
-    """Finds the fewest groups of layouts, and keeps what the simulation said of them."""
+    """Finds the fewest groups of layouts for one requirement, and keeps what was said of them.
 
-    def __init__(self, pricer: FleetPricer) -> None:
+    One is made for each search: what an earlier one asked would decide which number of groups is
+    named as too few. Runs of equal fleets are kept by the judge, so little is simulated again.
+    """
+
+    def __init__(
+        self, requirement: ServingRequirement, pricer: FleetPricer
+    ) -> None:
+        self._requirement = requirement
         self._pricer = pricer
-        self._brackets: dict[_BracketKey, GroupBracket] = {}
+        self._brackets: dict[tuple[Replica, ReplicaGroup], GroupBracket] = {}
 
     def fewest(
         self,
-        requirement: ServingRequirement,
         offer: Offer,
         layout_option: LayoutOption,
         limit_usd: float,
@@ -77,17 +77,18 @@ class GroupSearch:
         `limit_usd`. None when a lower bound of the groups already costs more, and with
         `tells_why` off also instead of a rejection that has to be measured.
         """
+        requirement = self._requirement
         replica, group, _ = layout_option
         rejection = unfit_rejection(
             requirement, replica, group
         ) or idle_rejection(requirement, replica, SCREEN_FACTOR)
         if rejection is not None:
             return rejection
-        bracket = self._bracket(requirement, layout_option)
+        bracket = self._bracket(layout_option)
         ceiling = self._most_groups(
-            requirement, offer, layout_option, bracket.too_few, limit_usd
+            offer, layout_option, bracket.too_few, limit_usd
         )
-        estimate = self._estimated_groups(requirement, replica, group, ceiling)
+        estimate = self._estimated_groups(replica, group, ceiling)
         while (groups := bracket.next_groups(estimate, ceiling)) is not None:
             fleet = sized_fleet(requirement, replica, group, groups)
             # How far a limit is missed takes longer, and is of interest where no number passes.
@@ -96,9 +97,10 @@ class GroupSearch:
                 continue
             bracket.reject(groups)
             if bracket.enough is None and ceiling == math.inf:
-                hopeless = self._hopeless(requirement, replica, groups)
+                hopeless = self._hopeless(replica, groups)
                 if hopeless is not None:
                     return hopeless
+        # A fleet that passes may be known, and cost too much at this offer.
         if bracket.enough is not None and bracket.enough <= ceiling:
             return sized_fleet(requirement, replica, group, bracket.enough)
         if tells_why and bracket.is_untold:
@@ -106,37 +108,28 @@ class GroupSearch:
             bracket.tell(self._pricer.judge.missed_limit(requirement, fleet))
         return bracket.rejection
 
-    def _bracket(
-        self, requirement: ServingRequirement, layout_option: LayoutOption
-    ) -> GroupBracket:
+    def _bracket(self, layout_option: LayoutOption) -> GroupBracket:
         replica, group, group_bound = layout_option
         return self._brackets.setdefault(
-            (
-                replica,
-                group,
-                requirement.load.rate_per_s,
-                requirement.load.concurrency,
-                requirement.limits,
-            ),
-            GroupBracket(groups_ruled_out(group_bound)),
+            (replica, group), GroupBracket(groups_ruled_out(group_bound))
         )
 
     def _hopeless(
-        self, requirement: ServingRequirement, replica: Replica, groups: int
+        self, replica: Replica, groups: int
     ) -> LayoutRejection | None:
         """Return why more than `groups` groups do not pass either, None if they may."""
         if groups > MAX_GROUPS:
-            return unreachable_rejection(requirement, replica)
-        return self._pricer.judge.idle_rejection(requirement, replica)
+            return unreachable_rejection(self._requirement, replica)
+        return self._pricer.judge.idle_rejection(self._requirement, replica)
 
     def _estimated_groups(
         self,
-        requirement: ServingRequirement,
         replica: Replica,
         group: ReplicaGroup,
         ceiling: float,
     ) -> int | None:
         """Return the fewest groups by formula, None when they are more than `ceiling`."""
+        requirement = self._requirement
         if ceiling < math.inf:
             largest_fleet = sized_fleet(
                 requirement, replica, group, int(ceiling)
@@ -150,14 +143,15 @@ class GroupSearch:
 
     def _most_groups(
         self,
-        requirement: ServingRequirement,
         offer: Offer,
         layout_option: LayoutOption,
         too_few: int,
         limit_usd: float,
     ) -> float:
         """Return the most groups that cost at most `limit_usd`, at least `too_few`."""
+        requirement = self._requirement
         if limit_usd == math.inf:
+            # Nothing is known to pass yet: the number that does is looked for.
             return math.inf
         replica, group, _ = layout_option
 

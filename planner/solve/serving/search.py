@@ -8,7 +8,7 @@ is simulated with the most groups that cost no more: where these miss a limit, f
 from __future__ import annotations
 
 import math
-import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
@@ -130,8 +130,6 @@ class ServingSearch:
         # A bill is at least so many times the bound of its lines.
         self.markup = float(price_book.surcharges.factor)
         self.judge = FleetJudge()
-        # Without a circle a search gives back its simulated runs when it ends.
-        self._groups = GroupSearch(weakref.proxy(self))
         self._replicas_by_shape: dict[
             tuple[Llm, ServingLoad], ReplicaCache
         ] = {}
@@ -165,16 +163,15 @@ class ServingSearch:
         )
         verified = estimates[:1]
         if requirement.is_simulated:
+            groups = GroupSearch(requirement, self)
             verified, rejected_offers = self._best_first(
                 requirement,
                 offers,
-                lambda offer, option, limit_usd: self._groups.fewest(
-                    requirement, offer, option, limit_usd, tells_why=tells_why
-                ),
+                partial(groups.fewest, tells_why=tells_why),
                 result_count=1,
                 ceiling_usd=ceiling_usd,
                 known_candidates=self._first_verified(
-                    requirement, estimates, ceiling_usd, tells_why=tells_why
+                    requirement, groups, estimates, ceiling_usd
                 ),
             )
         best = verified[0] if verified else None
@@ -193,10 +190,9 @@ class ServingSearch:
     def _first_verified(
         self,
         requirement: ServingRequirement,
+        groups: GroupSearch,
         estimates: list[ServingCandidate],
         ceiling_usd: float,
-        *,
-        tells_why: bool,
     ) -> list[ServingCandidate]:
         """Return the first of the estimated fleets that passes, with the groups that takes.
 
@@ -213,12 +209,11 @@ class ServingSearch:
                 verified = obtainable(
                     requirement,
                     estimate.offer,
-                    self._groups.fewest(
-                        requirement,
+                    groups.fewest(
                         estimate.offer,
                         option,
                         min(limit_usd, ceiling_usd),
-                        tells_why=tells_why,
+                        tells_why=False,
                     ),
                 )
                 if verified is None:
