@@ -215,20 +215,23 @@ def settled_mix(
     level_hours: Mapping[int, Decimal],
     committed_hours: Decimal,
     group_nodes: int,
+    *,
+    most_groups: int | None = None,
 ) -> PurchaseMix:
     """Return a mix whose commitment is for as many groups as cost the least.
 
     How many are on demand below others on spot is decided before. `level_hours` has the hours in
     which at least so many groups run. Machines on spot are not committed to: those above the
-    base, or above its share of the peak.
+    base, or above its share of the peak. No more than `most_groups` are: each group below the
+    cheapest number saves something, so the nearest number to it costs the least.
     """
     decided = []
     for number, tier in enumerate(mix.tiers):
         if tier.is_open:
             instead = mix.tiers[number + 1]
-            most_groups = max(level_hours, default=0)
+            peak_groups = max(level_hours, default=0)
             reach = (
-                instead.end(most_groups * group_nodes, group_nodes)
+                instead.end(peak_groups * group_nodes, group_nodes)
                 // group_nodes
             )
             groups = best_base(
@@ -242,6 +245,8 @@ def settled_mix(
                 },
                 committed_hours,
             )
+            if most_groups is not None:
+                groups = min(groups, most_groups)
             decided.append(replace(tier, groups=groups))
         else:
             decided.append(tier)

@@ -7,7 +7,7 @@ search: no formulas of a fleet's size, no bounds, no brackets, no memory of earl
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 from planner.perf.common.layout import ReplicaLayout, can_shard
@@ -45,7 +45,7 @@ def machines_cost(
         cost
         for offer in offers
         for span in (SPANS if offer.instance.fabric != "none" else (1,))
-        for replica in _replicas(need, offer, span)
+        for replica in replicas(need, offer, span)
         if (cost := _cheapest(need, offer, replica, span, judge, ceiling))
         is not None
     ]
@@ -77,7 +77,7 @@ def _cost(
     need: ServingRequirement, offer: Offer, fleet: FleetSizing
 ) -> Decimal:
     if offer.purchase.startswith("reserved"):
-        return offer.usd_hour * fleet.nodes * 730
+        return line_usd(Decimal(fleet.nodes * 730), offer.usd_hour)
     spares = fleet.spares
     running = sum(
         (
@@ -98,7 +98,14 @@ def _cost(
     if offer.purchase == "spot":
         startup_h = startup_time_s(fleet.replica) / HOUR_S
         there = Decimal(_paid_share(offer, startup_h))
-    return offer.usd_hour * fleet.nodes_per_group * running * there / 168 * 730
+    hours = fleet.nodes_per_group * running * there / 168 * 730
+    return line_usd(hours, offer.usd_hour)
+
+
+def line_usd(hours: Decimal, usd_hour: Decimal) -> Decimal:
+    """A line of a bill: hours to four decimals, and what they cost to the cent."""
+    quantity = hours.quantize(Decimal("0.0001"), ROUND_HALF_UP)
+    return (quantity * usd_hour).quantize(Decimal("0.01"), ROUND_HALF_UP)
 
 
 def _paid_share(offer: Offer, startup_h: float) -> float:
@@ -144,7 +151,7 @@ def _cuts(
     yield from cuts.values()
 
 
-def _replicas(
+def replicas(
     need: ServingRequirement, offer: Offer, span: int
 ) -> Iterator[Replica]:
     """Every layout on so many machines that has room for a request."""

@@ -34,6 +34,7 @@ from planner.market.purchase import (
 )
 from planner.perf.common import memory
 from planner.perf.reliability.spot_pool import billed_share
+from planner.solve.serving.committed_quota import most_committed_groups
 from planner.solve.serving.sizing import (
     expected_service,
     run_window_s,
@@ -271,6 +272,7 @@ def settled_offer(
             level_hours,
             committed_hours(fleet_lifetime(requirement, sizing)),
             sizing.nodes_per_group,
+            most_groups=most_committed_groups(requirement, sizing, offer),
         )
     spans = mix.spans(sizing.nodes, sizing.nodes_per_group)
     tiers = tuple(

@@ -1,0 +1,186 @@
+"""A second way to buy a fleet: every number of machines in every way, hour by hour of a week.
+
+Shares the performance model and the judge with the product, as `brute` does. Machines of an hour,
+levels, mixes and lines are counted here by themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from itertools import starmap
+from typing import TYPE_CHECKING, Final
+
+from planner.solve.serving.sizing import ReplicaGroup, sized_fleet
+from planner.solve.serving.verify import FleetJudge
+from tests.oracles.brute import SPANS, line_usd, replicas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from planner.market.offer import Offer, QuotaNodes
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import FleetSizing
+
+MONTH_H: Final = Decimal(730)
+WEEK_H: Final = 168
+PEAK: Final = 1.0
+
+
+def least_usd(
+    need: ServingRequirement,
+    places: Iterable[Mapping[str, Offer]],
+    terms: Iterable[str],
+    owned: Mapping[tuple[str, str, str], int],
+    ceiling: Decimal,
+) -> Decimal | None:
+    """The least that machines cost in a month, as the lines of a bill are rounded.
+
+    Each of the `places` has what is sold of a machine type in a region, by the way to buy; on
+    demand always. `owned` is by cloud, type and region. None when nothing passes for `ceiling`
+    dollars.
+    """
+    judge = FleetJudge()
+    costs = [
+        cost
+        for place in places
+        for span in _spans(place["on_demand"])
+        for replica in replicas(need, place["on_demand"], span)
+        if (
+            cost := _first_that_passes(
+                need,
+                fleets=(
+                    sized_fleet(
+                        need,
+                        replica,
+                        ReplicaGroup(
+                            span,
+                            replica.node.accelerator_count
+                            // replica.layout.accelerators
+                            or 1,
+                        ),
+                        groups,
+                    )
+                    for groups in range(1, 10_000)
+                ),
+                buyer=_Buyer(
+                    need,
+                    place["on_demand"],
+                    [place[term].usd_hour for term in terms if term in place],
+                    owned.get(place["on_demand"].key[:3], 0),
+                ),
+                judge=judge,
+                ceiling=ceiling,
+            )
+        )
+        is not None
+    ]
+    return min(costs, default=None)
+
+
+def _spans(offer: Offer) -> tuple[int, ...]:
+    return SPANS if offer.instance.fabric != "none" else (1,)
+
+
+def _first_that_passes(
+    need: ServingRequirement,
+    *,
+    fleets: Iterator[FleetSizing],
+    buyer: _Buyer,
+    judge: FleetJudge,
+    ceiling: Decimal,
+) -> Decimal | None:
+    """What the first fleet costs that keeps the limits; more machines cost no less."""
+    for fleet in fleets:
+        cost = buyer.usd(fleet)
+        if cost is None or cost > ceiling:
+            return None
+        if judge.missed_limit(need, fleet) is None:
+            return cost
+    return None
+
+
+class _Buyer:
+    """Buys the machines of fleets in a place in the cheapest way that its quotas leave."""
+
+    def __init__(
+        self,
+        need: ServingRequirement,
+        on_demand: Offer,
+        term_prices: list[Decimal],
+        owned: int,
+    ) -> None:
+        self._loads = need.week.relative_load
+        self._shares = need.week.running_share
+        self._on_demand = on_demand
+        self._term_prices = term_prices
+        self._owned = owned
+
+    def usd(self, fleet: FleetSizing) -> Decimal | None:
+        """The cheapest of all numbers of committed machines; None where no quota leaves any."""
+        hourly = [
+            _running(fleet, load) if share else 0
+            for load, share in zip(self._loads, self._shares, strict=True)
+        ]
+        owned = min(self._owned, fleet.nodes)
+        above = fleet.nodes - owned
+        ways = [
+            self._cost(hourly, owned, committed, usd_hour)
+            for usd_hour in self._term_prices or [Decimal(0)]
+            for committed in range(above + 1 if self._term_prices else 1)
+            if self._is_within_quotas(fleet, owned, committed)
+        ]
+        # The exact cost decides, and the rounded one is paid.
+        return min(ways)[1] if ways else None
+
+    def _cost(
+        self,
+        hourly: list[int],
+        owned: int,
+        committed: int,
+        committed_usd: Decimal,
+    ) -> tuple[Decimal, Decimal]:
+        """What committed machines cost, and those above them, exactly and as two lines."""
+        base = owned + committed
+        above_h = (
+            sum(
+                (
+                    max(0, nodes - base) * share
+                    for nodes, share in zip(hourly, self._shares, strict=True)
+                ),
+                Decimal(0),
+            )
+            * MONTH_H
+            / WEEK_H
+        )
+        lines = [
+            (committed * MONTH_H, committed_usd),
+            (above_h, self._on_demand.usd_hour),
+        ]
+        exact = sum((hours * usd for hours, usd in lines), Decimal(0))
+        return exact, sum(starmap(line_usd, lines), Decimal(0))
+
+    def _is_within_quotas(
+        self, fleet: FleetSizing, owned: int, committed: int
+    ) -> bool:
+        """Whether the account may have the machines: committed ones stand also in calm hours."""
+        return all(
+            _counted(fleet, quota, owned, committed) <= quota.nodes
+            for quota in self._on_demand.quotas
+        )
+
+
+def _counted(
+    fleet: FleetSizing, quota: QuotaNodes, owned: int, committed: int
+) -> int:
+    if quota.load == PEAK:
+        return fleet.nodes
+    running = _running(fleet, quota.load)
+    return min(running, owned) + committed + max(0, running - owned - committed)
+
+
+def _running(fleet: FleetSizing, load: float) -> int:
+    """Machines of an hour: whole groups for the load, one at least, and those to spare."""
+    groups = max(1, math.ceil(fleet.peak_groups * load - 1e-9))
+    spares = fleet.spares.count - (load < fleet.spares.from_load)
+    return (groups + spares) * fleet.nodes_per_group
