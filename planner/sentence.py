@@ -26,6 +26,7 @@ SENTENCES: Final = {
     "infeasible": "infeasible",
     "limit": "{key}",
     "memory": "memory: needs {needed_gib:,.0f} GiB of {limit_gib:,.0f} GiB each",
+    "memory-close": "memory: needs {short_mib:,.0f} MiB more than {limit_gib:,.1f} GiB each",
     "memory-each": "memory: {memory_gib:g} GiB each of {needed_gib:g} GiB",
     "memory-total": "memory: {memory_gib:,.0f} GiB of {needed_gib:,.0f} GiB",
     "memory-layout": "memory: no layout fits",

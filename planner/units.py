@@ -26,6 +26,7 @@ MS_PER_S: Final = 1000.0
 BYTES_PER_MB: Final = 1e6
 BYTES_PER_GB: Final = 1e9
 BYTES_PER_BILLED_GB: Final = Decimal(10**9)  # of quantities on a bill
+BYTES_PER_MIB: Final = 2**20
 BYTES_PER_GIB: Final = 2**30
 GIB_PER_TIB: Final = 1024
 TOKENS_PER_MILLION: Final = 1_000_000

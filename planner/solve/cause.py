@@ -19,7 +19,7 @@ class Cause(Struct, frozen=True):
     code    name of the reason
     key     key of the spec, or the resource, that it is about; empty when it is about none
     values  numbers and names of the sentence, by name; the unit is the end of the name
-            (_s, _hours, _days, _usd, _gib, _share), and a count has none
+            (_s, _hours, _days, _usd, _gib, _mib, _share), and a count has none
     """
 
     code: str

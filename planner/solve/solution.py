@@ -566,6 +566,7 @@ class Counterfactual(Struct, frozen=True):
     `reason`  why it is not chosen, None when a changed load can be served
     `users`  people of a workspace
     `binding`  what one group less of the fleet misses, None when it is the smallest there is
+    `is_partial`  whether a price of it is unknown, so that `usd` is a lower bound
     """
 
     fleet: FleetSummary | None
@@ -573,6 +574,7 @@ class Counterfactual(Struct, frozen=True):
     reason: Cause | None
     users: int = 0
     binding: Cause | None = None
+    is_partial: bool = False
 
 
 def infeasible_solution(

@@ -115,7 +115,7 @@ class TextPattern(Struct, frozen=True):
             return report.add(
                 scalar_node.place,
                 "value",
-                f"{field_path}: '{scalar_node.text[:60]}' is not {self.hint}",
+                f"{field_path} cannot be '{scalar_node.text[:60]}'",
                 f"write {self.hint}",
             )
         return scalar_node.text

@@ -18,6 +18,7 @@ from planner.solve.serving.sizing import (
     LayoutRejection,
 )
 from planner.solve.serving.spot_promise import UNKEPT
+from planner.units import BYTES_PER_GIB, BYTES_PER_MIB
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -34,6 +35,8 @@ CAPACITY: Final = "capacity"
 # Constraint of a fleet that takes more nodes than the quotas of an account leave.
 QUOTA: Final = "quota"
 RESERVED: Final = "buy.reservations"
+# What ranks a layout behind all others, whatever these miss.
+FAR: Final = 1e6
 
 
 class ServingRejection(Struct, frozen=True, kw_only=True):
@@ -72,8 +75,11 @@ def offer_rejections(
             continue
         limit_excess = rejection.distance + (
             # A layout that does not fit ranks behind every slow one.
-            1e6 if rejection.constraint == "memory" else 0.0
+            FAR if rejection.constraint == "memory" else 0.0
         )
+        if rejection.breaks_rule:
+            # More memory would not be enough.
+            limit_excess += FAR
         if (
             purchase_key not in nearest_layouts
             or limit_excess < nearest_layouts[purchase_key][0]
@@ -163,12 +169,7 @@ def capacity_constraint(offer: Offer) -> str:
 def rejection_reason(rejection: LayoutRejection) -> Cause:
     """Return the limit that a layout misses, in terms of the spec."""
     if rejection.constraint == "memory":
-        return because(
-            "memory",
-            "memory",
-            needed_gib=rejection.reached,
-            limit_gib=rejection.limit,
-        )
+        return _memory_reason(rejection.reached, rejection.limit)
     if rejection.constraint in (
         GROUP_LIMIT,
         PROFILE_LIMIT,
@@ -192,6 +193,22 @@ def rejection_reason(rejection: LayoutRejection) -> Cause:
         rejection.constraint,
         reached_s=rejection.reached,
         limit_s=rejection.limit,
+    )
+
+
+def _memory_reason(needed_gib: float, limit_gib: float) -> Cause:
+    """Return how much memory is lacking, so that what is needed reads as more than there is."""
+    if round(needed_gib) > round(limit_gib):
+        return because(
+            "memory", "memory", needed_gib=needed_gib, limit_gib=limit_gib
+        )
+    # Rounded to GiB the two would be equal.
+    short_bytes = (needed_gib - limit_gib) * BYTES_PER_GIB
+    return because(
+        "memory-close",
+        "memory",
+        short_mib=math.ceil(short_bytes / BYTES_PER_MIB),
+        limit_gib=limit_gib,
     )
 
 

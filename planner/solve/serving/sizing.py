@@ -101,6 +101,7 @@ class LayoutRejection(Struct, frozen=True, kw_only=True):
     `limit`  the limit in the same unit; for rate the requests a second
     `groups`  groups that miss it; None when any number does
     `is_undecided`  True when the simulation could not tell whether the limit is met
+    `breaks_rule`  True when its memory is short and a rule on nodes or zones is not kept either
     """
 
     layout: ReplicaLayout
@@ -109,6 +110,7 @@ class LayoutRejection(Struct, frozen=True, kw_only=True):
     limit: float
     groups: int | None = None
     is_undecided: bool = False
+    breaks_rule: bool = False
 
     @property
     def distance(self) -> float:
@@ -139,30 +141,11 @@ def unfit_rejection(
 
     None when one longest sequence fits, the fleet is spread over zones if one may fail, and a
     replica is on one node where nodes come and go by the load or the engine wants it so.
+    Memory comes first: without it no other rule of the spec, and no other engine, would help.
     """
-    if requirement.survives == "zone" and group.zones == 1:
-        return LayoutRejection(
-            layout=replica.layout,
-            constraint=ONE_ZONE,
-            reached=group.zones,
-            limit=SURVIVING_ZONES,
-        )
-    if requirement.elastic is not None and group.nodes > 1:
-        return LayoutRejection(
-            layout=replica.layout,
-            constraint=ELASTIC,
-            reached=group.nodes,
-            limit=1,
-        )
-    if group.nodes > 1 and has_gap(requirement.load.engine, "machines"):
-        return LayoutRejection(
-            layout=replica.layout,
-            constraint=ENGINE,
-            reached=group.nodes,
-            limit=1,
-        )
+    broken_rule = _broken_rule(requirement, replica, group)
     if replica.max_batch:
-        return None
+        return broken_rule
     memory_budget = replica.startup_memory
     kv_cache_gib = (
         memory.kv_bytes(
@@ -178,6 +161,34 @@ def unfit_rejection(
         # GiB needed: all but the KV pool, and the cache of one sequence.
         reached=memory_budget.total_gib - memory_budget.kv_gib + kv_cache_gib,
         limit=memory_budget.total_gib,
+        breaks_rule=broken_rule is not None,
+    )
+
+
+def _broken_rule(
+    requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
+) -> LayoutRejection | None:
+    """Return the rule on zones or on nodes that a group does not keep, whatever its memory."""
+    if requirement.survives == "zone" and group.zones == 1:
+        return LayoutRejection(
+            layout=replica.layout,
+            constraint=ONE_ZONE,
+            reached=group.zones,
+            limit=SURVIVING_ZONES,
+        )
+    if group.nodes == 1:
+        return None
+    if requirement.elastic is not None:
+        constraint = ELASTIC
+    elif has_gap(requirement.load.engine, "machines"):
+        constraint = ENGINE
+    else:
+        return None
+    return LayoutRejection(
+        layout=replica.layout,
+        constraint=constraint,
+        reached=group.nodes,
+        limit=1,
     )
 
 
