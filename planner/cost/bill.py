@@ -45,6 +45,11 @@ class Bill(Struct, frozen=True, kw_only=True):
     day: Lifetime | None = None
 
     @property
+    def is_partial(self) -> bool:
+        """Whether a price is unknown, so that the total is a lower bound."""
+        return bool(self.unpriced_lines)
+
+    @property
     def months(self) -> Decimal:
         """Months that the total is spread over: hours of the life / 730, and one at least."""
         return max(Decimal(1), life_hours(self.life) / HOURS_PER_MONTH)

@@ -166,6 +166,13 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
     period_before: Annotated[
         Period | None, Meta(description="what that total is for")
     ]
+    is_partial_before: Annotated[
+        bool,
+        Meta(
+            description="whether a price of what stands is unknown, so that its total is the "
+            "least that it costs"
+        ),
+    ] = False
     since: Annotated[
         str, Meta(description="when it was applied first; empty: unknown")
     ] = ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner import figures
 from planner.market.term import TERM_OF
 from planner.render import period
+from planner.render.against import against_plan, other_total
 from planner.render.bill import LOWER_BOUND
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.regret import regret_text
@@ -147,13 +148,13 @@ def _row(
     change = (
         ""
         if usd == plan.cost.total
-        else (figures.signed_dollars(usd - plan.cost.total))
+        else against_plan(plan, usd, is_partial=is_partial)
     )
     mark = LOWER_BOUND if is_partial else ""
     return (
         name,
         machines,
-        f"{mark}{figures.dollars(usd)}",
+        other_total(usd, is_partial=is_partial),
         *token_cells(plan.cost.tokens, usd, mark),
         change,
         takes,

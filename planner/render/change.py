@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from planner import figures
 from planner.cost.lifetime import release_time
 from planner.render import period
+from planner.render.against import other_total, since_before
 from planner.render.bill import total_text
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
 from planner.render.rivals import fleet_text
@@ -66,11 +67,13 @@ def _headline(plan: Plan, changes: Changes) -> str:
     because = _because(changes)
     if usd_before is None or changes.period_before != plan.cost.period:
         return f"{stands}, and changes{because}"
-    delta_usd = plan.cost.total - usd_before
+    is_partial = changes.is_partial_before
+    before_text = other_total(usd_before, is_partial=is_partial)
+    delta_text = since_before(plan, usd_before, is_partial=is_partial)
     rate = period.RATES[plan.cost.period]
     return (
-        f"{stands}: {figures.dollars(usd_before)} to {total_text(plan)}{rate} "
-        f"({figures.signed_dollars(delta_usd)}){because}"
+        f"{stands}: {before_text} to {total_text(plan)}{rate} "
+        f"({delta_text}){because}"
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import figures
 from planner.render import period
+from planner.render.against import against_plan, other_total
 from planner.render.bill import total_text
 from planner.render.page import (
     LINE_WIDTH,
@@ -31,8 +31,6 @@ from planner.sentence import describe
 from planner.workload.registry import workload_of_kind
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from planner.plan.types import Plan
     from planner.solve.solution import Counterfactual
 
@@ -57,7 +55,8 @@ def reasons_page(plan: Plan) -> Page:
         Paragraph(""),
         Paragraph(
             "  Every layout of the model on every offer left was bounded from below; the cheapest "
-            "that meets every limit is chosen."
+            "that meets every limit is chosen.",
+            width=LINE_WIDTH,
         ),
         Paragraph(f"  {proof_sentence(plan)}", width=LINE_WIDTH),
         *alternative_blocks(plan),
@@ -70,7 +69,6 @@ def reasons_page(plan: Plan) -> Page:
 def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
     """Return the page of the reasons why machine types were not chosen."""
     chosen_types = {pool.instance_type for pool in plan.solution.pools}
-    chosen_usd = plan.cost.total
     period_suffix = period.RATES[plan.cost.period]
     table_rows = []
     for answer in answers:
@@ -81,26 +79,30 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
         answer_text = _reason_text(answer)
         reason_text = "chosen" if is_chosen else answer_text
         if answer.usd is not None and not is_chosen:
-            extra_usd = answer.usd - chosen_usd
-            reason_text = (
-                f"{answer_text}: "
-                f"{figures.signed_dollars(extra_usd)}{period_suffix} against the chosen fleet"
+            extra_text = against_plan(
+                plan, answer.usd, is_partial=answer.is_partial
             )
+            reason_text = f"{answer_text}: {extra_text}{period_suffix}"
         if answer.binding is not None:
             reason_text += f"; one fewer: {describe(answer.binding)}"
         table_rows.append(
-            (_fleet_text(answer), _dollars_or_dash(answer.usd), reason_text)
+            (_fleet_text(answer), _cost_text(answer), reason_text)
         )
     return (
         PageTable(
-            ("asked about", _cost_title(plan), "why not"), tuple(table_rows)
+            (
+                "asked about",
+                _cost_title(plan),
+                "why not, against the chosen fleet",
+            ),
+            tuple(table_rows),
+            width=LINE_WIDTH,
         ),
     )
 
 
 def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
     """Return the page of the cost at `factor` times what the workload scales by."""
-    chosen_usd = plan.cost.total
     scaled_quantity = workload_of_kind(
         plan.spec.normalized["kind"]
     ).scaled_quantity
@@ -108,14 +110,13 @@ def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
     # No fleet meets the larger load.
     if answer.usd is None:
         return (Paragraph(f"{question_text}: {_reason_text(answer)}", "warn"),)
-    extra_usd = answer.usd - chosen_usd
     table_rows = (
         ("now", "", total_text(plan), ""),
         (
             question_text,
             _fleet_text(answer),
-            _dollars_or_dash(answer.usd),
-            figures.signed_dollars(extra_usd),
+            _cost_text(answer),
+            against_plan(plan, answer.usd, is_partial=answer.is_partial),
         ),
     )
     return (PageTable(("", "fleet", _cost_title(plan), ">change"), table_rows),)
@@ -136,5 +137,7 @@ def _cost_title(plan: Plan) -> str:
     return period.TITLES[plan.cost.period]
 
 
-def _dollars_or_dash(amount_usd: Decimal | None) -> str:
-    return "-" if amount_usd is None else figures.dollars(amount_usd)
+def _cost_text(answer: Counterfactual) -> str:
+    if answer.usd is None:
+        return "-"
+    return other_total(answer.usd, is_partial=answer.is_partial)

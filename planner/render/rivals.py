@@ -9,6 +9,7 @@ from msgspec import Struct
 from planner import figures
 from planner.plan.types import FleetRef
 from planner.render import period
+from planner.render.against import against_plan, other_total
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
 from planner.sentence import describe
 from planner.solve.cause import DEARER
@@ -78,7 +79,7 @@ def rival_blocks(plan: Plan, shown: ShownRivals) -> list[Block]:
     dearer.sort(key=lambda rival: rival.takes != PRICE_TEXT)
     shown_dearer = dearer[: shown.dearer]
     if shown_dearer:
-        dearer_texts = [_dearer_text(rival) for rival in shown_dearer]
+        dearer_texts = [_dearer_text(plan, rival) for rival in shown_dearer]
         # Only what could be cheaper is simulated.
         dearer_title = (
             "dearer, by formula" if plan.solution.verified else "dearer"
@@ -188,7 +189,7 @@ def _cheaper_table(
             (
                 rival.location,
                 rival.machines,
-                figures.dollars(rival.usd),
+                _rival_total(plan, rival.usd),
                 rival.takes,
             )
             for rival in cheaper
@@ -198,8 +199,9 @@ def _cheaper_table(
     )
 
 
-def _dearer_text(rival: Rival) -> str:
-    fleet = f"{rival.location} {rival.machines} {figures.dollars(rival.usd)}"
+def _dearer_text(plan: Plan, rival: Rival) -> str:
+    total = _rival_total(plan, rival.usd)
+    fleet = f"{rival.location} {rival.machines} {total}"
     return fleet if rival.takes == PRICE_TEXT else f"{fleet} ({rival.takes})"
 
 
@@ -210,7 +212,7 @@ def alternative_blocks(plan: Plan) -> list[Block]:
         for pool_entry in alternative.pools:
             location = f"{pool_entry.provider} {pool_entry.region}"
             machine_text = f"{pool_entry.nodes} x {pool_entry.instance_type}"
-            cost_text = figures.dollars(alternative.usd_month)
+            cost_text = _rival_total(plan, alternative.usd_month)
             table_rows.append(
                 (
                     location,
@@ -227,6 +229,18 @@ def alternative_blocks(plan: Plan) -> list[Block]:
     return [PageTable(column_titles, tuple(table_rows))]
 
 
+def _rival_total(plan: Plan, usd: Decimal) -> str:
+    """Return what a rival costs: it lacks the prices that the plan lacks, or none."""
+    return other_total(usd, is_partial=plan.cost.is_partial)
+
+
+def _saving(plan: Plan, usd: Decimal | None) -> str:
+    """Return what a relaxed limit saves: unknown where a price may be on both sides."""
+    if usd is None or not plan.cost.is_partial:
+        return figures.dollars(usd)
+    return against_plan(plan, plan.cost.total - usd, is_partial=True)
+
+
 def binding_blocks(plan: Plan) -> list[Block]:
     """Return the limits that raise the cost, with the saving when each is relaxed."""
     table_rows = []
@@ -236,7 +250,7 @@ def binding_blocks(plan: Plan) -> list[Block]:
             if relaxation.slack is None
             else figures.percentage(relaxation.slack)
         )
-        savings_text = figures.dollars(relaxation.saves_usd_month)
+        savings_text = _saving(plan, relaxation.saves_usd_month)
         table_rows.append(
             (
                 relaxation.constraint,
@@ -257,7 +271,7 @@ def binding_blocks(plan: Plan) -> list[Block]:
                 constraint_text,
                 "",
                 "50 %",
-                figures.dollars(safety_cost.usd_month),
+                _saving(plan, safety_cost.usd_month),
                 fleet_text(safety_cost.fleet),
             )
         )

@@ -10,7 +10,13 @@ from msgspec import Struct
 
 from planner import figures
 from planner.render import period
-from planner.render.bill import CAUSE_PHRASES, bound_mark, total_text
+from planner.render.against import against_plan, other_total
+from planner.render.bill import (
+    CAUSE_PHRASES,
+    LOWER_BOUND,
+    bound_mark,
+    total_text,
+)
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -72,14 +78,24 @@ def frontier_page(plan: Plan, found: Sequence[Variation]) -> Page:
     for subject, group in groupby(ordered, key=lambda one: one.subject):
         for number, one in enumerate(group):
             usd = one.answer.usd
-            change = "" if usd is None else _change(usd - plan.cost.total)
+            change = ""
+            if usd is not None and usd != plan.cost.total:
+                change = against_plan(
+                    plan, usd, is_partial=one.answer.is_partial
+                )
             rows.append(
                 (
                     subject if number == 0 else "",
                     value_text(one),
-                    "-" if usd is None else figures.dollars(usd),
+                    "-"
+                    if usd is None
+                    else other_total(usd, is_partial=one.answer.is_partial),
                     # A limit changes no request.
-                    *token_cells(plan.cost.tokens, usd, bound_mark(plan)),
+                    *token_cells(
+                        plan.cost.tokens,
+                        usd,
+                        LOWER_BOUND if one.answer.is_partial else "",
+                    ),
                     change,
                     NO_FLEET if usd is None else fleet_text(one.answer.fleet),
                 )
@@ -204,11 +220,9 @@ def _calibration(plan: Plan, worth: CalibrationWorth) -> str:
 
 def _cells(one: Variation) -> tuple[str, str]:
     usd = one.answer.usd
-    return value_text(one), NO_FLEET if usd is None else figures.dollars(usd)
-
-
-def _change(delta_usd: Decimal) -> str:
-    return figures.signed_dollars(delta_usd) if delta_usd else ""
+    if usd is None:
+        return value_text(one), NO_FLEET
+    return value_text(one), other_total(usd, is_partial=one.answer.is_partial)
 
 
 def value_text(one: Variation) -> str:

@@ -167,7 +167,7 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
             part for pool in solution.pools for part in pool.purchases
         ),
         usd=bill.total if bill is not None else None,
-        is_partial=bill is not None and bool(bill.unpriced_lines),
+        is_partial=bill is not None and bill.is_partial,
         owed_usd=sum(
             (
                 part.nodes

@@ -82,6 +82,7 @@ class ServingWorkload:
                 best.bill.total,
                 DEARER,
                 binding=smaller.rejected_by if smaller else None,
+                is_partial=best.bill.is_partial,
             )
         reason = because("layout")
         # Offers are ordered by cost bound; the first one is reported.
@@ -108,7 +109,12 @@ class ServingWorkload:
         best = finder.cheaper_mix(requirement, alone) or alone
         if best is None:
             return Counterfactual(None, None, INFEASIBLE)
-        return Counterfactual(best.summary, best.bill.total, None)
+        return Counterfactual(
+            best.summary,
+            best.bill.total,
+            None,
+            is_partial=best.bill.is_partial,
+        )
 
     def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
         """Say the traffic in the unit in which the spec gives it."""

@@ -85,6 +85,7 @@ class TrainingWorkload:
                 replace(machine_type, nodes=best_candidate.cluster.nodes),
                 best_candidate.bill.total,
                 lost_by(cluster_search, best_candidate.cluster),
+                is_partial=best_candidate.bill.is_partial,
             )
         return Counterfactual(machine_type, None, ranking.rejected[0].reason)
 
@@ -107,7 +108,12 @@ class TrainingWorkload:
         fleet = FleetSummary(
             instance.provider, "", instance.instance_type, job_pool.nodes
         )
-        return Counterfactual(fleet, solution.bill.total, None)
+        return Counterfactual(
+            fleet,
+            solution.bill.total,
+            None,
+            is_partial=solution.bill.is_partial,
+        )
 
     def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
         """Say the method, how much is trained on, and the deadline."""

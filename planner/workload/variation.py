@@ -185,4 +185,9 @@ def _planned(spec: Spec, settings: SolveSettings) -> Counterfactual:
     solution = find(spec, settings)
     if solution.bill is None:
         return Counterfactual(None, None, None)
-    return Counterfactual(solution.summary, solution.bill.total, None)
+    return Counterfactual(
+        solution.summary,
+        solution.bill.total,
+        None,
+        is_partial=solution.bill.is_partial,
+    )

@@ -72,7 +72,9 @@ class WorkspaceWorkload:
             return Counterfactual(fleet, None, shortfall)
         # Allowed offers differ in the purchase option: a commitment is billed for all hours.
         _, bill = cheapest_bill(spec, offers, settings.catalog.price_book)
-        return Counterfactual(fleet, bill.total, DEARER)
+        return Counterfactual(
+            fleet, bill.total, DEARER, is_partial=bill.is_partial
+        )
 
     def scale(
         self,
@@ -88,7 +90,13 @@ class WorkspaceWorkload:
         )
         if solution.bill is None:
             return Counterfactual(None, None, INFEASIBLE, users=users)
-        return Counterfactual(None, solution.bill.total, None, users=users)
+        return Counterfactual(
+            None,
+            solution.bill.total,
+            None,
+            users=users,
+            is_partial=solution.bill.is_partial,
+        )
 
     def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
         """Say for how many people."""

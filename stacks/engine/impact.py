@@ -61,6 +61,7 @@ def changes_of(
             and not step.deletes_first
         ),
         usd_before=facts.total if facts else None,
+        is_partial_before=facts.is_partial if facts else False,
         period_before=facts.cost_period if facts else None,
         since=status.started,
         because=spec_changes(facts.spec, plan.spec.normalized)
