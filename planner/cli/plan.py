@@ -268,8 +268,12 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
         raise click.UsageError(
             "--live asks real clouds: leave out --replay and --simulate"
         )
-    if option_values["share"] and (len(specs) == 1 or not is_page):
+    if option_values["share"] and len(specs) == 1:
         raise click.UsageError("--share takes several SPECs, and shows a page")
+    if option_values["share"] and not is_page:
+        raise click.UsageError(
+            f"--share shows a page: for each plan as -f {option_values['format']} leave it out"
+        )
     policy.check_policies(option_values["policy"], specs)
 
 
