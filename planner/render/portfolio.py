@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.market.owned import OwnedUse
     from planner.plan.types import Plan
     from planner.workload.joint_purchase import SharedPlace
-    from planner.workload.portfolio import Portfolio
+    from planner.workload.portfolio import Portfolio, SharedBill
     from planner.workload.quota_share import QuotaNeed, SharedChoice
 
 
@@ -58,20 +58,7 @@ def _blocks(
     yield PageTable(
         ("service", "machines", ">$/mo alone", ">$/mo together", *titles),
         (
-            *(
-                (
-                    bill.name,
-                    bill.machines,
-                    figures.dollars(bill.alone_usd, cents=True),
-                    figures.dollars(bill.shared_usd, cents=True),
-                    *token_cells(
-                        plans[bill.name].cost.tokens,
-                        bill.shared_usd,
-                        bound_mark(plans[bill.name]),
-                    ),
-                )
-                for bill in bills
-            ),
+            *(_bill_row(bill, plans[bill.name]) for bill in bills),
             (
                 "all",
                 "",
@@ -105,6 +92,17 @@ def _blocks(
             "warn",
             LINE_WIDTH,
         )
+
+
+def _bill_row(bill: SharedBill, plan: Plan) -> tuple[str, ...]:
+    """Return what a service pays alone and together, and its tokens at the latter."""
+    return (
+        bill.name,
+        bill.machines,
+        figures.dollars(bill.alone_usd, cents=True),
+        figures.dollars(bill.shared_usd, cents=True),
+        *token_cells(plan.cost.tokens, bill.shared_usd, bound_mark(plan)),
+    )
 
 
 def _place_sentence(place: SharedPlace) -> str:
