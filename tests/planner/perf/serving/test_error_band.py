@@ -75,35 +75,76 @@ def test_only_what_was_measured_is_called_calibrated(
     assert basis == ("physics" if new else "calibrated")
 
 
+def quantiles(target: str, load: str, new: str) -> tuple[float, float]:
+    """Both ends of the errors that the table has, as logarithms."""
+    [row] = [
+        row
+        for row in stored("bands.csv")
+        if (row["target"], row["load"], row["new"]) == (target, load, new)
+    ]
+    return float(row["low"]), float(row["high"])
+
+
+def half_width(new: str) -> float:
+    """Of the errors of offline throughput."""
+    low, high = quantiles("throughput", "offline", new)
+    return (high - low) / 2
+
+
+def moments(load: str, architecture: str, new: str) -> tuple[float, float]:
+    """Mean and spread of the errors of decoding that the table has, as logarithms."""
+    [row] = [
+        row
+        for row in stored("margins.csv")
+        if (row["target"], row["load"]) == ("decode", load)
+        and (row["architecture"], row["new"]) == (architecture, new)
+    ]
+    return float(row["mean"]), float(row["sigma"])
+
+
+def stored(name: str) -> list[dict[str, str]]:
+    path = ROOT / "planner" / "perf" / "data" / name
+    with path.open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
 @pytest.mark.parametrize(
-    ("new", "excesses"),
+    ("new", "left_out"),
     [
-        ({"family"}, 0.3025**2 - 0.1670**2),
-        ({"GPU"}, 0.2425**2 - 0.1670**2),
-        ({"pipeline"}, 0.3025**2 - 0.1670**2),
-        ({"precision"}, 0.3025**2 - 0.1670**2),
-        ({"pipeline", "precision"}, 2 * (0.3025**2 - 0.1670**2)),
-        (
-            {"GPU", "pipeline"},
-            0.2425**2 + 0.3025**2 - 2 * 0.1670**2,
-        ),
+        ({"family"}, ["family"]),
+        ({"GPU"}, ["GPU"]),
+        # Nobody measured these: the worse of both stands for them.
+        ({"pipeline"}, ["family"]),
+        ({"precision"}, ["family"]),
+        ({"pipeline", "precision"}, ["family", "family"]),
+        ({"GPU", "pipeline"}, ["GPU", "family"]),
     ],
 )
 def test_what_cannot_be_left_out_widens_a_band_as_the_worse_of_what_can(
-    new: set[str], excesses: float
+    new: set[str], left_out: list[str]
 ) -> None:
-    """Offline throughput: half widths of 0.2945 by source, 0.1670, 0.3025 and 0.2425 otherwise."""
+    """Offline throughput, where families left out err more than accelerators do."""
+    assert half_width("family") > half_width("GPU")
     band = error_band("throughput", "offline", frozenset(new), "physics")
-    half_width = math.sqrt(0.2945**2 + excesses)
-    assert math.log(band.high / band.low) == pytest.approx(2 * half_width)
-    assert math.log(band.high * band.low) == pytest.approx(0.353 - 0.236)
+    excess = sum(
+        half_width(name) ** 2 - half_width("none") ** 2 for name in left_out
+    )
+    width = math.sqrt(half_width("source") ** 2 + excess)
+    assert math.log(band.high / band.low) == pytest.approx(2 * width)
+    middle = sum(quantiles("throughput", "offline", "source"))
+    assert math.log(band.high * band.low) == pytest.approx(middle)
 
 
 def test_margins_grow_with_what_cannot_be_left_out() -> None:
-    """Decoding on Hopper: 0.079 by source; 0.069 fitted, 0.075 and 0.067 left out."""
+    """Decoding on Hopper, whose error is known by source."""
     error = rate_error("decode", "Hopper", frozenset({"pipeline"}), "physics")
+    _, source = moments("closed vllm", "Hopper", "source")
+    _, fitted = moments("closed vllm", "*", "none")
+    left_out = max(
+        moments("closed vllm", "*", new)[1] for new in ("family", "GPU")
+    )
     assert error.sigma == pytest.approx(
-        math.sqrt(0.079**2 + 0.075**2 - 0.069**2)
+        math.sqrt(source**2 + left_out**2 - fitted**2)
     )
     lengths = LengthDistribution(mean_tokens=900, p95_tokens=3000)
     load = ServingLoad(prompt_lengths=lengths, answer_lengths=lengths)
@@ -150,11 +191,9 @@ def test_a_vendor_that_one_source_measured_is_not_called_calibrated(
 @pytest.mark.parametrize("kind", ["vendor", "release"])
 def test_few_of_a_kind_reach_as_far_as_they_erred(kind: str) -> None:
     """Times per token in closed loops, by the quantiles of the table."""
-    base = (-0.446, 0.562)
-    left_out, fitted = {
-        "vendor": ((0.154, 0.693), (-0.164, 0.336)),
-        "release": ((-0.221, 0.632), (-0.229, 0.446)),
-    }[kind]
+    base = quantiles("tpot", "closed", "source")
+    left_out = quantiles("tpot", "closed", kind)
+    fitted = quantiles("tpot", "closed", f"{kind} fitted")
     middle = sum(base) / 2
 
     def reach(quantiles: tuple[float, float]) -> float:
@@ -171,8 +210,10 @@ def test_few_of_a_kind_reach_as_far_as_they_erred(kind: str) -> None:
 
 
 def test_margins_on_a_new_vendor_grow_by_the_size_of_its_errors() -> None:
-    """Decoding: -0.375 and 0.102 left out, 0.114 and 0.119 in the fit; any architecture 0.090."""
-    grown = 0.375**2 + 0.102**2 - 0.114**2 - 0.119**2
+    """Decoding: mean and spread left out, without what they are in the fit."""
+    left_out = moments("closed", "*", "vendor")
+    fitted = moments("closed", "*", "vendor fitted")
+    grown = sum(size**2 for size in left_out) - sum(size**2 for size in fitted)
     known = rate_error("decode", "CDNA3", frozenset(), "physics")
     error = rate_error("decode", "CDNA3", frozenset({"vendor"}), "physics")
     assert error.sigma**2 == pytest.approx(known.sigma**2 + grown)
