@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
@@ -207,6 +208,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def untimed(told: str) -> str:
+    """What a command says on standard error, without how long it took."""
+    return re.sub(r"^planned in .*\n", "", told, flags=re.MULTILINE)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from planner.facts.cloud import clouds
 from planner.facts.rule import EVERY_CLOUD, rules
 from planner.plan.canonical import plan_schema
 from planner.spec.kinds import SPEC_KINDS
-from tests.conftest import BLUEPRINTS, ROOT, present
+from tests.conftest import BLUEPRINTS, ROOT, present, untimed
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -34,10 +34,6 @@ def sessions(text: str) -> list[list[tuple[str, str]]]:
         parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
         found.append(list(zip(parts[1::2], parts[2::2], strict=True)))
     return found
-
-
-# The last line of a command that plans.
-TOOK = re.compile(r"^planned in .*\n", re.MULTILINE)
 
 
 def elided(shown: str, real: str) -> bool:
@@ -70,7 +66,7 @@ def test_commands_in_the_docs_give_the_output_that_is_shown(
             )
             _, out, err = tonnage(*words[1:])
             # Progress comes before the result; how long a search takes differs.
-            real = TOOK.sub("", err) + out
+            real = untimed(err) + out
             if (
                 updates_golden
                 and not elided(shown, real)

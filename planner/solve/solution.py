@@ -51,8 +51,8 @@ class CommitmentSaving(Struct, frozen=True, kw_only=True):
 
     saved_usd      a month, over the whole bill
     committed_usd  what its whole term costs
-    pays_after_months  after so many months the term costs no more than on demand would have
-    pays_above_hours   a machine that runs for more hours a month costs less committed
+    pays_after_months  until the term costs no more than on demand would have
+    pays_above_hours   of a machine in a month, above which it costs less committed
     regrets        what it loses where the future is another one
     """
 
@@ -440,8 +440,7 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     at the speed that holds as often. 90 % of the runs cost between the two of `usd_band`.
     `step_pace_s` is the time of the run over its steps, without stops. `data_disk_gb` is GB of the
     disk beside the boot disk, 0 where local NVMe does. `scenarios` compare purchase options and
-    what the fabric is worth. `layouts` are the best ones, the chosen first. `curve` is time
-    against cost, the slowest first. `base` is nothing where machines are bought in one way.
+    the fabric. `layouts` has the chosen one first, `curve` the slowest; `base` is of a mix alone.
     """
 
     method: str

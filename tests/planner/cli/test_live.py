@@ -227,7 +227,8 @@ def test_a_record_gives_the_same_plan_byte_for_byte(
     flags = ("plan", "s.yaml", "-f", "json")
     first = tonnage(*flags, "--live", "--record", "r.json")
     asked.clear()
-    assert tonnage(*flags, "--replay", "r.json") == first
+    # How long it took is not of the plan.
+    assert tonnage(*flags, "--replay", "r.json")[:2] == first[:2]
     assert not asked
     facts = read_facts("r.json")
     assert facts_text(facts) == (here / "r.json").read_text()
@@ -449,7 +450,8 @@ def test_the_likeliest_zone_is_tried_first_and_a_replay_says_the_same(
     monkeypatch.setattr(live_place, "ask_chances", zonal(*chances))
     flags = ("plan", "s.yaml", "-f", "json")
     first = tonnage(*flags, "--live", "--record", "r.json")
-    assert tonnage(*flags, "--replay", "r.json") == first
+    # How long it took is not of the plan.
+    assert tonnage(*flags, "--replay", "r.json")[:2] == first[:2]
     plan = json.loads(first[1])
     [pool] = plan["solution"]["pools"]
     [pool_before] = before["solution"]["pools"]

@@ -145,7 +145,7 @@ def test_the_folder_has_each_spec_and_what_is_wrong_with_it(
         shown
     )
     assert "did you mean 'peak_rps'?" in shown
-    assert "labels.team: '<b onclick=\"x\">&' is not" in shown
+    assert "labels.team cannot be '<b onclick=\"x\">&'" in shown
 
 
 def test_a_question_is_answered_as_plan_answers_it(

@@ -84,9 +84,13 @@ def test_every_letter_of_an_expression_is_found_in_its_file(
         ({"when": "true", "severity": "deni"}, "choice", "is not known"),
         ({"when": "true", "if": "true"}, "unknown-key", "unknown key"),
         ({"message": "b"}, "missing-key", "when is missing"),
-        ({"when": "true", "id": "A b"}, "value", "is not a name"),
+        ({"when": "true", "id": "A b"}, "value", "cannot be 'A b'"),
         ({"when": "x" * 2_001}, "too-long", "2,001 characters"),
-        ({"when": "true", "about": "where..x"}, "value", "not a key"),
+        (
+            {"when": "true", "about": "where..x"},
+            "value",
+            "cannot be 'where..x'",
+        ),
         ({"when": "foo(1)"}, "expression-name", "no function is named foo"),
         ({"when": "true", "unless": "pla.n"}, "expression-name", "named pla"),
         ({"when": "(" * 40}, "expression-nesting", "deeper than 32"),
@@ -112,9 +116,9 @@ def test_what_is_wrong_in_a_rule_is_told_at_its_place(
     ("waiver", "message"),
     [
         ({"until": "2026-02-30"}, "there is no 2026-02-30"),
-        ({"until": "soon"}, "is not a day"),
+        ({"until": "soon"}, "cannot be 'soon'"),
         ({"rule": "other"}, "no rule of the file is named other"),
-        ({"owner": ""}, "has no value|is not a line"),
+        ({"owner": ""}, "has no value|cannot be ''"),
     ],
 )
 def test_a_waiver_has_a_rule_an_owner_and_a_day(
