@@ -107,7 +107,8 @@ def comment_text(
 ) -> str:
     """Return a comment of at most `limit` UTF-16 units, cut at whole sections."""
     first_line = marker_line(marker, has_html=has_html)
-    room = limit - len(first_line) - 2
+    # Two ends of lines before the text, and one after it.
+    room = limit - len(first_line) - 3
     safe_text = without_commands(clean(body.replace("\r\n", "\n")))
     shown = cut_comment(safe_text.strip(), room, limit, report_url)
     if not has_html:

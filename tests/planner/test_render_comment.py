@@ -118,6 +118,17 @@ def test_what_a_host_does_to_a_text_does_not_hide_its_marker() -> None:
     assert without_marker(text.replace("\n", "\r\n")) == "one"
 
 
+def test_a_comment_is_cut_from_one_character_above_its_limit() -> None:
+    whole = comment_text("words\n\n" * 90, MARKER, has_html=True, limit=9999)
+    size = utf16_size(whole)
+    for limit in (size, size - 1):
+        text = comment_text(
+            "words\n\n" * 90, MARKER, has_html=True, limit=limit
+        )
+        assert utf16_size(text) <= limit
+        assert (text == whole) == (limit == size)
+
+
 @given(bodies, st.integers(200, 2000), st.booleans())
 def test_a_comment_never_exceeds_its_limit(
     body: str, limit: int, has_html: bool
