@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # Share that the upper end of a two-sided 90 % band bounds.
 BAND_END: Final = 0.95
 Z_OF_90_PERCENT_BAND: Final = NormalDist().inv_cdf(BAND_END)
+EVEN_ODDS: Final = 0.5  # a chance at which something holds as often as not
 STUDENT_STEPS: Final = 48  # halvings of the angle of a quantile
 OWEN_STEPS: Final = 64  # intervals of an integral; an even number
 

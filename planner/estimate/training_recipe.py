@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.numeric import EVEN_ODDS
 from planner.perf.common.constant import constant
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.framework import frameworks
 from planner.perf.training.memory import memory_room_gib, peak_gib
 from planner.perf.training.step import step_time
 from planner.perf.training.work import rank_work
-from planner.solve.settings import EVEN_ODDS
 from planner.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
 if TYPE_CHECKING:

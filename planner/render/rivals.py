@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec import Struct
 
 from planner import figures
+from planner.numeric import EVEN_ODDS
 from planner.plan.types import FleetRef
 from planner.render import period
 from planner.render.against import against_plan, other_total
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
 from planner.sentence import describe
 from planner.solve.cause import DEARER
-from planner.solve.settings import EVEN_ODDS
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -231,4 +231,6 @@ def value_text(one: Variation) -> str:
         return figures.duration(float(one.value))
     if one.quantity == "confidence":
         return figures.percentage(float(one.value))
+    if one.quantity == "error":
+        return f"p{100 * float(one.value):.0f}"
     return f"{one.value:f} times"

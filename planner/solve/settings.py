@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
-EVEN_ODDS: Final = 0.5  # a confidence at which limits hold as often as not
 DEFAULT_LEVEL: Final = 0.9  # chance that all limits hold together
 DEFAULT_CONFIDENCE: Final = Confidence(DEFAULT_LEVEL)
 

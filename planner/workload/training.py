@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from planner import figures
+from planner.numeric import EVEN_ODDS
 from planner.solve.cause import INFEASIBLE
-from planner.solve.settings import DEFAULT_LEVEL, EVEN_ODDS
+from planner.solve.settings import DEFAULT_LEVEL
 from planner.solve.solution import Counterfactual, FleetSummary, Solution
 from planner.solve.training.answer import (
     lost_by,

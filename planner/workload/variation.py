@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 VariationKind: TypeAlias = Literal["frontier", "sensitivity"]
 Quantity: TypeAlias = Literal[
-    "limit", "confidence", "load", "price", "services"
+    "limit", "confidence", "error", "load", "price", "services"
 ]
 
 
 class VariationRow(Struct, frozen=True, kw_only=True):
     """A row of data/variations.csv: which quantity is how many times what it is.
 
-    A confidence is not multiplied: the factor is the confidence itself.
+    A confidence is not multiplied: the factor is the confidence itself. So is the percentile of an
+    error: the fleet that would do is that of the same confidence.
     """
 
     quantity: Quantity
@@ -59,7 +60,7 @@ class Variation(Struct, frozen=True, kw_only=True):
 def _rows() -> tuple[VariationRow, ...]:
     columns: table.Columns = {
         "quantity": table.one_of(
-            "limit", "confidence", "load", "price", "services"
+            "limit", "confidence", "error", "load", "price", "services"
         ),
         "kind": table.one_of("frontier", "sensitivity"),
         "factor": table.finite_decimal,
@@ -104,13 +105,19 @@ def _questions(
     if row.quantity == "limit":
         for key, seconds, varied in _limits(spec, factor):
             yield key, "limit", seconds, partial(_planned, varied, settings)
-    elif row.quantity == "confidence":
-        # Only what has a limit can miss it.
-        if any(_limits(spec, Decimal(1))):
+    elif row.quantity in ("confidence", "error"):
+        # Only what has a limit can miss it. The band of a training's bill has the errors of its
+        # speed already.
+        is_asked = row.quantity == "confidence" or not isinstance(
+            spec, Training
+        )
+        if is_asked and any(_limits(spec, Decimal(1))):
             level = replace(settings.confidence, level=float(factor))
             yield (
-                "confidence",
-                "confidence",
+                "confidence"
+                if row.quantity == "confidence"
+                else "the error of predictions",
+                row.quantity,
                 factor,
                 partial(_planned, spec, replace(settings, confidence=level)),
             )

@@ -112,3 +112,21 @@ def test_the_pages_say_what_is_traded_and_what_moves_the_bill(
     (here / "w.yaml").write_text(blueprint("workspace-one-gpu"))
     page = tonnage("explain", "w.yaml", "--pareto")[1]
     assert "no limit that could be traded" in page
+
+
+@pytest.mark.parametrize("text", [TEXT, blueprint("summarize-batch")])
+def test_an_error_of_predictions_has_a_fast_and_a_slow_side(
+    catalog, text: str
+) -> None:
+    """A fast machine does with no more than even odds; a slow one takes what 95 % take."""
+    spec, settings = spec_of(text), settings_of(catalog)
+    fast, slow = by_subject(catalog, text, "sensitivity")[
+        "the error of predictions"
+    ]
+
+    def bill_at(level: float) -> Decimal:
+        solution = find(spec, replace(settings, confidence=Confidence(level)))
+        return present(solution.bill).total
+
+    assert cost(fast) < bill_at(0.5)
+    assert cost(slow) == bill_at(0.95)

@@ -8,6 +8,8 @@ standard deviation s of rows of n cells
     factor = max(1, exp(m + t(p, n - 1) * s * sqrt(1 + 1 / n)))
 
 where t is the quantile of Student's distribution: the factor covers the error with chance p.
+Nobody plans with a chance below one half. To ask for one is to ask what would do if the machines
+turned out to be that fast, so such a factor may be below 1.
 Sources of the measurements were left out of the fit that predicted them (tests/accuracy).
 """
 
@@ -23,6 +25,7 @@ from msgspec.structs import replace
 from planner.facts import table
 from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.numeric import (
+    EVEN_ODDS,
     Z_OF_90_PERCENT_BAND,
     bisect_up,
     both_below,
@@ -54,7 +57,10 @@ if TYPE_CHECKING:
 LimitedMetric: TypeAlias = Literal["ttft", "tpot", "e2e", "throughput"]
 RateTarget: TypeAlias = Literal["decode", "prefill", "throughput"]
 
-LEVELS: Final = (0.5, 0.99)  # the confidence that can be asked for
+LEVELS: Final = (
+    0.01,
+    0.99,
+)  # the chances that tables of errors of so few cells answer for
 ANY_ARCHITECTURE: Final = "*"
 OFFLINE_LOAD: Final = "offline"
 CLOSED_LOAD: Final = "closed"  # of all engines
@@ -82,18 +88,17 @@ class RateError(Struct, frozen=True, kw_only=True):
     correlation: float = 1.0
 
     def slowdown(self, probability: float) -> float:
-        """Return the factor that covers the error with `probability`, at least 1.
-
-        A replica is never planned faster than predicted.
-        """
+        """Return the factor that covers the error with `probability`: `at_least_predicted`."""
         # The mean of n cells is itself uncertain by sigma / sqrt(n).
         spread = self.sigma * math.sqrt(1 + 1 / self.cells)
         quantile = student_quantile(probability, self.cells - 1)
-        return max(1.0, math.exp(self.mean + quantile * spread))
+        return at_least_predicted(
+            math.exp(self.mean + quantile * spread), probability
+        )
 
 
 class RateMargins(Struct, frozen=True):
-    """Factors, at least 1, on the times of a replica before it is simulated.
+    """Factors on the times of a replica before it is simulated, at least 1 from even odds on.
 
     decode   on the time of decode steps
     prefill  on the time that a prompt occupies the replica, on that of a prompt on an idle
@@ -105,6 +110,14 @@ class RateMargins(Struct, frozen=True):
 
 
 NO_MARGINS: Final = RateMargins(1.0, 1.0)
+
+
+def at_least_predicted(factor: float, probability: float) -> float:
+    """Return a factor on a time, at least 1 where it holds as often as not.
+
+    A replica is never planned faster than predicted.
+    """
+    return max(1.0, factor) if probability >= EVEN_ODDS else factor
 
 
 def rate_margins(
@@ -120,7 +133,7 @@ def rate_margins(
 ) -> RateMargins:
     """Return how much slower a replica is planned, so that `metrics` keep their limits.
 
-    All of them hold together with chance `level`, from 0.5 to 0.99. The factors grow with it,
+    All of them hold together with chance `level`, within `LEVELS`. The factors grow with it,
     and at 0.5 they may be above 1: two limits hold together less often than each of them.
     `is_borrowed` is that of `rate_error`. Raises ValueError outside of that range.
     """
@@ -225,11 +238,14 @@ def benchmark_margins(
     probability = joint_probability(level, 0.0) if several_limits else level
 
     def slowdown(band: Band, target: RateTarget) -> float:
-        measured = max(1.0, band.quantile(probability))
+        measured = at_least_predicted(band.quantile(probability), probability)
         if error_of is None:
             return measured
         unmeasured = replace(error_of(target), mean=0.0)
-        return min(measured, unmeasured.slowdown(probability))
+        bound = unmeasured.slowdown(probability)
+        # What is less sure lies further from 1, on either side of it.
+        nearer = min if probability >= EVEN_ODDS else max
+        return nearer(measured, bound)
 
     decode_slowdown = slowdown(decode_band, "decode")
     return RateMargins(

@@ -64,7 +64,7 @@ UNSTATED: Final = frozenset({"loose"})
 class Confidence(Struct, frozen=True):
     """The required confidence of predictions.
 
-    level       probability that all limits hold together, from 0.5; None takes the predictions
+    level       probability that all limits hold together; None takes the predictions
                 as they are
     correction  correction from a benchmark, if there is one
     """

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from planner.numeric import EVEN_ODDS
 from planner.solve.cause import ANY_VALUE, because
 from planner.solve.serving.alternative import excluded_rival
 from planner.solve.serving.mixed_fleet import MixedFleet
 from planner.solve.serving.pool_answer import is_small_cache_chosen
-from planner.solve.settings import EVEN_ODDS
 from planner.solve.solution import (
     BindingLimit,
     ConfidenceCost,

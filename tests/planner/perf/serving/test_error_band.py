@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
+from random import Random
+from statistics import fmean, stdev
 
 import pytest
 from msgspec.structs import replace
@@ -167,6 +169,24 @@ def test_margins_grow_with_what_cannot_be_left_out() -> None:
     assert margin(wide, "vllm") == margin(TWO_STAGES, "vllm")
     both = replace(TWO_STAGES, precision="fp32")
     assert margin(both, "vllm") > margin(TWO_STAGES, "vllm")
+
+
+def test_a_margin_covers_the_error_as_often_as_it_says() -> None:
+    """Draws of a mean and an error, as an estimate from so few cells has them."""
+    error = rate_error("decode", "Hopper", frozenset(), "physics")
+    draw = Random(1)
+    drawn = []
+    for _ in range(20_000):
+        sample = [draw.gauss(0.0, 1.0) for _ in range(error.cells)]
+        spread = stdev(sample)
+        # What the next row is away from the mean, in spreads of those before it.
+        drawn.append((draw.gauss(0.0, 1.0) - fmean(sample)) / spread)
+    for probability in (0.01, 0.05, 0.3, 0.9, 0.99):
+        factor = error.slowdown(probability)
+        reach = (math.log(factor) - error.mean) / error.sigma
+        covered = sum(one <= reach for one in drawn) / len(drawn)
+        assert covered == pytest.approx(probability, abs=0.01)
+    assert error.slowdown(0.05) < 1 < error.slowdown(0.95)
 
 
 @pytest.mark.parametrize("gpu", ["mi300x", "mi325x", "mi355x", "tpu-v6e"])
