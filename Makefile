@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check fit accuracy bench brute-force reliability docs docs-check live-test cloud-test browser-test clean
+.PHONY: plan test check check-lint check-types check-rules check-accuracy fit accuracy bench brute-force reliability docs docs-check live-test cloud-test browser-test clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -12,12 +12,21 @@ plan: $(VENV)/.base
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto -q
 
-check: $(VENV)/.dev
+# Four parts, which `make -j2 check` runs side by side.
+check: check-lint check-types check-rules check-accuracy
+
+check-lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+check-types: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version 3.10 stacks/runtime/vm/node stacks/*/node.py
+
+check-rules: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_style.py
+
+check-accuracy: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.accuracy --check
 
 docs: $(VENV)/.dev

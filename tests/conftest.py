@@ -156,7 +156,7 @@ def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
 
 
 class _KeptRuns:
-    """What the specs of a test at the same prices leave for each other, to take less time."""
+    """What the specs of a module of tests at the same prices leave for each other."""
 
     def __init__(self) -> None:
         self._price_book: PriceBook | None = None
@@ -186,9 +186,12 @@ def find(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     return find_fleet(spec_of(text), solver)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _own_runs() -> None:
-    """No test hangs on what others have asked before it."""
+    """Let the tests of a module share runs: their specs differ in little.
+
+    What was asked before changes no plan (tests/planner/solve/serving/test_search_order.py).
+    """
     _KEPT_RUNS.forget()
 
 
