@@ -172,6 +172,8 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
         takes.append(f"{figures.dollars(found.owed_usd)} owed over its term")
     if found.way.clouds == "small":
         takes.append("machines alone; nothing is built there")
+    if found.way.engine is not None:
+        takes.append(f"serving.engine: {found.way.engine}")
     if any(part.purchase == "spot" for part in found.purchases):
         takes.append("spot may be taken back")
     fleets = " + ".join(map(fleet_text, found.fleets))

@@ -116,6 +116,9 @@ class Traffic(Struct, frozen=True, kw_only=True):
     routing: Literal["random", "round-robin", "least-loaded"] = "random"
 
 
+EngineName: TypeAlias = Literal["vllm", "sglang", "tensorrt-llm"]
+
+
 class EngineSettings(Struct, frozen=True, kw_only=True):
     """How the serving engine is started.
 
@@ -127,7 +130,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     """
 
     place: Place | None = None
-    engine: Literal["auto", "vllm", "sglang", "tensorrt-llm"] = "auto"
+    engine: Literal["auto"] | EngineName = "auto"
     token_budget: int | None = None
     speculation: Literal["auto", "off", "ngram", "eagle3", "mtp"] = "auto"
     acceptance: Decimal | None = None

@@ -1,20 +1,22 @@
-"""One workload in every way to buy it: each a plan of its own, which meets the same spec. Pure."""
+"""One workload in every way to buy it, and with every engine: each a plan of its own. Pure."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.errors import SpecError
 from planner.facts import table
+from planner.facts.serving_engine import table_name
 from planner.facts.small_cloud import small_clouds
 from planner.market.small_cloud import with_small_clouds
 from planner.market.term import TERM_OF
 from planner.spec.conflict import conflict_problems
-from planner.spec.model import PurchaseRule
+from planner.spec.model import Batch, EngineName, Inference, PurchaseRule
 from planner.units import HOURS_PER_MONTH
 from planner.workload.solver import find
 
@@ -38,6 +40,7 @@ class BuyingWay(Struct, frozen=True, kw_only=True):
 
     machine_types  how many a service has
     clouds  those that the spec allows, or small ones, where only the machines are priced
+    engine  what serves the model; none is what the spec says
     """
 
     way: str
@@ -47,6 +50,7 @@ class BuyingWay(Struct, frozen=True, kw_only=True):
     on_demand_base: Decimal | None
     machine_types: int
     clouds: Literal["spec", "small"]
+    engine: EngineName | None
 
 
 class BoughtWay(Struct, frozen=True, kw_only=True):
@@ -83,6 +87,7 @@ def ways() -> tuple[BuyingWay, ...]:
         "on_demand_base": table.optional(table.finite_decimal),
         "machine_types": table.integer_between(1, 2),
         "clouds": table.one_of("spec", "small"),
+        "engine": table.optional(table.one_of(*get_args(EngineName))),
         **table.SOURCE_COLUMNS,
     }
     return tuple(
@@ -94,6 +99,7 @@ def ways() -> tuple[BuyingWay, ...]:
             on_demand_base=row["on_demand_base"],
             machine_types=row["machine_types"],
             clouds=row["clouds"],
+            engine=row["engine"],
         )
         for row in table.load_rows("planner.market", "ways.csv", columns)
     )
@@ -103,7 +109,8 @@ def buy_in_every_way(spec: Spec, settings: SolveSettings) -> list[BoughtWay]:
     """Return the cheapest fleet of a spec in each way to buy, and what stops the others.
 
     What the spec says of how to buy is left aside, but for its budget and what it owns. Two
-    machine types that cost no less than one have no fleet.
+    machine types that cost no less than one have no fleet. Of a spec that serves a model each
+    engine but its own is a way too.
     """
     return settings.run_all(
         [
@@ -116,6 +123,8 @@ def buy_in_every_way(spec: Spec, settings: SolveSettings) -> list[BoughtWay]:
 def _specs(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
     """Yield each way with the spec that buys so, also where a rule refuses it."""
     for way in ways():
+        if way.engine is not None and way.engine not in _other_engines(spec):
+            continue
         rule = PurchaseRule(
             place=spec.buy.place,
             spot=way.spot,  # type: ignore[arg-type]  # a row has one of its words
@@ -137,7 +146,22 @@ def _specs(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
                 ),
                 network=None,
             )
+        if isinstance(own_spec, Inference | Batch) and way.engine is not None:
+            own_spec = replace(
+                own_spec, serving=replace(own_spec.serving, engine=way.engine)
+            )
         yield way, own_spec
+
+
+def _other_engines(spec: Spec) -> set[str]:
+    """Return the engines that could serve a spec besides its own: none where nothing is served."""
+    if not isinstance(spec, Inference | Batch):
+        return set()
+    return {
+        engine
+        for engine in get_args(EngineName)
+        if table_name(engine) != spec.serving.engine_name
+    }
 
 
 def _settings_of(way: BuyingWay, settings: SolveSettings) -> SolveSettings:
@@ -152,7 +176,11 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
     problems = conflict_problems(spec)
     if problems:
         return BoughtWay(way=way, refused=problems[0])
-    solution = find(spec, settings)
+    try:
+        solution = find(spec, settings)
+    except SpecError as refusal:
+        # An engine does not serve every model in every format.
+        return BoughtWay(way=way, refused=refusal.problems[0])
     bill = solution.bill
     if not solution.pools:
         nearest = solution.explained().bindings[:1]

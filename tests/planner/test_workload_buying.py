@@ -35,10 +35,17 @@ WRITTEN = {
     "half-spot": "on_demand_base: 50%",
     "half-mix": "commit: [none, 1y, 3y], on_demand_base: 50%",
     "small-cloud": "spot: never",
+    "sglang": "spot: never",
+    "tensorrt-llm": "spot: never",
 }
 
 
-ONE_TYPE = {way.way: way.name for way in ways() if way.machine_types == 1}
+# Of a spec that vLLM serves: it is no other way.
+ONE_TYPE = {
+    way.way: way.name
+    for way in ways()
+    if way.machine_types == 1 and way.engine != "vllm"
+}
 
 
 def found_ways(catalog: Any, text: str) -> dict[str, BoughtWay]:
@@ -70,6 +77,8 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
             names = ", ".join(small_clouds())
             text = text.replace("[aws]", f"[{names}]")
             offered = with_small_clouds(catalog, small_clouds())
+        if way in ("sglang", "tensorrt-llm"):
+            text += f"serving: {{engine: {way}}}\n"
         solution = solve(offered, text, keep=0)
         assert found[way].usd == present(solution.bill).total, way
         assert found[way].purchases == solution.pools[0].purchases
@@ -111,13 +120,28 @@ def test_other_kinds_have_the_ways_that_their_rules_allow(
     assert present(found["two-types"].refused).message.startswith(
         "buy.machine_types is for a service"
     )
-    assert found.keys() == {way.way for way in ways()}
+    # Nothing is served, so no engine is a way.
+    assert found.keys() == {way.way for way in ways() if way.engine is None}
+
+
+def test_engines_are_compared_with_the_one_that_serves(catalog) -> None:
+    catalog = only(catalog, lambda offer: offer.instance.family in ("g6", "p5"))
+    text = TEXT.replace("BUY", "spot: auto") + "serving: {engine: sglang}\n"
+    found = found_ways(catalog, text)
+    assert "sglang" not in found
+    by_default = found_ways(catalog, TEXT.replace("BUY", "spot: auto"))
+    for mine, other in (("on-demand", "sglang"), ("vllm", "on-demand")):
+        assert present(found[mine].usd) == by_default[other].usd
 
 
 def test_what_stops_a_way_is_what_would_have_to_change(catalog) -> None:
     """The plan of that change exists, at the cost that is said."""
     text = (ROOT / "blueprints/chat-405b-bf16.yaml").read_text()
-    found = found_ways(catalog, text)["small-cloud"]
+    ways_found = found_ways(catalog, text)
+    other_engine = present(ways_found["tensorrt-llm"].nearest)
+    assert other_engine.constraint == "serving.engine"
+    assert other_engine.usd == ways_found["on-demand"].usd
+    found = ways_found["small-cloud"]
     limit = present(found.nearest)
     assert (found.usd, limit.constraint) == (None, "model.precision")
     changed = text.replace("precision: bf16", "precision: int4").replace(
