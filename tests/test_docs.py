@@ -90,6 +90,9 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (
         DOCS / "diff-document.md"
     ).read_text() == reference.difference_page()
+    assert (
+        DOCS / "portfolio-document.md"
+    ).read_text() == reference.portfolio_document_page()
     assert (DOCS / "error-document.md").read_text() == reference.error_page()
 
 

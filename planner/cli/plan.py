@@ -58,7 +58,7 @@ PAGE_FORMATS = ("text", "markdown")
 @click.option(
     "--share",
     is_flag=True,
-    help="Show what several services pay when they buy together.",
+    help="Show what several services pay when they buy together; -o saves it as JSON.",
 )
 @click.option(
     "--live",
@@ -138,7 +138,8 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         any_changed = any_changed or (
             not is_infeasible and _would_change(plan, option_values, options)
         )
-    if len(plans) > 1 and option_values["format"] == "json":
+    is_list = len(plans) > 1 and not option_values["share"]
+    if is_list and option_values["format"] == "json":
         _write_list(plans)
     _warn_of_joint_quotas(uses, specs, catalog, option_values)
     if option_values["tco"] and plans[0].is_feasible:
@@ -223,7 +224,7 @@ def _written(
     options: PlanningOptions,
     option_values: OptionValues,
 ) -> Iterable[UsedPlan]:
-    """Make the plans of specs, and show each, or all on one page where they buy together.
+    """Make the plans of specs, and show each, or one answer for all where they buy together.
 
     What a plan adds to quotas is known where others are made apart from it.
     """
@@ -232,18 +233,18 @@ def _written(
         from planner.cli.portfolio import warn_of_owned_twice
 
         warn_of_owned_twice(spec_files, is_shared=is_shared)
+    if is_shared:
+        from planner.cli.portfolio import shared_plans, write_portfolio
+
+        plans, document = shared_plans(spec_files, searches, catalog, options)
+        write_portfolio(document, option_values)
+        return map(UsedPlan, plans)
     if option_values["format"] == "html":
         from planner.cli.report import write_report
 
         return write_report(searches, option_values)
     if len(searches) == 1:
         return [UsedPlan(_write_one(_search_one(searches[0]), option_values))]
-    if is_shared:
-        from planner.cli.portfolio import shared_plans
-
-        plans, page = shared_plans(spec_files, searches, catalog, options)
-        _print_page(page, option_values)
-        return map(UsedPlan, plans)
     return _write_many(searches, option_values)
 
 
@@ -252,9 +253,14 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
 
     SpecError for a policy that is none.
     """
-    if option_values["output"] and len(specs) > 1:
+    if (
+        option_values["output"]
+        and len(specs) > 1
+        and not option_values["share"]
+    ):
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
-    _refuse_overwrite(specs[0], option_values["output"])
+    for spec_path in specs:
+        _refuse_overwrite(spec_path, option_values["output"])
     is_page = option_values["format"] in PAGE_FORMATS
     if option_values["tco"] and (len(specs) > 1 or not is_page):
         raise click.UsageError("--tco takes one SPEC, and shows a page")
@@ -269,10 +275,10 @@ def _refuse_flags(specs: tuple[str, ...], option_values: OptionValues) -> None:
             "--live asks real clouds: leave out --replay and --simulate"
         )
     if option_values["share"] and len(specs) == 1:
-        raise click.UsageError("--share takes several SPECs, and shows a page")
-    if option_values["share"] and not is_page:
+        raise click.UsageError("--share takes several SPECs")
+    if option_values["share"] and option_values["format"] == "sarif":
         raise click.UsageError(
-            f"--share shows a page: for each plan as -f {option_values['format']} leave it out"
+            "--share has no findings: for those of each plan as -f sarif leave it out"
         )
     policy.check_policies(option_values["policy"], specs)
 

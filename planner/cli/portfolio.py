@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from planner.cli import progress
+from planner.cli import option, progress
 from planner.cli.compose import own_live_catalog
 from planner.cli.parallel import results_in_order
 from planner.cli.shared_quota import (
@@ -21,7 +21,7 @@ from planner.cli.shared_quota import (
     remedy,
     shared_plan,
 )
-from planner.render.portfolio import portfolio_page, quota_blocks
+from planner.plan.portfolio import portfolio_document
 from planner.solve.settings import Memory
 from planner.units import SECONDS_PER_MINUTE
 from planner.workload.portfolio import share
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.cli.compose import PlanningOptions, SpecFile
+    from planner.cli.option import OptionValues
     from planner.cli.planning import FoundPlan
     from planner.market.offer import Catalog
     from planner.plan.change import LiveInputs
+    from planner.plan.portfolio_document import PortfolioDocument
     from planner.plan.types import Plan
-    from planner.render.page import Page
 
 DAYS_PER_YEAR: Final = 365
 
@@ -45,8 +46,8 @@ def shared_plans(
     searches: Sequence[Callable[[], FoundPlan]],
     catalog: Catalog,
     options: PlanningOptions,
-) -> tuple[list[Plan], Page]:
-    """Return the plans of several specs, and the page of what they pay together."""
+) -> tuple[list[Plan], PortfolioDocument]:
+    """Return the plans of several specs, and the document of what they pay together."""
     ahead = partial(minutes_ahead, int(catalog.as_of[:4]))
     with progress.waiting("looking for the cheapest fleets"):
         found = list(
@@ -77,18 +78,40 @@ def shared_plans(
         ),
         ahead,
     )
-    left_out = [
-        shared.plan.workload.name for shared in found if shared.member is None
-    ]
-    page = (
-        *portfolio_page(
-            portfolio,
-            left_out,
-            {shared.plan.workload.name: shared.plan for shared in found},
-        ),
-        *quota_blocks(chosen, partial(remedy, facts=quota_sharing.facts)),
+    plans = [shared.plan for shared in found]
+    document = portfolio_document(
+        plans,
+        portfolio,
+        chosen=chosen,
+        remedy=partial(remedy, facts=quota_sharing.facts),
     )
-    return [shared.plan for shared in found], page
+    return plans, document
+
+
+def write_portfolio(
+    document: PortfolioDocument, option_values: OptionValues
+) -> None:
+    """Write what services pay together in the format of a command; -o saves the document."""
+    output_format, output_path = (
+        option_values["format"],
+        option_values["output"],
+    )
+    if output_path or output_format == "json":
+        from planner.plan.portfolio_document import dump_portfolio
+
+        option.write_output(dump_portfolio(document), output_path)
+    if output_format == "json":
+        return
+    if output_format == "html":
+        from planner.render.html.sharing import sharing_report
+
+        option.write_output(sharing_report(document))
+        return
+    from planner.render.portfolio import portfolio_page
+
+    option.print_page(
+        portfolio_page(document), output_format, option_values["color"]
+    )
 
 
 def _plan_again(

@@ -19,6 +19,7 @@ from planner.plan.canonical import plan_schema
 from planner.plan.diff_document import diff_schema
 from planner.plan.error_document import error_schema
 from planner.plan.own_file import OWN_FILES
+from planner.plan.portfolio_document import portfolio_schema
 from planner.spec.field import ListOf
 from planner.spec.kinds import SPEC_KINDS
 
@@ -63,6 +64,14 @@ DIFF_INTRO: Final = (
     "Made from the types by `make docs`; `tonnage schema diff` prints the JSON Schema. "
     "`tonnage diff -f json` writes this document, in the manner of "
     "[the plan document](plan-document.md)."
+)
+PORTFOLIO_INTRO: Final = (
+    "Made from the types by `make docs`; `tonnage schema portfolio` prints the JSON Schema. "
+    "`tonnage plan A.yaml B.yaml --share -f json` writes this document, in the manner of "
+    "[the plan document](plan-document.md); the page and the report show the same figures. "
+    "`shares` of all places add up to the `saved_usd` of each workload, and `together` of the "
+    "workloads that are not left out to `total.together`, both to the cent. `apply` "
+    "takes plans, and no portfolio: commitments are bought for the account, and not with a stack."
 )
 ERROR_INTRO: Final = (
     "Made from the type by `make docs`; `tonnage schema error` prints the JSON Schema. A command "
@@ -235,6 +244,14 @@ def difference_page() -> str:
     return _document_page(head, diff_schema()["$defs"], "DiffDocument")
 
 
+def portfolio_document_page() -> str:
+    """Return the page of the document of a portfolio, as that of the plan."""
+    head = ["# The document of a portfolio", "", PORTFOLIO_INTRO, ""]
+    return _document_page(
+        head, portfolio_schema()["$defs"], "PortfolioDocument"
+    )
+
+
 def error_page() -> str:
     """Return the page of the document of an error, as that of the plan."""
     head = ["# The document of an error", "", ERROR_INTRO, ""]
@@ -297,6 +314,9 @@ if __name__ == "__main__":
     (docs_folder / "plan-document.md").write_text(plan_page(), encoding="utf-8")
     (docs_folder / "diff-document.md").write_text(
         difference_page(), encoding="utf-8"
+    )
+    (docs_folder / "portfolio-document.md").write_text(
+        portfolio_document_page(), encoding="utf-8"
     )
     (docs_folder / "error-document.md").write_text(
         error_page(), encoding="utf-8"

@@ -1,4 +1,4 @@
-"""tonnage schema: JSON Schema of a spec, a plan, an error, a world or a file of one's own."""
+"""tonnage schema: JSON Schema of a spec, of what commands write, or of a file of one's own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DOCUMENTS: Final = {
     "spec": "planner.spec.schema:spec_schema",
     "plan": "planner.plan.canonical:plan_schema",
+    "portfolio": "planner.plan.portfolio_document:portfolio_schema",
     "diff": "planner.plan.diff_document:diff_schema",
     "error": "planner.plan.error_document:error_schema",
     "world": "providers.simulated.world_file:world_schema",

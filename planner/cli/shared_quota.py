@@ -10,6 +10,7 @@ from planner.cli.compose import spec_folder_reader
 from planner.errors import InfeasibleError, Problem
 from planner.market.live import LiveFacts, raise_text
 from planner.plan.change import LiveInputs
+from planner.plan.portfolio import quota_entry
 from planner.render.portfolio import quota_text
 from planner.workload.quota_share import (
     FleetChoice,
@@ -109,10 +110,13 @@ def joint_quota_problems(
             code="shared-quota",
             message="each of these plans fits into the quota of the account, and all of them do "
             "not",
-            cause=quota_text(need),
-            next_step=f"plan them together: {command}",
+            cause=quota_text(quota),
+            next_step=quota.next_step,
         )
-        for need in needs
+        for quota in (
+            quota_entry(need, f"plan them together: {command}")
+            for need in needs
+        )
     ]
 
 
@@ -260,8 +264,10 @@ def _problems(chosen: SharedChoice, facts: LiveFacts) -> list[Problem]:
             code="quota",
             message=f"no fleets of these workloads {verb} into the quotas of the account "
             "together",
-            cause=quota_text(need),
-            next_step=remedy(need, facts),
+            cause=quota_text(quota),
+            next_step=quota.next_step,
         )
-        for need in chosen.needs
+        for quota in (
+            quota_entry(need, remedy(need, facts)) for need in chosen.needs
+        )
     ]

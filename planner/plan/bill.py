@@ -111,7 +111,7 @@ def cost_entry(
         credits_usd=_paid_by_credits(bill, surcharges),
         commitments=tuple(map(_commitment, solution.commitments)),
         hosted=tuple(_hosted(solution)),
-        owned=tuple(map(_owned, solution.owned)),
+        owned=tuple(map(owned_cost, solution.owned)),
         elsewhere=elsewhere,
         usage=tuple(_used_amounts(workload, catalog)),
     )
@@ -140,7 +140,8 @@ def _paid_by_credits(bill: Bill, surcharges: Surcharges) -> Decimal | None:
     return plain_money(min(bill.total, surcharges.credits_usd * bill.months))
 
 
-def _owned(use: OwnedUse) -> types.OwnedCost:
+def owned_cost(use: OwnedUse) -> types.OwnedCost:
+    """Return what is paid for already, and the share of its hours that is used."""
     machines = use.machines
     return types.OwnedCost(
         cloud=machines.cloud,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from planner import figures
 from planner.market.term import TERM_OF
-from planner.render.bill import anyway_text, bound_mark
+from planner.render.bill import anyway_text
+from planner.render.diff.wording import amount_text, bound_mark
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -15,141 +15,172 @@ from planner.render.page import (
     Page,
     PageTable,
     Paragraph,
+    total_row_tones,
 )
-from planner.render.token_cost import token_cells, token_titles
+from planner.render.token_cost import price_cells, token_titles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
-    from planner.market.owned import OwnedUse
-    from planner.plan.types import Plan
-    from planner.workload.joint_purchase import SharedPlace
-    from planner.workload.portfolio import Portfolio, SharedBill
-    from planner.workload.quota_share import QuotaNeed, SharedChoice
-
-
-def portfolio_page(
-    portfolio: Portfolio,
-    left_out: Sequence[str],
-    plans: Mapping[str, Plan],
-) -> Page:
-    """Return the bill of each service alone and together, and what they share at each place.
-
-    `left_out` has the names of what is no service, ends by itself, or has no fleet. `plans` are
-    those of the services, by name: their tokens and requests cost what they pay together.
-    """
-    return tuple(_blocks(portfolio, left_out, plans))
-
-
-def _blocks(
-    portfolio: Portfolio,
-    left_out: Sequence[str],
-    plans: Mapping[str, Plan],
-) -> Iterator[Block]:
-    bills = portfolio.bills
-    alone_usd = sum((bill.alone_usd for bill in bills), Decimal(0))
-    shared_usd = sum((bill.shared_usd for bill in bills), Decimal(0))
-    yield Heading(
-        f"{len(bills)} {'service' if len(bills) == 1 else 'services'} together  ·  "
-        f"{figures.dollars(shared_usd)} a month, {figures.dollars(alone_usd)} alone"
+    from planner.plan.cost import OwnedCost
+    from planner.plan.portfolio_document import (
+        LeftOut,
+        PortfolioDocument,
+        PortfolioPlace,
+        PortfolioQuota,
+        PortfolioWorkload,
+        QuotaChoice,
     )
+
+LEFT_OUT_TEXTS: Final[dict[LeftOut, str]] = {
+    "no_fleet": "nothing meets it",
+    "no_service": "no service",
+    "ends": "ends by itself",
+}
+
+
+def portfolio_page(document: PortfolioDocument) -> Page:
+    """Return the bill of each service alone and together, what they share, and what is short."""
+    return (
+        Heading(headline(document)),
+        bill_table(document),
+        *bill_notes(document),
+        *shared_blocks(document),
+        *quota_blocks(document.quotas),
+    )
+
+
+def headline(document: PortfolioDocument) -> str:
+    """Return how many services buy together, and what they pay, in one line."""
+    count = len(document.shared)
+    total = document.total
+    return (
+        f"{count} {'service' if count == 1 else 'services'} together  ·  "
+        f"{amount_text(total.together, cents=False)} a month, "
+        f"{amount_text(total.alone, cents=False)} alone"
+    )
+
+
+def bill_table(document: PortfolioDocument) -> PageTable:
+    """Return what each service pays alone and together, and what its tokens cost at the latter."""
+    shared = document.shared
     # Each service counts its tokens and requests.
-    titles = token_titles(plans[bills[0].name].cost.tokens) if bills else ()
-    yield PageTable(
+    titles = token_titles(shared[0].tokens) if shared else ()
+    return PageTable(
         ("service", "machines", ">$/mo alone", ">$/mo together", *titles),
         (
-            *(_bill_row(bill, plans[bill.name]) for bill in bills),
+            *map(_bill_row, shared),
             (
                 "all",
                 "",
-                figures.dollars(alone_usd, cents=True),
-                figures.dollars(shared_usd, cents=True),
+                amount_text(document.total.alone),
+                amount_text(document.total.together),
                 # Tokens of two models are never added up.
                 *("",) * len(titles),
             ),
         ),
-        width=LINE_WIDTH,
+        total_row_tones(len(shared) + 1),
+        LINE_WIDTH,
     )
-    told = [
-        place
-        for place in portfolio.places
-        if place.shared_usd != place.alone_usd
-    ]
-    for place in told:
-        yield Paragraph(f"  {_place_sentence(place)}", width=LINE_WIDTH)
-    for use in portfolio.owned:
-        yield Paragraph(f"  {_owned_sentence(use)}", width=LINE_WIDTH)
-    if not told:
-        yield Paragraph(
-            "  nothing is saved: no two with the same machines in one region commit to more "
-            "together (buy.commit)",
-            "dim",
-            LINE_WIDTH,
-        )
-    if left_out:
-        yield Paragraph(
-            f"  left out: {', '.join(left_out)}: no service, ends by itself, or has no fleet",
+
+
+def _bill_row(workload: PortfolioWorkload) -> tuple[str, ...]:
+    mark = bound_mark(workload.together)
+    return (
+        workload.name,
+        workload.machines_text,
+        amount_text(workload.alone),
+        amount_text(workload.together),
+        *price_cells(workload.tokens, mark),
+    )
+
+
+def bill_notes(document: PortfolioDocument) -> list[Block]:
+    """Return of what no price is known, and who is left out."""
+    notes: list[Block] = [
+        Paragraph(
+            f"  no price is known of {', '.join(workload.unpriced)} of {workload.name}",
             "warn",
             LINE_WIDTH,
         )
+        for workload in document.shared
+        if workload.unpriced
+    ]
+    left_out = [
+        f"{workload.name} ({LEFT_OUT_TEXTS[workload.left_out]})"
+        for workload in document.workloads
+        if workload.left_out is not None
+    ]
+    if left_out:
+        notes.append(
+            Paragraph(f"  left out: {', '.join(left_out)}", "warn", LINE_WIDTH)
+        )
+    return notes
 
 
-def _bill_row(bill: SharedBill, plan: Plan) -> tuple[str, ...]:
-    """Return what a service pays alone and together, and its tokens at the latter."""
-    return (
-        bill.name,
-        bill.machines,
-        figures.dollars(bill.alone_usd, cents=True),
-        figures.dollars(bill.shared_usd, cents=True),
-        *token_cells(plan.cost.tokens, bill.shared_usd, bound_mark(plan)),
-    )
+def shared_blocks(document: PortfolioDocument) -> list[Block]:
+    """Return how machines are bought together where that changes a bill, and what is owned."""
+    told = [place for place in document.places if place.saved_usd]
+    blocks: list[Block] = [
+        Paragraph(f"  {_place_sentence(place)}", width=LINE_WIDTH)
+        for place in told
+    ]
+    blocks += [
+        Paragraph(f"  {_owned_sentence(use)}", width=LINE_WIDTH)
+        for use in document.owned
+    ]
+    if not told:
+        blocks.append(
+            Paragraph(
+                "  nothing is saved: no two with the same machines in one region commit to more "
+                "together (buy.commit)",
+                "dim",
+                LINE_WIDTH,
+            )
+        )
+    return blocks
 
 
-def _place_sentence(place: SharedPlace) -> str:
+def _place_sentence(place: PortfolioPlace) -> str:
     """Say how the machines of one place are bought, and what that saves."""
-    cloud, machine_type, region = place.place
-    on_demand = place.peak_nodes - place.owned - place.committed
-    term = TERM_OF.get(place.purchase)
+    term = TERM_OF.get(place.purchase or "")
     term_name = term.name if term is not None else ""
     parts = [
         text
         for count, text in (
-            (place.owned, f"{place.owned} owned"),
-            (place.committed, f"{place.committed} for {term_name}"),
-            (on_demand, f"{on_demand} on demand"),
+            (place.owned_nodes, f"{place.owned_nodes} owned"),
+            (place.committed_nodes, f"{place.committed_nodes} for {term_name}"),
+            (place.on_demand_nodes, f"{place.on_demand_nodes} on demand"),
         )
         if count
     ]
-    saved_usd = place.alone_usd - place.shared_usd
+    names = ", ".join(share.workload for share in place.shares)
+    saved = figures.dollars(abs(place.saved_usd))
     effect = (
-        f"{figures.dollars(saved_usd)} a month less than alone"
-        if saved_usd >= 0
-        else f"{figures.dollars(-saved_usd)} a month more than alone, where each counts on all "
-        "that is owned"
+        f"{saved} a month less than alone"
+        if place.saved_usd >= 0
+        else f"{saved} a month more than alone, where each counts on all that is owned"
     )
     return (
-        f"{', '.join(place.members)}: {place.peak_nodes} x {machine_type} at once on {cloud} "
-        f"{region}: {' + '.join(parts)}: {effect}"
+        f"{names}: {place.peak_nodes} x {place.instance_type} at once on "
+        f"{place.provider} {place.region}: {' + '.join(parts)}: {effect}"
     )
 
 
-def _owned_sentence(use: OwnedUse) -> str:
+def _owned_sentence(owned: OwnedCost) -> str:
     """Say what is paid for already, and how much of it no service uses."""
-    owned = use.machines
     return (
-        f"owned: {owned.count} x {owned.type} in {owned.cloud} {owned.region}, "
+        f"owned: {owned.count} x {owned.machine} in {owned.cloud} {owned.region}, "
         f"{anyway_text(owned.source, owned.usd_month)}, "
-        f"{figures.percentage(1 - float(use.used_share))} of it unused by all of them"
+        f"{figures.percentage(1 - owned.used_share)} of it unused by all of them"
     )
 
 
-def quota_blocks(
-    chosen: SharedChoice | None, remedy: Callable[[QuotaNeed], str]
-) -> Iterator[Block]:
+def quota_blocks(choice: QuotaChoice | None) -> Iterator[Block]:
     """Yield the quotas that keep workloads from their cheapest fleets, and what that costs."""
-    if chosen is None or not chosen.needs or chosen.usd is None:
+    if choice is None or not choice.short:
         return
-    more_usd = chosen.usd - chosen.usd_alone
+    more_usd = choice.usd - choice.usd_unbound
     price = f"{figures.dollars(more_usd)} more" if more_usd else "no more"
     yield Paragraph(
         f"! the quotas of the account do not allow all of the cheapest fleets together: those "
@@ -157,21 +188,21 @@ def quota_blocks(
         "warn",
         LINE_WIDTH,
     )
-    if chosen.gap_usd:
+    gap_usd = choice.usd - choice.bound_usd
+    if gap_usd:
         yield Paragraph(
             "  the search ended before a proof: other fleets may cost up to "
-            f"{figures.dollars(chosen.gap_usd)} less",
+            f"{figures.dollars(gap_usd)} less",
             width=LINE_WIDTH,
         )
-    for need in chosen.needs:
-        yield Paragraph(f"  {quota_text(need)}", width=LINE_WIDTH)
-        yield Paragraph(f"  to raise it: {remedy(need)}")
+    for quota in choice.short:
+        yield Paragraph(f"  {quota_text(quota)}", width=LINE_WIDTH)
+        yield Paragraph(f"  to raise it: {quota.next_step}")
 
 
-def quota_text(need: QuotaNeed) -> str:
+def quota_text(quota: PortfolioQuota) -> str:
     """Say what the cheapest fleets need of a quota together, and what is left of it."""
-    key = need.key
     return (
-        f"the cheapest fleets need {need.units:g} of the quota {key.quota} in {key.cloud} "
-        f"{key.region} at once, and {need.limit:g} are left"
+        f"the cheapest fleets need {quota.needed:g} of the quota {quota.quota} in "
+        f"{quota.provider} {quota.region} at once, and {quota.left:g} are left"
     )

@@ -50,8 +50,14 @@ def token_cells(
         return ()
     if usd is None:
         return ("-",) * len(token_titles(tokens))
-    same = at_total(tokens, usd)
-    prices = (same.usd_per_million, same.usd_per_thousand_requests)
+    return price_cells(at_total(tokens, usd), mark)
+
+
+def price_cells(tokens: TokenCost | None, mark: str = "") -> tuple[str, ...]:
+    """Return what tokens and requests cost, below the titles; `mark` is >= of a lower bound."""
+    if tokens is None:
+        return ()
+    prices = (tokens.usd_per_million, tokens.usd_per_thousand_requests)
     return tuple(
         f"{mark}{figures.token_price(price)}"
         for price in prices

@@ -34,7 +34,9 @@ class SharedPlace(Struct, frozen=True, kw_only=True):
     peak_nodes  machines that run at once at most
     owned       of them those that are paid for already, at most
     committed   of them those that are committed to, by `purchase`
+    on_demand   those above the base, at most
     alone_usd, shared_usd  what they cost bought by each service alone, and together, USD a month
+    saved_parts  what of the saving is in the bill of each member, USD a month; empty until divided
     """
 
     place: PlaceKey
@@ -42,9 +44,11 @@ class SharedPlace(Struct, frozen=True, kw_only=True):
     peak_nodes: int
     owned: int
     committed: int
+    on_demand: int
     purchase: str
     alone_usd: Decimal
     shared_usd: Decimal
+    saved_parts: tuple[Decimal, ...] = ()
 
 
 class Stream(Struct, frozen=True):
@@ -166,6 +170,8 @@ def _shared_place(
         peak_nodes=max((nodes[number] for nodes in minutes), default=0),
         owned=owned,
         committed=committed,
+        # What is owned may be elsewhere in one hour: not all else at the peak.
+        on_demand=max(level_hours, default=0) - committed,
         purchase=purchase,
         alone_usd=alone_usd,
         shared_usd=shared_usd,

@@ -12,6 +12,7 @@ from decimal import ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.cost.bill_line import CENT
 from planner.workload.joint_purchase import (
@@ -38,7 +39,6 @@ class SharedBill(Struct, frozen=True):
     """What a service pays a month alone, and its part of what all of them pay together, USD."""
 
     name: str
-    machines: str
     alone_usd: Decimal
     shared_usd: Decimal
 
@@ -80,17 +80,17 @@ def share(
         for group, place in zip(groups, found.places, strict=True):
             if place is None:
                 continue
-            places.append(place)
             parts = divided(
                 (place.alone_usd - place.shared_usd) * factor,
                 group.weights,
             )
+            places.append(replace(place, saved_parts=tuple(parts)))
             for stream, part in zip(group.streams, parts, strict=True):
                 shared_usd[stream.number] -= part
     return Portfolio(
         tuple(sorted(places, key=lambda place: (place.place, place.members))),
         tuple(
-            SharedBill(member.name, member.machines, member.total_usd, usd)
+            SharedBill(member.name, member.total_usd, usd)
             for member, usd in zip(members, shared_usd, strict=True)
         ),
         tuple(owned),

@@ -62,7 +62,6 @@ class SharingService(Struct, frozen=True, kw_only=True):
     """A service, as far as it shares what it buys.
 
     schedule        hours in which its machines run, None for all
-    machines        what its plan buys, in words
     terms           commitments that its spec allows
     owned           what a file says is paid for already, None without one
     counts_account  whether what the account has committed to may serve it first
@@ -72,7 +71,6 @@ class SharingService(Struct, frozen=True, kw_only=True):
     name: str
     pools: tuple[SharingPool, ...]
     schedule: str | None
-    machines: str
     terms: tuple[str, ...]
     owned: OwnedFile | None
     counts_account: bool
@@ -116,7 +114,6 @@ def member_of(
     ):
         return None
     lines = iter([line for line in bill.lines if line.kind == MACHINE_KIND])
-    region = solution.pools[0].region
     return SharingService(
         name=spec.name,
         # The lines of machines are those of the pools, one after the other.
@@ -125,11 +122,6 @@ def member_of(
             for pool in solution.pools
         ),
         schedule=spec.shutdown.schedule,
-        machines=" + ".join(
-            f"{pool.nodes} x {pool.instance.instance_type}"
-            for pool in solution.pools
-        )
-        + f" {region}",
         terms=allowed_terms(spec),
         owned=OwnedFile(
             own_path(folder, spec.buy.owned), owned_machines(spec, read_file)

@@ -87,7 +87,6 @@ def member(
         name=name,
         pools=(pool,),
         schedule=f"daily 00:00-24:00 {zone}",
-        machines="some",
         terms=terms,
         counts_account=True,
         owned=OwnedFile(
@@ -164,6 +163,8 @@ def test_no_other_base_is_cheaper(seed: int) -> None:
     minutes = joint_minutes(hourly)
     [place] = portfolio.places
     assert place.peak_nodes == max(minutes)
+    above_base = max(minutes) - place.owned - place.committed
+    assert place.on_demand == above_base
     assert abs(place.shared_usd - cheapest_base(minutes, prices, owned)) < CENT
     # What is saved is all in the bills.
     saved = sum(bill.alone_usd - bill.shared_usd for bill in portfolio.bills)
@@ -335,13 +336,14 @@ def test_one_file_by_two_names_is_one_file(
     assert "own the same machines" in told
 
 
-def test_it_takes_several_specs_and_shows_a_page(
+def test_it_takes_several_specs_and_has_no_findings(
     tonnage: Command, here: Path
 ) -> None:
-    spec = write(here, "one", "UTC")
+    spec, other = write(here, "one", "UTC"), write(here, "two", "UTC")
     for words, said in (
         ((spec,), "--share takes several SPECs"),
-        ((spec, spec, "-f", "json"), "for each plan as -f json leave it out"),
+        ((spec, spec), "name each stack once"),
+        ((spec, other, "-f", "sarif"), "--share has no findings"),
     ):
         code, _, told = tonnage("plan", "--share", *words)
         assert code == 2
@@ -462,6 +464,10 @@ def test_one_commitment_to_two_types_counts_once(seed: int) -> None:
     assert sum(place.shared_usd for place in portfolio.places) == (
         pytest.approx(Decimal(above) * 730 / 168 * 2, abs=Decimal("0.02"))
     )
+    for place in portfolio.places:
+        # What is owned may serve the other type at the peak of this one.
+        assert max(place.owned, place.on_demand) <= place.peak_nodes
+        assert place.owned + place.on_demand >= place.peak_nodes
     [use] = portfolio.owned
     assert use.machines in {bought(2), bought(4, "g6.xlarge")}
     assert 0 < use.used_share <= 1

@@ -72,7 +72,7 @@ def plan_parts(view: PlanView) -> DocumentParts:
             (
                 element("h1", None, plan.workload.name),
                 *_lead(plan, PLAN_LEVEL),
-                _contents(
+                contents(
                     [(section.key, section.title) for section in sections]
                 ),
             )
@@ -105,7 +105,7 @@ def portfolio_report(views: Sequence[PlanView]) -> str:
             (
                 element("h1", None, title),
                 table_markup(table, "All plans"),
-                _contents(names),
+                contents(names),
             )
         ),
         tuple(
@@ -145,7 +145,8 @@ def _fleet_text(plan: Plan) -> str:
     )
 
 
-def _contents(targets: Sequence[tuple[str, str]]) -> Markup:
+def contents(targets: Sequence[tuple[str, str]]) -> Markup:
+    """Return links to sections: the key and the title of each."""
     return element(
         "nav",
         {"aria-label": "Contents"},

@@ -74,11 +74,10 @@ def test_full_draws_other_circumstances_too(tonnage: Command, here) -> None:
     assert "traffic" in words(by_name(swings, "table")[0])
 
 
-def test_pages_of_one_question_are_no_reports(tonnage: Command, here) -> None:
+def test_a_page_of_one_question_is_no_report(tonnage: Command, here) -> None:
     (here / "chat.yaml").write_text(chat())
-    for flags in (["--tco"], ["--share", "chat.yaml"]):
-        code, _, err = tonnage("plan", "chat.yaml", *flags, "-f", "html")
-        assert (code, "shows a page" in err) == (2, True)
+    code, _, err = tonnage("plan", "chat.yaml", "--tco", "-f", "html")
+    assert (code, "shows a page" in err) == (2, True)
 
 
 def test_show_writes_the_report_of_a_saved_plan(

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from planner.render.html.report import plan_report, portfolio_report
+from planner.render.html.sharing import sharing_report
 from tests import browsing
 from tests.browsing import NARROW, SCHEMES, WIDE, browser, opened
-from tests.planner.render.html.conftest import blueprint_view
+from tests.planner.render.html.conftest import blueprint_view, two_coasts
 
 __all__ = ("browser",)
 
@@ -23,6 +24,7 @@ REPORTS = {
     "several": lambda: portfolio_report(
         [blueprint_view(name) for name in ("chat-8b", "workspace-night")]
     ),
+    "sharing": lambda: sharing_report(two_coasts()),
 }
 
 

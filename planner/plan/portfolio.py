@@ -1,0 +1,191 @@
+"""The document of a portfolio from the plans of its workloads and what they pay together."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from planner.plan.amount import CostAmount, add_amounts
+from planner.plan.bill import owned_cost
+from planner.plan.diff import total_amount
+from planner.plan.number import plain_money, rounded
+from planner.plan.portfolio_document import (
+    PortfolioDocument,
+    PortfolioPlace,
+    PortfolioPool,
+    PortfolioQuota,
+    PortfolioShare,
+    PortfolioTotal,
+    PortfolioWorkload,
+    QuotaChoice,
+)
+from planner.plan.token_cost import at_total
+from planner.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.plan.portfolio_document import LeftOut, PlanStatus
+    from planner.plan.types import Plan
+    from planner.workload.joint_purchase import SharedPlace
+    from planner.workload.portfolio import Portfolio, SharedBill
+    from planner.workload.quota_share import QuotaNeed, SharedChoice
+
+NO_GAP = Decimal(0)
+
+
+def portfolio_document(
+    plans: Sequence[Plan],
+    portfolio: Portfolio,
+    *,
+    chosen: SharedChoice | None,
+    remedy: Callable[[QuotaNeed], str],
+) -> PortfolioDocument:
+    """Return the document of workloads that buy together; equal inputs give equal bytes.
+
+    `chosen` says how their fleets fit into the quotas of an account, None where nobody asked it,
+    and `remedy` how one of these is raised.
+    """
+    bill_of = {bill.name: bill for bill in portfolio.bills}
+    workloads = tuple(
+        _workload(plan, bill_of.get(plan.workload.name)) for plan in plans
+    )
+    status, gap_usd = _proof(plans, chosen)
+    return PortfolioDocument(
+        tool_version=VERSION,
+        catalog=plans[0].catalog,
+        status=status,
+        gap_usd=gap_usd,
+        total=_total(workloads),
+        workloads=workloads,
+        places=tuple(map(_place, portfolio.places)),
+        owned=tuple(map(owned_cost, portfolio.owned)),
+        quotas=_quota_choice(chosen, remedy),
+    )
+
+
+def _workload(plan: Plan, bill: SharedBill | None) -> PortfolioWorkload:
+    """Return what a plan pays alone and together; without a shared bill it is left out."""
+    tokens = plan.cost.tokens
+    return PortfolioWorkload(
+        path=plan.spec.path,
+        name=plan.workload.name,
+        kind=plan.workload.kind,
+        status=plan.solution.status,
+        fleet=tuple(
+            PortfolioPool(
+                provider=pool.provider,
+                region=pool.region,
+                instance_type=pool.instance_type,
+                accelerator=pool.accelerator,
+                nodes=pool.nodes,
+                purchases=pool.purchases,
+            )
+            for pool in plan.solution.pools
+        ),
+        period=plan.cost.period,
+        alone=total_amount(plan) if plan.is_feasible else None,
+        together=None
+        if bill is None
+        else CostAmount(
+            usd=plain_money(bill.shared_usd),
+            is_complete=not plan.cost.is_partial,
+        ),
+        saved_usd=None
+        if bill is None
+        else plain_money(bill.alone_usd - bill.shared_usd),
+        unpriced=plan.cost.unpriced,
+        tokens=None
+        if bill is None or tokens is None
+        else at_total(tokens, bill.shared_usd),
+        left_out=_left_out(plan) if bill is None else None,
+    )
+
+
+def _left_out(plan: Plan) -> LeftOut:
+    """Return why a workload without a shared bill has none."""
+    if not plan.is_feasible:
+        return "no_fleet"
+    return "ends" if plan.workload.kind == "inference" else "no_service"
+
+
+def _total(workloads: Sequence[PortfolioWorkload]) -> PortfolioTotal:
+    shared = [workload for workload in workloads if not workload.left_out]
+    return PortfolioTotal(
+        alone=add_amounts(
+            workload.alone for workload in shared if workload.alone is not None
+        ),
+        together=add_amounts(
+            workload.together
+            for workload in shared
+            if workload.together is not None
+        ),
+        saved_usd=sum(
+            (workload.saved_usd or Decimal(0) for workload in shared),
+            Decimal(0),
+        ),
+    )
+
+
+def _place(place: SharedPlace) -> PortfolioPlace:
+    provider, instance_type, region = place.place
+    return PortfolioPlace(
+        provider=provider,
+        region=region,
+        instance_type=instance_type,
+        shares=tuple(
+            PortfolioShare(workload=name, saved_usd=plain_money(saved_usd))
+            for name, saved_usd in zip(
+                place.members, place.saved_parts, strict=True
+            )
+        ),
+        peak_nodes=place.peak_nodes,
+        owned_nodes=place.owned,
+        committed_nodes=place.committed,
+        on_demand_nodes=place.on_demand,
+        purchase=place.purchase or None,
+        alone_usd=plain_money(place.alone_usd),
+        together_usd=plain_money(place.shared_usd),
+        saved_usd=plain_money(place.alone_usd - place.shared_usd),
+    )
+
+
+def _proof(
+    plans: Sequence[Plan], chosen: SharedChoice | None
+) -> tuple[PlanStatus, Decimal | None]:
+    """Return whether the fleets are proved the cheapest, and what others may cost less, USD."""
+    statuses = {plan.solution.status for plan in plans}
+    gap_usd = chosen.gap_usd if chosen is not None else NO_GAP
+    if "infeasible" in statuses:
+        return "infeasible", None
+    if "feasible" in statuses:
+        return "feasible", None
+    return (
+        ("feasible", plain_money(gap_usd)) if gap_usd else ("optimal", NO_GAP)
+    )
+
+
+def _quota_choice(
+    chosen: SharedChoice | None, remedy: Callable[[QuotaNeed], str]
+) -> QuotaChoice | None:
+    if chosen is None or chosen.usd is None or chosen.bound_usd is None:
+        return None
+    return QuotaChoice(
+        usd=plain_money(chosen.usd),
+        usd_unbound=plain_money(chosen.usd_alone),
+        bound_usd=plain_money(chosen.bound_usd),
+        short=tuple(quota_entry(need, remedy(need)) for need in chosen.needs),
+    )
+
+
+def quota_entry(need: QuotaNeed, next_step: str) -> PortfolioQuota:
+    """Return a quota that fleets exceed together, with how it is raised."""
+    return PortfolioQuota(
+        provider=need.key.cloud,
+        region=need.key.region,
+        purchase=need.key.purchase,
+        quota=need.key.quota,
+        needed=rounded(need.units),
+        left=rounded(need.limit),
+        next_step=next_step,
+    )
