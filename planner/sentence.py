@@ -112,6 +112,11 @@ SENTENCES: Final = {
     "idle-network": "the network stands in all {standing} hours of a month, and machines run in "
     "{running}: ${idle_usd:,.0f} of the bill are for hours without one; in a network that there "
     "is already (network.id) they are not paid",
+    "idle-network-addresses": "the network stands in all {standing} hours of a month, and "
+    "machines run in {running}: ${idle_usd:,.0f} of the bill are for hours without one; in a "
+    "network that there is already (network.id) they are not paid; public addresses of the "
+    "machines instead of a NAT (network.public_addresses), where your rules allow them, save "
+    "${saved_usd:,.0f}",
     "unsure-price": "the {purchase} price of {machine} in {region} is {basis}, of {as_of}, with "
     "{confidence} confidence",
     "old-price": "the {purchase} price of {machine} in {region} is of {as_of}, more than a year "

@@ -36,6 +36,7 @@ class NodeGroup(Struct, frozen=True):
     data_gb     other disks of each node that go with it, GB
     zones       where they may be; empty where nobody says
     is_kept     whether nothing runs: it is a reservation, which is paid for as its machines are
+    has_address whether each node has a public address while it runs
     stand_ins   machine types that come where there is none of the first, in their order
     """
 
@@ -45,6 +46,7 @@ class NodeGroup(Struct, frozen=True):
     data_gb: int = 0
     zones: tuple[str, ...] = ()
     is_kept: bool = False
+    has_address: bool = False
     stand_ins: tuple[str, ...] = ()
 
     @property

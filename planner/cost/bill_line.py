@@ -6,13 +6,12 @@ Amounts are Decimal. A line without a known price is named, and left out of the 
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cost.service_table import watch_rows, zone_traffic
 from planner.cost.usage import usage_value
-from planner.facts import table
 from planner.facts.private_endpoint import (
     LOGS,
     endpoint_services,
@@ -20,7 +19,7 @@ from planner.facts.private_endpoint import (
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from planner.cost.service_price import PriceBook, ServicePrice
     from planner.facts.private_endpoint import EndpointNeed
@@ -38,6 +37,7 @@ ENDPOINT_KIND: Final = "private_endpoint"
 ENDPOINT_DATA: Final = "private_endpoint_data"
 CROSS_ZONE: Final = "cross_zone"
 CROSS_REGION: Final = "cross_region"
+ADDRESS_KIND: Final = "machine_address"
 # What stays when all machines of a stack are stopped.
 STANDING_KINDS: Final = frozenset(
     {
@@ -118,7 +118,9 @@ class Usage(Struct, frozen=True, kw_only=True):
     `kept_gb`  disks that stay when machines go, GB
     `scheduled_starts`  starts of machines that the hours of the week cause
     `fetched_gb`  weights that each start of a node fetches from outside the cloud, GB
-    `nat_gateways`  how many there are, each with an address
+    `nat_gateways`  how many there are, each with an address; none beside addresses of machines
+    `has_machine_addresses`  whether each machine goes out by a public address of its own
+    `spot_hours`  those of `node_hours` that are on spot
     `public_addresses`  of a balancer that faces the internet, which answers then leave for
     `has_own_network`  whether the way out is its own; that of a given network is its owner's
     `endpoint_needs`  what machines reach by private endpoints, empty without them
@@ -140,6 +142,8 @@ class Usage(Struct, frozen=True, kw_only=True):
     has_people: bool = False
     has_own_network: bool = True
     nat_gateways: int = 1
+    has_machine_addresses: bool = False
+    spot_hours: Decimal = Decimal(0)
     public_addresses: int = 0
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     zones: int = 1
@@ -311,7 +315,63 @@ def _network_lines(
     needs: frozenset[EndpointNeed],
     logged_gb: Decimal,
 ) -> list[BillLine]:
-    """Return the lines of the NAT gateway and its traffic, of public addresses, and of the way in.
+    """Return the lines of the way out of the machines, of public addresses, and of the way in."""
+    # On other clouds the way in costs nothing.
+    has_bastion = usage.has_people and price_book.find(
+        usage.provider, "bastion"
+    )
+    nat_gateways = 0 if usage.has_machine_addresses else usage.nat_gateways
+    addresses = nat_gateways + usage.public_addresses + bool(has_bastion)
+    bill_lines = (
+        _address_lines(usage, price_book)
+        if usage.has_machine_addresses
+        else _nat_lines(usage, price_book, needs, logged_gb)
+    )
+    if addresses:
+        bill_lines.append(
+            _role_line(
+                usage, price_book, "public_ip", addresses * usage.network_hours
+            )
+        )
+    if has_bastion:
+        bill_lines.append(
+            _role_line(usage, price_book, "bastion", usage.network_hours)
+        )
+    return bill_lines
+
+
+def _address_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
+    """Return the lines of addresses of machines: USD = hours of running machines * USD an hour.
+
+    What comes in by them costs nothing, and little goes out: the service has a way of its own.
+    """
+    standard_prices = price_book.find(usage.provider, "public_ip")
+    # Google Cloud takes less for that of a spot machine.
+    spot_prices = (
+        price_book.find(usage.provider, "public_ip_spot") or standard_prices
+    )
+    return [
+        priced_line(line_name, ADDRESS_KIND, "hour", hours, (*prices, None)[0])
+        for line_name, hours, prices in (
+            (
+                "machine addresses",
+                usage.node_hours - usage.spot_hours,
+                standard_prices,
+            ),
+            ("spot machine addresses", usage.spot_hours, spot_prices),
+        )
+        # Hours on spot are those of lines, which are rounded.
+        if hours.quantize(QUANTITY_STEP)
+    ]
+
+
+def _nat_lines(
+    usage: Usage,
+    price_book: PriceBook,
+    needs: frozenset[EndpointNeed],
+    logged_gb: Decimal,
+) -> list[BillLine]:
+    """Return the lines of the NAT gateway and of its traffic.
 
     The gateway is paid by the hour or by the node-hour. Object storage has a private
     endpoint, so container images and weights from elsewhere pass the NAT, and logs without an
@@ -347,25 +407,7 @@ def _network_lines(
         (price_book.used("container_image_gb") + usage.fetched_gb) * node_starts
         + (logged_gb if passes_logs else 0),
     )
-    # On other clouds the way in costs nothing.
-    has_bastion = usage.has_people and price_book.find(
-        usage.provider, "bastion"
-    )
-    addresses = (
-        usage.nat_gateways + usage.public_addresses + (1 if has_bastion else 0)
-    )
-    return [
-        nat_line,
-        data_line,
-        _role_line(
-            usage, price_book, "public_ip", addresses * usage.network_hours
-        ),
-        *(
-            [_role_line(usage, price_book, "bastion", usage.network_hours)]
-            if has_bastion
-            else []
-        ),
-    ]
+    return [nat_line, data_line]
 
 
 def _way_of_logs(
@@ -384,9 +426,11 @@ def _endpoint_needs(
     """Return what machines reach by private endpoints: what is asked for, or what pays.
 
     That of logs pays when GB * (GB through a NAT - GB through it) > hours * zones * USD an hour.
-    In a network of others there is no NAT that the bill knows of.
+    In a network of others there is no NAT that the bill knows of, nor where each machine has an
+    address.
     """
-    if usage.endpoint_needs or not usage.has_own_network:
+    has_nat = usage.has_own_network and not usage.has_machine_addresses
+    if usage.endpoint_needs or not has_nat:
         return usage.endpoint_needs
     prices = [
         price_book.find(usage.provider, role)
@@ -438,23 +482,9 @@ def _watch_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
             watch_row["per_month"] * usage.network_hours / HOURS_PER_MONTH,
             (*price_book.find(usage.provider, watch_row["role"]), None)[0],
         )
-        for watch_row in _watch_rows()
+        for watch_row in watch_rows()
         if watch_row["provider"] == usage.provider
     ]
-
-
-@cache
-def _watch_rows() -> tuple[table.TableRow, ...]:
-    column_types = {
-        "provider": table.nonempty_text,
-        "role": table.nonempty_text,
-        "name": table.nonempty_text,
-        "unit": table.nonempty_text,
-        "per_month": table.finite_decimal,
-        "meaning": table.nonempty_text,
-        **table.SOURCE_COLUMNS,
-    }
-    return tuple(table.load_rows("planner.cost", "watch.csv", column_types))
 
 
 def _balancer_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
@@ -487,7 +517,7 @@ def _cross_zone_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     Which of them a cloud bills, and whether both sides of a border, are rows of
     data/zone_traffic.csv.
     """
-    rule = _zone_traffic().get((usage.provider,))
+    rule = zone_traffic().get((usage.provider,))
     if rule is None:
         return []
     zones = (
@@ -503,20 +533,6 @@ def _cross_zone_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     )
     # What costs nothing has no line.
     return [line] if crossing and line.usd != 0 else []
-
-
-@cache
-def _zone_traffic() -> Mapping[tuple[str, ...], table.TableRow]:
-    columns: table.Columns = {
-        "cloud": table.nonempty_text,
-        "balancer": table.yes_or_no,
-        "proxy": table.yes_or_no,
-        "sides": table.integer_between(1, 2),
-        **table.SOURCE_COLUMNS,
-    }
-    return table.rows_by_key(
-        table.load_rows("planner.cost", "zone_traffic.csv", columns), "cloud"
-    )
 
 
 def egress_lines(

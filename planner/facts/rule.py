@@ -44,6 +44,7 @@ Phase: TypeAlias = Literal[
     "training",
     "network",
     "addresses",
+    "public",
     "fleet",
     "graph",
     "security",
@@ -60,6 +61,7 @@ PHASES: Final[dict[Phase, str]] = {
     "training": "a plan of a training takes another machine type",
     "network": "check and plan refuse the spec",
     "addresses": "a plan with network.range takes another machine type",
+    "public": "a plan with network.public_addresses takes another machine type or fleet",
     "fleet": "a plan takes another fleet",
     "graph": "nothing that is built breaks it",
     "security": "check --security tells it",
@@ -295,6 +297,21 @@ def broken_rules(
         for name, facts in facts_by_name.items()
         if rule.is_broken(facts, facts_by_name)
     ]
+
+
+@cache
+def accepting_keys() -> dict[str, str]:
+    """Return by rule the key of a spec that asks for what the rule finds, and so accepts it.
+
+    Raises CatalogError for an invalid row.
+    """
+    columns: table.Columns = {
+        "rule": table.one_of(*rules()),
+        "key": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    rows = table.load_rows("planner.facts", "accepting_keys.csv", columns)
+    return {row["rule"]: row["key"] for row in rows}
 
 
 def rule_of_limit(cloud: str, limit: str) -> Rule | None:

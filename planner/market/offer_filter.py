@@ -23,16 +23,18 @@ from planner.market.offer import (
     OWNED_MIX,
     RESERVED_PURCHASE,
 )
+from planner.market.public_address import ADDRESS_KEY, takes_public_address
 from planner.market.term import TERMS
 from planner.spec.certificate import certificate_of
 from planner.spec.encryption import customer_key
 from planner.spec.model import Training
 from planner.spec.network import (
     given_network,
+    has_public_addresses,
     leaves_range_open,
     network_range,
 )
-from planner.spec.reservation import reservations_of, zone_name
+from planner.spec.reservation import reservations_of, reserved_zones, zone_name
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
@@ -81,6 +83,11 @@ def _machine_rule(key: str, phase: Phase, **facts: Any) -> OfferRule:
 RESERVABLE: Final = _machine_rule("buy.reserve", "reservation")
 OWNED: Final = _machine_rule("buy.reservations", "owned")
 TRAINABLE: Final = _machine_rule("train", "training")
+ADDRESSABLE: Final = OfferRule(
+    ADDRESS_KEY,
+    "instance",
+    lambda instance: takes_public_address(instance, spans_nodes=False),
+)
 
 
 def spec_rules(
@@ -168,11 +175,18 @@ def _network_rules(given: GivenNetwork | None) -> tuple[OfferRule, ...]:
 
 
 def _address_rules(network: NetworkRule | None) -> tuple[OfferRule, ...]:
-    """Interfaces of machines have no addresses of their network; a range that is open has none."""
+    """Interfaces of machines have no addresses of their network; a range that is open has none.
+
+    Each takes a public address where the spec asks for that.
+    """
+    public_rules = (ADDRESSABLE,) if has_public_addresses(network) else ()
     if leaves_range_open(network):
-        return ()
+        return public_rules
     own_range = IPv4Network(network_range(network))
-    return (_machine_rule("network.range", "addresses", range=own_range),)
+    return (
+        _machine_rule("network.range", "addresses", range=own_range),
+        *public_rules,
+    )
 
 
 def _schedule_rules(schedule: str | None) -> tuple[OfferRule, ...]:
@@ -331,7 +345,7 @@ class PlaceOrder(Struct, frozen=True):
             return replace(
                 offer,
                 place_rank=self.rank(offer),
-                zones=_reserved_zones(zone, zones),
+                zones=reserved_zones(zone, zones),
                 reservation=reserved,
             )
         return None
@@ -345,16 +359,6 @@ class PlaceOrder(Struct, frozen=True):
             _first_match(offer.provider == cloud for cloud in self.clouds),
             _first_match(region_matches),
         )
-
-
-def _reserved_zones(zone: str, zones: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the zones of machines that come from a reservation in a zone, or in none.
-
-    Where zones are numbers, what is reserved in none is for machines in none.
-    """
-    if zone:
-        return (zone,)
-    return tuple(name for name in zones if not name.isdigit())
 
 
 def place_order(spec: Spec) -> PlaceOrder:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from planner.facts.rule import broken_rules
+from planner.facts.rule import accepting_keys, broken_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,11 +20,27 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("high", "medium", "low")
 
 
 class Waiver(Struct, frozen=True):
-    """A finding that somebody accepts, up to the end of a day such as 2027-03-01."""
+    """A finding that somebody accepts.
+
+    until  its last day, such as 2027-03-01; empty for as long as the spec has the key
+    key    of the spec that asks for what is found; empty where a waiver of the spec accepts it
+    """
 
     rule: str
     until: str
     reason: str
+    key: str = ""
+
+    @property
+    def told(self) -> str:
+        """Who accepts it, and until when."""
+        if self.key:
+            return f"accepted by {self.key}: {self.reason}"
+        return f"accepted until {self.until}: {self.reason}"
+
+    def holds(self, today: str) -> bool:
+        """Whether it is good on a day."""
+        return bool(self.key) or today <= self.until
 
     @classmethod
     def parse(cls, text: str) -> Waiver:
@@ -47,7 +63,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     def is_accepted(self, today: str) -> bool:
         """Whether somebody accepts it on a day."""
-        return self.waiver is not None and today <= self.waiver.until
+        return self.waiver is not None and self.waiver.holds(today)
 
     def fails(self, today: str) -> bool:
         """Whether a check does not let it pass on a day."""
@@ -83,9 +99,24 @@ def security_findings(plan: Plan) -> tuple[Finding, ...]:
 
 
 def waivers_of(normalized: Mapping[str, Any]) -> dict[str, Waiver]:
-    """Return the waivers of a spec by rule; of several, the one that holds longest."""
+    """Return the waivers of a spec by rule; of several, the one that holds longest.
+
+    A key that asks for what a rule finds is one, which holds as long as the spec has it.
+    """
     texts: Sequence[str] = normalized.get("waivers") or ()
     waivers = sorted(
         (Waiver.parse(text) for text in texts), key=lambda waiver: waiver.until
     )
-    return {waiver.rule: waiver for waiver in waivers}
+    asked = (
+        Waiver(rule, "", "the spec asks for it", key)
+        for rule, key in accepting_keys().items()
+        if _is_true(normalized, key)
+    )
+    return {waiver.rule: waiver for waiver in (*waivers, *asked)}
+
+
+def _is_true(normalized: Mapping[str, Any], key: str) -> bool:
+    """Whether a key of a spec is true, such as network.public_addresses."""
+    block_name, _, name = key.partition(".")
+    block = normalized.get(block_name) or {}
+    return block.get(name) is True

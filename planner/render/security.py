@@ -26,21 +26,37 @@ SARIF_LEVELS: Final[dict[Severity, SarifLevel]] = {
 
 
 def security_line(findings: Sequence[Finding], today: str) -> str:
-    """Say how many findings there are that nobody accepts, and where they are told."""
-    counts = [
-        f"{count} {severity}"
-        for severity in SEVERITIES
-        if (
-            count := sum(
-                finding.rule.severity == severity
-                and not finding.is_accepted(today)
-                for finding in findings
-            )
-        )
+    """Say how many findings there are that nobody accepts, and where they are told.
+
+    What a key of the spec accepts is said with the key: nobody wrote a waiver of it.
+    """
+    counts = _severity_counts(
+        [finding for finding in findings if not finding.is_accepted(today)]
+    )
+    by_key: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.waiver is not None and finding.waiver.key:
+            by_key.setdefault(finding.waiver.key, []).append(finding)
+    counts += [
+        f"{' and '.join(_severity_counts(accepted))} accepted by {key}"
+        for key, accepted in by_key.items()
     ]
     if not counts:
         return "security: no finding"
     return f"security: {', '.join(counts)} (tonnage check --security)"
+
+
+def _severity_counts(findings: Sequence[Finding]) -> list[str]:
+    """Say how many findings there are of each weight, the gravest first."""
+    return [
+        f"{count} {severity}"
+        for severity in SEVERITIES
+        if (
+            count := sum(
+                finding.rule.severity == severity for finding in findings
+            )
+        )
+    ]
 
 
 def security_page(
@@ -95,5 +111,5 @@ def _help(finding: Finding, today: str) -> str:
     if waiver is None:
         return f"{finding.rule.remedy} ({finding.rule.source})"
     if finding.is_accepted(today):
-        return f"accepted until {waiver.until}: {waiver.reason}"
+        return waiver.told
     return f"was accepted until {waiver.until}; {finding.rule.remedy}"

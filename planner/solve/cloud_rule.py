@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from planner.facts.cloud_limit import cloud_limit
 from planner.market.offer import RESERVED_PURCHASE
+from planner.market.public_address import takes_public_address
 from planner.solve.capacity import (
     CapacityChange,
     capacity_changes,
@@ -50,12 +51,21 @@ class ExceededLimit(Struct, frozen=True):
         )
 
 
-def max_group_nodes(instance: Instance, *, spans_nodes: bool) -> int | None:
+def max_group_nodes(
+    instance: Instance, *, spans_nodes: bool, has_addresses: bool = False
+) -> int | None:
     """Return the most machines of a type that their fabric joins, None without a limit.
 
     `spans_nodes` says that a replica or a job spans several machines. InfiniBand is attached to
-    all machines of a group, also to those that work each for itself.
+    all machines of a group, also to those that work each for itself. With `has_addresses` each
+    machine has a public one, which some clouds do not give to machines that a fabric joins.
     """
+    if (
+        has_addresses
+        and spans_nodes
+        and not takes_public_address(instance, spans_nodes=True)
+    ):
+        return 1
     is_joined = spans_nodes or (
         instance.fabric == "infiniband"
         and instance.attaches_fabric(spans_nodes=spans_nodes)
@@ -93,11 +103,21 @@ def profile_count(
 
 
 def exceeded_limit(
-    offer: Offer, pool: PoolNodes, week: Week, shutdown: ShutdownRule
+    offer: Offer,
+    pool: PoolNodes,
+    week: Week,
+    shutdown: ShutdownRule,
+    *,
+    has_addresses: bool = False,
 ) -> ExceededLimit | None:
-    """Return the limit of its cloud that a fleet bought through one offer exceeds, if any."""
+    """Return the limit of its cloud that a fleet bought through one offer exceeds, if any.
+
+    With `has_addresses` each machine has a public address.
+    """
     max_nodes = max_group_nodes(
-        offer.instance, spans_nodes=pool.nodes_per_group > 1
+        offer.instance,
+        spans_nodes=pool.nodes_per_group > 1,
+        has_addresses=has_addresses,
     )
     if max_nodes is not None and pool.nodes > max_nodes:
         return ExceededLimit(GROUP_LIMIT, pool.nodes, max_nodes)

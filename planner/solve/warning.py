@@ -36,10 +36,14 @@ def assumed_architecture(llm: Llm) -> tuple[Cause, ...]:
     )
 
 
-def idle_network_warnings(bill: Bill, week: Week) -> Iterator[PlanWarning]:
+def idle_network_warnings(
+    bill: Bill, week: Week, addressed_bill: Bill | None
+) -> Iterator[PlanWarning]:
     """Yield what the network costs in hours without a machine, where that is much of the bill.
 
     idle USD = network USD of a month * (730 - hours in which anything runs) / 730
+    `addressed_bill` is that of the same machines with public addresses instead of a NAT, None
+    where they have these already, or may not.
     """
     if bill.period != "month":
         return
@@ -52,15 +56,25 @@ def idle_network_warnings(bill: Bill, week: Week) -> Iterator[PlanWarning]:
         Decimal(0),
     )
     idle_usd = network_usd * (1 - week.running_hours / HOURS_PER_MONTH)
-    if idle_usd > bill.total * WORTH_SAYING:
+    if idle_usd <= bill.total * WORTH_SAYING:
+        return
+    reason = because(
+        "idle-network",
+        "network",
+        running=int(week.running_hours),
+        standing=int(HOURS_PER_MONTH),
+        idle_usd=idle_usd,
+    )
+    if addressed_bill is not None and addressed_bill.total < bill.total:
         reason = because(
-            "idle-network",
+            "idle-network-addresses",
             "network",
             running=int(week.running_hours),
             standing=int(HOURS_PER_MONTH),
             idle_usd=idle_usd,
+            saved_usd=bill.total - addressed_bill.total,
         )
-        yield PlanWarning(code="idle-network", reason=reason)
+    yield PlanWarning(code="idle-network", reason=reason)
 
 
 def unused_prices(catalog: Catalog) -> Iterator[PlanWarning]:

@@ -236,6 +236,7 @@ class NetworkRule(Struct, frozen=True, kw_only=True):
     range       addresses of the nodes
     peer_cidrs  ranges of addresses in networks that are joined to it
     private_endpoints  whether machines reach services of their cloud by endpoints in it
+    public_addresses   whether machines go out by addresses of their own instead of a NAT
     """
 
     place: Place | None = None
@@ -244,6 +245,7 @@ class NetworkRule(Struct, frozen=True, kw_only=True):
     range: str | None = None
     peer_cidrs: tuple[str, ...] = ()
     private_endpoints: bool = False
+    public_addresses: bool = False
 
 
 class EncryptionRule(Struct, frozen=True, kw_only=True):

@@ -102,6 +102,11 @@ def endpoint_needs(
     return frozenset(needs)
 
 
+def has_public_addresses(network: NetworkRule | None) -> bool:
+    """Whether machines go out by addresses of their own while they run, instead of by a NAT."""
+    return network is not None and network.public_addresses
+
+
 def leaves_range_open(network: NetworkRule | None) -> bool:
     """Whether a stack has a network of its own, and its spec does not say of which addresses."""
     return network is None or (network.id is None and network.range is None)

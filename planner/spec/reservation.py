@@ -70,3 +70,13 @@ def reservations_of(texts: Iterable[str]) -> tuple[Reservation, ...]:
             )
         )
     return tuple(sorted(found, key=lambda reservation: -reservation.machines))
+
+
+def reserved_zones(zone: str, zones: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the zones of machines that come from a reservation in a zone, or in none.
+
+    Where zones are numbers, what is reserved in none is for machines in none.
+    """
+    if zone:
+        return (zone,)
+    return tuple(name for name in zones if not name.isdigit())

@@ -80,6 +80,10 @@ class AwsProvider:
                 for subnet_id in inputs.get("vpcZoneIdentifiers", ())
                 if subnet_id in objects
             ),
+            has_address="true"
+            in values_at(
+                template_inputs, "networkInterfaces.associatePublicIpAddress"
+            ),
             # The first is the type of the template.
             stand_ins=tuple(
                 override["instanceType"]

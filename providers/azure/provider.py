@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 
 RESERVATION_TYPE: Final = "azure-native:compute:CapacityReservation"
+# What gives each machine of a scale set a public address.
+ADDRESS_PATH: Final = (
+    "virtualMachineProfile.networkProfile.networkInterfaceConfigurations."
+    "ipConfigurations.publicIPAddressConfiguration"
+)
 WEEKDAYS: Final = (
     "Monday",
     "Tuesday",
@@ -76,6 +81,7 @@ class AzureProvider:
                 int(disk["diskSizeGB"]) for disk in storage.get("dataDisks", ())
             ),
             zones=tuple(inputs.get("zones", ())),
+            has_address=bool([*values_at(inputs, ADDRESS_PATH)]),
         )
 
     def size_rules(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from planner.cost.bill_line import KEPT_DISK, MACHINE_KIND
+from planner.cost.bill_line import ADDRESS_KIND, KEPT_DISK, MACHINE_KIND
 from planner.facts import table
 from planner.facts.cloud import clouds
 from planner.market.offer import FLEX_PURCHASE
@@ -72,7 +72,7 @@ def node_group(
 
 
 def group_rates(group: NodeGroup, catalog: Catalog) -> list[Rate]:
-    """Return what each node of a group costs: the machine, its disks, its part of the NAT.
+    """Return what each node of a group costs: the machine, its disks, its way out.
 
     Of a reservation it is the machine alone, which then costs nothing beside it. A machine type
     that the catalog does not have at this place costs nothing that is known.
@@ -100,6 +100,16 @@ def group_rates(group: NodeGroup, catalog: Catalog) -> list[Rate]:
             rates.append(
                 Rate(kind="disk", usd_hour=_hourly(price, gb), per_node=True)
             )
+    if group.has_address:
+        address = purchase == "spot" and _price(
+            catalog, provider, "public_ip_spot"
+        )
+        address = address or _price(catalog, provider, "public_ip")
+        if address is not None:
+            rates.append(
+                Rate(kind=ADDRESS_KIND, usd_hour=address.usd, per_node=True)
+            )
+        return rates
     nat = _price(catalog, provider, "nat_per_node")
     if nat is not None:
         rates.append(Rate(kind="nat_per_node", usd_hour=nat.usd, per_node=True))

@@ -124,6 +124,9 @@ class GcpProvider:
                 disk["diskSizeGb"] for disk in disks if not disk["boot"]
             ),
             zones=(inputs["zone"],) if "zone" in inputs else (),
+            has_address=bool(
+                [*values_at(template_inputs, "networkInterfaces.accessConfigs")]
+            ),
         )
 
     def size_rules(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stacks.graph import ref
+from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -23,11 +24,22 @@ def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same sh
     return []
 
 
-def interfaces(fleet: FleetSpec) -> list[Properties]:
-    """The interfaces of the launch template; no public address, which several forbid."""
+def interfaces(stack: StackSpec, fleet: FleetSpec) -> list[Properties]:
+    """The interfaces of the launch template. Only a single one may have a public address.
+
+    Raises SpecError for a fleet with several that are to have one.
+    """
     primary_interface = _interface(0, 0, "interface")
     if not fleet.fabric_attached:
+        if stack.has_addresses:
+            primary_interface["associatePublicIpAddress"] = "true"
         return [primary_interface]
+    if stack.has_addresses:
+        raise stack_error(
+            f"{fleet.instance.instance_type} has interfaces of its fabric, "
+            "and AWS gives a public address to none of several",
+            "leave network.public_addresses out",
+        )
     machine_type = fleet.instance
     card_count = max(1, machine_type.network_cards)
     first_efa_card = 0 if machine_type.fabric_interfaces >= card_count else 1

@@ -102,7 +102,7 @@ def _node_template(
         },
         "monitoring": {"enabled": True},
         "blockDeviceMappings": _node_disks(stack, fleet),
-        "networkInterfaces": fabric.interfaces(fleet),
+        "networkInterfaces": fabric.interfaces(stack, fleet),
         "userData": base64_text(boot_script),
         "tagSpecifications": [
             {"resourceType": resource_type, "tags": node_tags}

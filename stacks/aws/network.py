@@ -1,4 +1,4 @@
-"""VPC, subnets, NAT and security groups. Nodes are private; one zone when they work together."""
+"""VPC, subnets, ways out and security groups. One zone when nodes work together."""
 
 from __future__ import annotations
 
@@ -75,9 +75,10 @@ def resources(stack: StackSpec) -> list[Resource]:
 
 
 def _ways_out(stack: StackSpec) -> dict[str, str]:
-    """The zones with a NAT, each with the end of the names of what belongs to it.
+    """The zones with a way out of their own, each with the end of the names of what belongs to it.
 
-    One serves all zones, unless the stack survives the loss of a zone.
+    One NAT serves all zones, unless the stack survives the loss of a zone. Where machines have
+    addresses the routes are the same, so that a stack changes from one to the other in place.
     """
     first, *others = sorted(node_zones(stack.fleets))
     ends = {first: ""}
@@ -90,7 +91,10 @@ def _public_ends(stack: StackSpec) -> dict[str, str]:
     """The zones with a subnet that faces the internet, each with the end of its name.
 
     Those are the zones of a NAT, and of a public balancer, which stands where its machines are.
+    No spec has a public balancer and machines with addresses.
     """
+    if stack.has_addresses:
+        return {}
     first, *others = sorted(node_zones(stack.fleets))
     ends = {first: ""}
     if stack.survives_zone or stack.is_public:
@@ -144,6 +148,16 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
             "gateway",
             {"vpcId": ref("vpc")},
         ),
+        *_public_subnets(stack),
+    ]
+
+
+def _public_subnets(stack: StackSpec) -> list[Resource]:
+    """The subnets that face the internet, and their route to it; none where no zone needs one."""
+    ends = _public_ends(stack)
+    if not ends:
+        return []
+    return [
         _tagged_resource(
             stack,
             "aws:ec2/routeTable:RouteTable",
@@ -161,7 +175,7 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
         ),
         *(
             resource
-            for zone_name, end in _public_ends(stack).items()
+            for zone_name, end in ends.items()
             for resource in _public_subnet(stack, zone_name, end)
         ),
     ]
@@ -193,10 +207,10 @@ def _zone_number(zone_name: str) -> int:
 
 
 def _private_resources(stack: StackSpec) -> list[Resource]:
-    """The way out of the nodes: through a NAT, and to object storage past it."""
+    """The way out of the nodes, and to object storage past it."""
     ends = _ways_out(stack).values()
     return [
-        *(resource for end in ends for resource in _nat(stack, end)),
+        *(resource for end in ends for resource in _way_out(stack, end)),
         _tagged_resource(
             stack,
             ENDPOINT_TYPE,
@@ -211,8 +225,35 @@ def _private_resources(stack: StackSpec) -> list[Resource]:
     ]
 
 
+def _way_out(stack: StackSpec, end: str) -> list[Resource]:
+    """The routes of the nodes: through a NAT, or by addresses of their own."""
+    route = (
+        {"gatewayId": ref("gateway")}
+        if stack.has_addresses
+        else {"natGatewayId": ref(f"nat{end}")}
+    )
+    return [
+        *([] if stack.has_addresses else _nat(stack, end)),
+        _tagged_resource(
+            stack,
+            "aws:ec2/routeTable:RouteTable",
+            f"private-routes{end}",
+            {"vpcId": ref("vpc")},
+        ),
+        Resource(
+            type="aws:ec2/route:Route",
+            name=f"private-default{end}",
+            inputs={
+                "routeTableId": ref(f"private-routes{end}"),
+                "destinationCidrBlock": "0.0.0.0/0",
+                **route,
+            },
+        ),
+    ]
+
+
 def _nat(stack: StackSpec, end: str) -> list[Resource]:
-    """A NAT with its address, and the routes of the nodes that go out through it."""
+    """A NAT with its address."""
     return [
         _tagged_resource(
             stack,
@@ -232,26 +273,11 @@ def _nat(stack: StackSpec, end: str) -> list[Resource]:
             },
             ("public-default", f"public-routes-public{end}"),
         ),
-        _tagged_resource(
-            stack,
-            "aws:ec2/routeTable:RouteTable",
-            f"private-routes{end}",
-            {"vpcId": ref("vpc")},
-        ),
-        Resource(
-            type="aws:ec2/route:Route",
-            name=f"private-default{end}",
-            inputs={
-                "routeTableId": ref(f"private-routes{end}"),
-                "destinationCidrBlock": "0.0.0.0/0",
-                "natGatewayId": ref(f"nat{end}"),
-            },
-        ),
     ]
 
 
 def _node_subnets(stack: StackSpec) -> list[Resource]:
-    """A private subnet in each zone of the nodes, with a range of the zone's own.
+    """A subnet in each zone of the nodes, with a range of the zone's own.
 
     So a subnet stays as it is when the pools of other zones come and go.
     """

@@ -32,6 +32,12 @@ def resources(stack: StackSpec) -> list[Resource]:
             "Azure Managed Lustre needs a subnet, which tonnage makes in no network of others",
             "read the data from objects: data: {storage: object}",
         )
+    if stack.has_addresses:
+        raise stack_error(
+            "Azure Managed Lustre goes out by a NAT, and this stack has none",
+            "read the data from objects (data: {storage: object}), or leave "
+            "network.public_addresses out",
+        )
     zone_inputs = {"zones": list(job_fleet.zones)} if job_fleet.zones else {}
     return [
         Resource(

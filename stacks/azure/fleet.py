@@ -19,7 +19,7 @@ from stacks.spec.stack import (
     LINK_OUTPUT,
     SERVING_PORT,
 )
-from stacks.spec.table import lookup_table
+from stacks.spec.table import lookup_table, stack_error
 from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
@@ -285,6 +285,8 @@ def _network_profile(stack: StackSpec, fleet: FleetSpec) -> Properties:
         "primary": True,
         "subnet": {"id": network.node_subnet(stack)},
     }
+    if stack.has_addresses:
+        ip_configuration["publicIPAddressConfiguration"] = _own_address(fleet)
     if fleet.is_serving:
         backend_pool = ref("balancer", "backendAddressPools[0].id")
         ip_configuration["loadBalancerBackendAddressPools"] = [
@@ -305,6 +307,25 @@ def _network_profile(stack: StackSpec, fleet: FleetSpec) -> Properties:
     if not fabric.has_infiniband(fleet):
         network_profile["networkApiVersion"] = "2020-11-01"
     return network_profile
+
+
+def _own_address(fleet: FleetSpec) -> Properties:
+    """The public address of a machine, which goes with it. Standard: nobody calls it by default.
+
+    Raises SpecError for machines on InfiniBand: a Uniform scale set leaves the kind of an address
+    to Azure.
+    """
+    if fabric.has_infiniband(fleet):
+        raise stack_error(
+            "machines on InfiniBand are in a Uniform scale set, "
+            "and only a Flexible one gives its machines Standard addresses",
+            "leave network.public_addresses out",
+        )
+    return {
+        "name": "own",
+        "sku": {"name": "Standard"},
+        "deleteOption": "Delete",
+    }
 
 
 def _front_address(stack: StackSpec) -> Properties:

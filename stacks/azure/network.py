@@ -1,4 +1,4 @@
-"""Virtual network, subnet, NAT and rules.
+"""Virtual network, subnet, way out and rules.
 
 The range keeps clear of 172.16.0.0/16, which RDMA reserves on InfiniBand machines. The subnet is
 a resource of its own: inline subnets and separate ones overwrite each other.
@@ -63,7 +63,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     if stack.given_network is not None:
         return [rules]
     return [
-        *_nat(stack),
+        *([] if stack.has_addresses else _nat(stack)),
         rules,
         Resource(
             type="azure-native:network:VirtualNetwork",
@@ -85,7 +85,11 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "subnetName": "nodes",
                 "addressPrefix": stack.node_range,
                 "defaultOutboundAccess": False,
-                "natGateway": {"id": ref("nat")},
+                **(
+                    {}
+                    if stack.has_addresses
+                    else {"natGateway": {"id": ref("nat")}}
+                ),
                 "networkSecurityGroup": {"id": ref("rules")},
                 "serviceEndpoints": [
                     {"service": service}

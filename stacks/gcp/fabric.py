@@ -105,6 +105,9 @@ def interfaces(stack: StackSpec, fleet: FleetSpec) -> list[Properties]:
             "nicType": "GVNIC",
         }
     ]
+    if stack.has_addresses:
+        # Without an address in it, Google Cloud chooses one for as long as the machine runs.
+        node_interfaces[0]["accessConfigs"] = [{"networkTier": "PREMIUM"}]
     if not fleet.fabric_attached:
         return node_interfaces
     interface_count = fleet.instance.fabric_interfaces

@@ -1,4 +1,4 @@
-"""The host network: subnet, firewall and NAT. The fabric adds networks of its own."""
+"""The host network: subnet, firewall and way out. The fabric adds networks of its own."""
 
 from __future__ import annotations
 
@@ -53,19 +53,23 @@ def resources(stack: StackSpec) -> list[Resource]:
         network_resources.append(
             subnet_resource(stack, "net", LINK, stack.addresses(LINK_END))
         )
-    router_name = f"{stack.name}-router"
-    network_resources.append(
+    if not stack.has_addresses:
+        network_resources += _nat(stack)
+    return network_resources
+
+
+def _nat(stack: StackSpec) -> list[Resource]:
+    """The NAT of the region, and the router that it is a part of."""
+    return [
         Resource(
             type="gcp:compute/router:Router",
             name="router",
             inputs={
-                "name": router_name,
+                "name": f"{stack.name}-router",
                 "network": ref("net"),
                 "region": stack.region,
             },
-        )
-    )
-    network_resources.append(
+        ),
         Resource(
             type="gcp:compute/routerNat:RouterNat",
             name="nat",
@@ -76,9 +80,8 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "natIpAllocateOption": "AUTO_ONLY",
                 "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
             },
-        )
-    )
-    return network_resources
+        ),
+    ]
 
 
 def host_network(stack: StackSpec) -> Reference | str:
@@ -103,7 +106,7 @@ def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     rules = ["net-inside", "net-proxy"]
     if stack.is_serving:
         rules.append("net-probes")
-    if stack.given_network is None:
+    if stack.given_network is None and not stack.has_addresses:
         rules.append("nat")
     return tuple(rules)
 

@@ -21,6 +21,7 @@ from planner.spec.model import OWN_RANGE, Batch, Inference, Training
 from planner.spec.network import (
     endpoint_needs,
     given_network,
+    has_public_addresses,
     network_range,
 )
 from planner.spec.schedule import parse_schedule
@@ -108,7 +109,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     secret `machine_certificate` holds with its key. With `is_public` so may everybody on the
     internet who has the key, and through private links the networks of `linked_accounts`.
     `given_network` is one that there is already: the nodes are in subnets of it, whose addresses
-    are `network_range`. `survives_zone` says that nothing of the stack may be in one zone alone.
+    are `network_range`. With `has_addresses` each machine goes out by a public address of its own,
+    and there is no NAT. `survives_zone` says that nothing of the stack may be in one zone alone.
     Machines reach services of their cloud by private endpoints as far as `endpoint_needs` says.
 
     Data at rest are encrypted with `customer_key`, empty where the keys of the cloud do; on Azure
@@ -141,6 +143,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     file_system: FileSystem | None = None
     network_range: str = OWN_RANGE
     given_network: GivenNetwork | None = None
+    has_addresses: bool = False
     peer_cidrs: tuple[str, ...] = ()
     api_key: str = ""
     certificate: str = ""
@@ -466,6 +469,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         file_system=training_run.storage.file_system if training_run else None,
         network_range=network_range(spec.network),
         given_network=given_network(spec.network),
+        has_addresses=has_public_addresses(spec.network),
         api_key=(secret_name(endpoint.api_key) if endpoint is not None else ""),
         certificate=certificate.id if certificate else "",
         machine_certificate=machine_certificate(spec),

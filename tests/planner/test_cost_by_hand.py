@@ -428,3 +428,26 @@ def test_machines_start_where_the_hours_of_the_week_rise(
     hours: tuple[int, ...], starts: int
 ) -> None:
     assert weekly_starts(hours) == starts
+
+
+def test_addresses_of_machines_take_the_place_of_a_nat() -> None:
+    """Hours of machines on demand and on spot, each at its price; the way in keeps its own."""
+    prices = book(
+        public_ip=price("0.01", "hour"), public_ip_spot=price("0.004", "hour")
+    )
+    usage = {
+        **HALF_A_MONTH,
+        "has_machine_addresses": True,
+        "spot_hours": Decimal(100),
+    }
+    lines = {x.name: x for x in service_lines(use("aws", **usage), prices)}
+    assert not any("NAT" in name or name == "public address" for name in lines)
+    standard_hours = HALF_A_MONTH["node_hours"] - 100
+    assert lines["machine addresses"].usd == standard_hours / 100
+    assert lines["spot machine addresses"].usd == Decimal("0.40")
+    with_balancer = service_lines(
+        use("aws", **usage | {"public_addresses": 2}), PriceBook({})
+    )
+    unpriced = {x.name: x for x in with_balancer}
+    assert unpriced["public address"].quantity == 200
+    assert unpriced["machine addresses"].usd is None

@@ -86,13 +86,14 @@ NETWORKS = {
     "given": "network: {id: NETWORK, subnets: [SUBNET@PLACE], "
     "range: 10.20.0.0/20}",
     "joined": "network: {peer_cidrs: [10.9.0.0/16], private_endpoints: true}",
+    "addressed": "network: {public_addresses: true}",
     "public": "endpoint: {public: true, host: llm.example.com, "
     "certificate: 'CERTIFICATE', api_key: 'KEY'}",
 }
 # What a family of each cloud is built for.
 SOLD = {*KINDS, *NETWORKS, *PURCHASES}
 RICHEST = {
-    "aws p5": SOLD - {"flex start"},
+    "aws p5": SOLD - {"flex start", "addressed"},
     "gcp a2-highgpu": SOLD,
     "azure StandardNCADSA100v4Family": SOLD - {"block", "flex start"},
 }

@@ -88,7 +88,7 @@ def _security(plan: Plan, level: int) -> tuple[Markup, ...]:
             ", ".join(finding.resources),
             f"{finding.rule.remedy} ({finding.rule.source})"
             if finding.waiver is None
-            else f"accepted until {finding.waiver.until}: {finding.waiver.reason}",
+            else finding.waiver.told,
         )
         for finding in findings
     )

@@ -512,6 +512,8 @@ def _usage(pools: tuple[BilledPool, ...], price_book: PriceBook) -> Usage:
         received_gb=received_gb * months if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,
         has_own_network=requirement.has_own_network,
+        has_machine_addresses=requirement.has_addresses,
+        spot_hours=sum(map(_spot_hours, pools), Decimal(0)),
         nat_gateways=_nat_gateways(requirement, offer),
         public_addresses=_public_addresses(requirement, offer),
         endpoint_needs=requirement.endpoint_needs,
@@ -523,6 +525,18 @@ def _usage(pools: tuple[BilledPool, ...], price_book: PriceBook) -> Usage:
 
 def _node_hours(pool: BilledPool) -> Decimal:
     return paid_node_hours(pool.requirement, pool.sizing, pool.offer)
+
+
+def _spot_hours(pool: BilledPool) -> Decimal:
+    """Return the node-hours that are bought on spot."""
+    return sum(
+        (
+            line.quantity
+            for line in machine_lines(pool)
+            if line.purchase == "spot"
+        ),
+        Decimal(0),
+    )
 
 
 def _cache_gb(pools: tuple[BilledPool, ...], weights_gb: Decimal) -> Decimal:

@@ -62,7 +62,11 @@ def _refused_by_cloud(
         is_elastic=requirement.elastic is not None,
     )
     exceeded = exceeded_limit(
-        offer, pool, requirement.week, requirement.shutdown
+        offer,
+        pool,
+        requirement.week,
+        requirement.shutdown,
+        has_addresses=requirement.has_addresses,
     )
     if exceeded is None:
         return None
@@ -75,7 +79,7 @@ def _refused_by_cloud(
 
 
 def beyond_reach(
-    offer: Offer, layout_option: LayoutOption
+    requirement: ServingRequirement, offer: Offer, layout_option: LayoutOption
 ) -> LayoutRejection | None:
     """Return what keeps even the lower bound of the machines of a layout from being had.
 
@@ -87,7 +91,11 @@ def beyond_reach(
         (capacity_constraint(offer), fleet_limit(offer)),
         (
             GROUP_LIMIT,
-            max_group_nodes(offer.instance, spans_nodes=group.nodes > 1),
+            max_group_nodes(
+                offer.instance,
+                spans_nodes=group.nodes > 1,
+                has_addresses=requirement.has_addresses,
+            ),
         ),
     ):
         if most_nodes is not None and nodes > most_nodes:

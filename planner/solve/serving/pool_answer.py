@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from planner.facts.serving_engine import (
     DEFAULT_ENGINE,
     has_gap,
     spoken_name,
 )
+from planner.market.public_address import takes_public_address
 from planner.perf.serving.engine import find_engine
 from planner.perf.serving.margin import has_own_errors
 from planner.solve.cause import because
+from planner.solve.serving.bill import bought_bill
 from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.sizing import (
     FleetSizing,
@@ -35,6 +39,7 @@ from planner.units import SECONDS_PER_HOUR
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.cost.bill import Bill
     from planner.market.offer import Offer
     from planner.perf.common.layout import ReplicaLayout
     from planner.solve.cause import Cause
@@ -138,10 +143,38 @@ def serving_warnings(
         *_window_warnings(spec, requirement, selection),
         *_purchase_warnings(spec, selection),
         *_spot_warnings(spec, requirement, search, selection),
-        *idle_network_warnings(selection.bill, requirement.week),
+        *idle_network_warnings(
+            selection.bill,
+            requirement.week,
+            _addressed_bill(requirement, search, selection),
+        ),
         *price_warnings(
             selection.bought, selection.bill.unpriced_lines, spec.buy.budget
         ),
+    )
+
+
+def _addressed_bill(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
+) -> Bill | None:
+    """Return the bill of a fleet with public addresses, None where it may not have them."""
+    spans_nodes = selection.sizing.nodes_per_group > 1
+    if (
+        requirement.has_addresses
+        or requirement.is_public
+        or not requirement.has_own_network
+        or not takes_public_address(
+            selection.bought.instance, spans_nodes=spans_nodes
+        )
+    ):
+        return None
+    return bought_bill(
+        replace(requirement, has_addresses=True),
+        selection.sizing,
+        selection.bought,
+        search.price_book,
     )
 
 

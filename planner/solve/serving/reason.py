@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from planner.market.public_address import ADDRESS_KEY
 from planner.numeric import EVEN_ODDS
 from planner.solve.cause import ANY_VALUE, because
 from planner.solve.serving.alternative import excluded_rival
@@ -136,6 +137,8 @@ class _Wishes:
         ):
             if self._finder.is_bound_by(constraint):
                 yield partial(self._without_offer_rule, constraint)
+        if self._requirement.has_addresses:
+            yield self._without_addresses
         if any(sizing.spares.count for _, sizing in self._parts):
             for constraint, relaxed in (
                 (
@@ -264,6 +267,16 @@ class _Wishes:
         return self._priced(
             constraint,
             self._cheaper_fleet(self._requirement, constraint),
+        )
+
+    def _without_addresses(self) -> Reasons:
+        """Price public addresses over a NAT, and over machines that take none."""
+        return self._priced(
+            ADDRESS_KEY,
+            self._cheaper_fleet(
+                replace(self._requirement, has_addresses=False), ADDRESS_KEY
+            ),
+            because("told", told="false"),
         )
 
     def _without_spares(

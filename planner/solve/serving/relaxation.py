@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from planner import figures
 from planner.facts.serving_engine import DEFAULT_ENGINE
+from planner.market.public_address import ADDRESS_KEY
 from planner.solve.cause import ANY_VALUE, because
 from planner.solve.serving.requirement import other_precisions
 from planner.solve.serving.sizing import FleetSizing
@@ -102,6 +103,13 @@ def _without_one_rule(
     ):
         if finder.is_bound_by(constraint):
             yield constraint, ANY_VALUE, requirement, constraint
+    if requirement.has_addresses:
+        yield (
+            ADDRESS_KEY,
+            because("told", told="false"),
+            replace(requirement, has_addresses=False),
+            ADDRESS_KEY,
+        )
     if requirement.load.engine != DEFAULT_ENGINE:
         yield (
             "serving.engine",

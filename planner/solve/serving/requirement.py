@@ -32,7 +32,11 @@ from planner.spec.model import (
     TokenLengths,
     Traffic,
 )
-from planner.spec.network import endpoint_needs, given_network
+from planner.spec.network import (
+    endpoint_needs,
+    given_network,
+    has_public_addresses,
+)
 from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_MONTH
 
 if TYPE_CHECKING:
@@ -76,6 +80,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `notes`  assumptions that the plan reports
     `weights`  where they are: in the bucket of the stack, on a hub, or in a bucket of the account
     `has_own_network`  whether the network is that of the stack
+    `has_addresses`  whether machines go out by public addresses of their own
     `is_public`  whether answers leave for the internet
     `endpoint_needs`  what machines reach by private endpoints, empty without them
     `elastic`  how far machines follow the load, None when they follow the hours alone
@@ -101,6 +106,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     notes: tuple[Cause, ...] = field(default_factory=tuple)
     weights: Literal["bucket", "hub", "account"] = "bucket"
     has_own_network: bool = True
+    has_addresses: bool = False
     is_public: bool = False
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     elastic: ElasticRule | None = None
@@ -281,6 +287,7 @@ def serving_requirement(
         trace=recorded_trace,
         shutdown=spec.shutdown,
         has_own_network=given_network(spec.network) is None,
+        has_addresses=has_public_addresses(spec.network),
         endpoint_needs=endpoint_needs(spec),
         is_public=spec.endpoint is not None and spec.endpoint.public,
         elastic=spec.elastic,
@@ -486,6 +493,7 @@ def _batch_requirement(
         runs_per_month=DAYS_PER_MONTH if daily_requests else Decimal(1),
         shutdown=spec.shutdown,
         has_own_network=given_network(spec.network) is None,
+        has_addresses=has_public_addresses(spec.network),
         endpoint_needs=endpoint_needs(spec),
         **shared_fields,  # type: ignore[arg-type]
     )

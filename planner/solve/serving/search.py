@@ -272,7 +272,9 @@ class ServingSearch:
             limit_usd = best.limit_usd(offer, layout_option[0].layout)
             if bound_usd > limit_usd:
                 continue
-            outcome = beyond_reach(offer, layout_option) or obtainable(
+            outcome = beyond_reach(
+                requirement, offer, layout_option
+            ) or obtainable(
                 requirement, offer, size_option(offer, layout_option, limit_usd)
             )
             if outcome is None:

@@ -36,7 +36,7 @@ from planner.solve.training.lifetime import (
 )
 from planner.solve.training.mixed_cluster import MixedCluster
 from planner.solve.training.predict import predict_run
-from planner.solve.training.relaxation import nearest_feasible
+from planner.solve.training.relaxation import behind_nat, nearest_feasible
 from planner.solve.training.scenario import compare_scenarios
 from planner.solve.training.search import TrainSearch
 from planner.solve.warning import (
@@ -83,6 +83,7 @@ def solve_training(
         return infeasible_solution(
             (
                 *off_spot(requirement, market, catalog),
+                *behind_nat(requirement, market, catalog),
                 *nearest_feasible(
                     requirement, allowed_offers, catalog.price_book
                 ),

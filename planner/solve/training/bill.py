@@ -87,6 +87,8 @@ def training_bill(
         received_gb=Decimal(0),
         serves_traffic=False,
         has_own_network=cluster.requirement.has_own_network,
+        has_machine_addresses=cluster.requirement.has_addresses,
+        spot_hours=paid_hours * _spot_share(cluster),
         endpoint_needs=_endpoint_needs(cluster),
         # What works together, or at a file system, is in one zone.
         zones=cluster.offer.zone_count(
@@ -113,6 +115,18 @@ def training_bill(
         "run",
         surcharges=price_book.surcharges,
     )
+
+
+def _spot_share(cluster: BilledCluster) -> Decimal:
+    """Return the share of the machines that are bought on spot."""
+    mix = cluster.offer.mix
+    if mix is None:
+        return Decimal(cluster.offer.purchase == "spot")
+    spans = zip(mix.tiers, mix.spans(cluster.nodes, 1), strict=True)
+    on_spot = sum(
+        end - start for tier, (start, end) in spans if tier.purchase == "spot"
+    )
+    return Decimal(on_spot) / cluster.nodes
 
 
 def _endpoint_needs(cluster: BilledCluster) -> frozenset[EndpointNeed]:

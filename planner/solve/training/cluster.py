@@ -18,7 +18,6 @@ from planner.perf.reliability.retention import (
     held_checkpoints,
 )
 from planner.perf.training.work import rank_work
-from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.training.bill import training_bill
 from planner.solve.training.feeding import machine_prepare_s
 from planner.solve.training.machine_layouts import (
@@ -528,7 +527,7 @@ class Cluster(Struct, frozen=True, dict=True):
         """
         cheapest = self
         max_spares = MAX_SPARES
-        group_nodes = max_group_nodes(self.offer.instance, spans_nodes=True)
+        group_nodes = self.requirement.joined_nodes(self.offer.instance)
         if group_nodes is not None:
             # Spares are joined by the same fabric.
             max_spares = min(max_spares, group_nodes - self.nodes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from planner.market.public_address import ADDRESS_KEY
 from planner.solve.cause import because
 from planner.solve.solution import BindingLimit, FleetSummary
 from planner.solve.training.cluster import LONGEST_RUN_S
@@ -14,7 +15,8 @@ from planner.solve.training.search import TrainSearch
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
-    from planner.market.offer import Offer
+    from planner.market.offer import Catalog, Offer
+    from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
     from planner.solve.training.ranking import FeasibleCluster
     from planner.solve.training.requirement import TrainingRequirement
@@ -71,6 +73,22 @@ def nearest_feasible(
     # No layout fits in any time, so memory is the obstacle.
     return tuple(relaxations) or _longest_sequence(
         without_deadline, offers, price_book
+    )
+
+
+def behind_nat(
+    requirement: TrainingRequirement, market: OfferFilter, catalog: Catalog
+) -> tuple[BindingLimit, ...]:
+    """Return the cheapest cluster behind a NAT, where the machines were to have addresses."""
+    if not requirement.has_addresses:
+        return ()
+    search = TrainSearch(
+        replace(requirement, has_addresses=False), catalog.price_book
+    )
+    feasible = search.solve(market.cheapest(ADDRESS_KEY), 1).feasible
+    return tuple(
+        _relaxation(ADDRESS_KEY, candidate, because("told", told="false"))
+        for candidate in feasible[:1]
     )
 
 

@@ -19,9 +19,14 @@ from planner.perf.training.loader import MILLION, LoaderWork, loaders
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import frozen_bytes, reference_model
 from planner.solve.cause import because
+from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.serving.requirement import resolve_model
 from planner.solve.warning import assumed_architecture
-from planner.spec.network import endpoint_needs, given_network
+from planner.spec.network import (
+    endpoint_needs,
+    given_network,
+    has_public_addresses,
+)
 from planner.spec.training_blocks import round_batch
 from planner.units import SECONDS_PER_DAY
 
@@ -79,6 +84,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     spot_by_name           whether the spec asks for spot, and not only allows it
     confidence             probability with which the deadline holds
     has_own_network        whether the network is that of the stack
+    has_addresses          whether machines go out by public addresses of their own
     endpoint_needs         what machines reach by private endpoints, beside a file system
     assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
@@ -113,6 +119,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     assumptions: tuple[Cause, ...]
     place: Place | None
     has_own_network: bool = True
+    has_addresses: bool = False
     endpoint_needs: frozenset[EndpointNeed] = frozenset()
     block_s: float | None = None
     flex_s: float | None = None
@@ -124,6 +131,12 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
         if self.method == "pretrain":
             return 0.0
         return BYTES_16BIT * self.llm.params
+
+    def joined_nodes(self, instance: Instance) -> int | None:
+        """Return the most machines of a type that one job spans, None without a limit."""
+        return max_group_nodes(
+            instance, spans_nodes=True, has_addresses=self.has_addresses
+        )
 
     @property
     def work_tokens(self) -> float:
@@ -242,6 +255,7 @@ def training_requirement(
         deadline_s=_optional_seconds(train_section.deadline),
         shutdown=spec.shutdown,
         has_own_network=given_network(spec.network) is None,
+        has_addresses=has_public_addresses(spec.network),
         endpoint_needs=endpoint_needs(spec),
         budget_usd=train_section.budget,
         prefers_time=train_section.prefer == "time",

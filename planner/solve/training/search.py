@@ -26,7 +26,6 @@ from planner.solve.cause import because
 from planner.solve.cloud_rule import (
     GROUP_LIMIT,
     ExceededLimit,
-    max_group_nodes,
 )
 from planner.solve.training.bill import data_egress_lines, paid_node_hours
 from planner.solve.training.cluster import LONGEST_RUN_S, Cluster
@@ -431,7 +430,7 @@ class TrainSearch:
         )
         # Without a fabric a job stays on one machine.
         max_nodes = NODE_COUNTS[-1] if has_fabric(instance) else 1
-        group_nodes = max_group_nodes(instance, spans_nodes=True)
+        group_nodes = self.requirement.joined_nodes(instance)
         if group_nodes is not None:
             # Its cloud joins no more by one fabric.
             max_nodes = min(max_nodes, group_nodes)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.cost.weekly_load import NO_SPARES
+from planner.market.public_address import ADDRESS_KEY, takes_public_address
 from planner.solve.cause import ANY_VALUE, DEARER, because
 from planner.solve.solution import (
     BandedPrediction,
@@ -28,6 +30,8 @@ from planner.solve.workspace.requirement import (
     workspace_requirement,
     workspace_shortfall,
 )
+from planner.spec.model import NetworkRule
+from planner.spec.network import given_network, has_public_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +104,11 @@ def solve_workspace(
         bill=selection.bill,
         warnings=(
             EPHEMERAL_DISK,
-            *idle_network_warnings(selection.bill, scheduled_week(spec)),
+            *idle_network_warnings(
+                selection.bill,
+                scheduled_week(spec),
+                _addressed_bill(spec, selection.offer, settings),
+            ),
             *price_warnings(
                 selection.offer,
                 selection.bill.unpriced_lines,
@@ -112,6 +120,21 @@ def solve_workspace(
         funnel=offer_filter.funnel,
         offers_considered=offer_filter.allowed_count,
     )
+
+
+def _addressed_bill(
+    spec: Workspace, offer: Offer, settings: SolveSettings
+) -> Bill | None:
+    """Return the bill of machines with public addresses, None where they may not have them."""
+    if (
+        has_public_addresses(spec.network)
+        or given_network(spec.network) is not None
+        or not takes_public_address(offer.instance, spans_nodes=False)
+    ):
+        return None
+    network = replace(spec.network or NetworkRule(), public_addresses=True)
+    addressed_spec = replace(spec, network=network)
+    return workspace_bill(addressed_spec, offer, settings.catalog.price_book)
 
 
 def _workspace_pool(offer: Offer, users: int) -> SizedPool:
@@ -184,8 +207,13 @@ def _nearest_rules(
     nearest = []
     for rule in offer_filter.offer_rules:
         # The others are no wishes of the spec: what nobody can build is no advice.
-        if not rule.key.startswith(("where.", "buy")):
+        if not rule.key.startswith(("where.", "buy", ADDRESS_KEY)):
             continue
+        relaxed_spec = spec
+        if rule.key == ADDRESS_KEY and spec.network is not None:
+            relaxed_spec = replace(
+                spec, network=replace(spec.network, public_addresses=False)
+            )
         sufficient_offers = [
             offer
             for offer in offer_filter.cheapest(rule.key)
@@ -194,7 +222,7 @@ def _nearest_rules(
         if not sufficient_offers:
             continue
         cheapest_offer, bill = cheapest_bill(
-            spec, sufficient_offers, settings.catalog.price_book
+            relaxed_spec, sufficient_offers, settings.catalog.price_book
         )
         fleet = FleetSummary(
             cheapest_offer.provider,

@@ -37,7 +37,11 @@ from planner.perf.training.model_states import frozen_bytes
 from planner.solve.capacity import PoolNodes
 from planner.solve.cause import because
 from planner.solve.cloud_rule import exceeded_limit
-from planner.spec.network import endpoint_needs, given_network
+from planner.spec.network import (
+    endpoint_needs,
+    given_network,
+    has_public_addresses,
+)
 from planner.units import BYTES_PER_GIB, HOURS_PER_WEEK
 
 if TYPE_CHECKING:
@@ -218,6 +222,8 @@ def workspace_bill(
         cache_gb=Decimal(0),
         has_people=True,
         has_own_network=given_network(spec.network) is None,
+        has_machine_addresses=has_public_addresses(spec.network),
+        spot_hours=machine_hours if offer.purchase == "spot" else Decimal(0),
         # The disks that are kept are in one zone.
         endpoint_needs=endpoint_needs(spec),
         scheduled_starts=spec.users

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from planner.plan.security import Waiver, security_findings
 from tests.conftest import chat
@@ -102,6 +103,37 @@ def test_of_several_waivers_the_longest_holds(catalog) -> None:
     )
     assert finding.is_accepted("2027-03-01")
     assert not finding.is_accepted("2027-03-02")
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_a_key_accepts_what_it_asks_for_and_the_plan_says_so(
+    tonnage: Command, catalog, here: Path, cloud: str
+) -> None:
+    text = chat(
+        extra="network: {public_addresses: true}\n"
+        f"where: {{clouds: [{cloud}]}}"
+    )
+    (here / "s.yaml").write_text(text)
+    code, out, _ = tonnage("check", "--security", "s.yaml")
+    assert code == 0
+    assert f"high    sec-{cloud}-public-address" in out
+    assert "accepted by network.public_addresses" in out
+    _, out, _ = tonnage("plan", "s.yaml")
+    assert "1 high accepted by network.public_addresses" in out
+    # The same addresses without the key are a finding like any other.
+    plan = plan_of(catalog, text)
+    unasked = replace(
+        plan,
+        spec=replace(
+            plan.spec, normalized={**plan.spec.normalized, "network": {}}
+        ),
+    )
+    [finding] = [
+        found
+        for found in security_findings(unasked)
+        if found.rule.id == f"sec-{cloud}-public-address"
+    ]
+    assert finding.fails("2026-11-18")
 
 
 def test_a_waiver_needs_a_day_and_a_reason(

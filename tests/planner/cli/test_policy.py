@@ -93,6 +93,36 @@ def test_plan_shows_saves_and_denies(tonnage: Command, here: Path) -> None:
     assert "policy other.yaml: 1 passes" in err
 
 
+PRIVATE = """\
+rules:
+  - id: no-public-addresses
+    message: machines of this company have no public address
+    when: "has(spec.network) && spec.network.public_addresses"
+    about: network.public_addresses
+    help: remove it
+"""
+
+
+@needs_cel
+def test_an_organization_forbids_addresses_that_a_spec_asks_for(
+    tonnage: Command, here: Path
+) -> None:
+    """What a key accepts of the rules of tonnage, it does not of those of others."""
+    (here / "policy.yaml").write_text(PRIVATE)
+    (here / "chat.yaml").write_text(SPEC)
+    assert tonnage("plan", "chat.yaml")[0] == 0
+    text = f"{SPEC}network:\n  public_addresses: true\n"
+    (here / "chat.yaml").write_text(text)
+    line = len(text.splitlines())
+    for words in (("plan", "chat.yaml"), ("check", "chat.yaml", "--policies")):
+        code, _, err = tonnage(*words)
+        assert code == 5
+        assert f"chat.yaml:{line}:3  error[no-public-addresses]" in err
+    code, _, _ = tonnage("apply", "chat.yaml", "--yes", "--simulate")
+    assert code == 5
+    assert tonnage("status", "chat", "--simulate")[0] == 6
+
+
 @pytest.fixture(scope="module")
 def plans(catalog) -> dict[str, str]:
     """Saved plans of the same spec, one of them with machines that run for half of the hours."""

@@ -8,7 +8,7 @@ import pytest
 
 from planner.market.offer import Catalog
 from planner.solve.solution import Solution
-from tests.conftest import chat, find, present
+from tests.conftest import chat, find, only, present
 
 NIGHTS_OFF = 'shutdown: {schedule: "weekdays 10:00-12:00"}\n'
 HERE = "where: {clouds: [aws], regions: [us-east-1]}\n"
@@ -54,3 +54,33 @@ def test_a_network_of_others_is_not_paid(catalog: Catalog) -> None:
     given_one = find(catalog, chat(extra=NIGHTS_OFF + HERE + given), keep=0)
     assert idle_usd(given_one) is None
     assert idle_usd(find(catalog, chat(extra=NIGHTS_OFF + HERE), keep=0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        chat(extra=NIGHTS_OFF + HERE),
+        "apiVersion: tonnage/v1\nkind: Workspace\nname: desk\nusers: 1\n"
+        "accelerator: {memory: 20GiB}\ndisk: 50GiB\n" + NIGHTS_OFF + HERE,
+    ],
+)
+def test_addresses_save_what_the_question_says(
+    catalog: Catalog, text: str
+) -> None:
+    """The same machines, planned with the key."""
+    machine = find(catalog, text, keep=0).pools[0].instance
+    one_type = only(catalog, lambda offer: offer.instance == machine)
+    found = find(one_type, text, keep=0)
+    [reason] = [
+        warning.reason
+        for warning in found.warnings
+        if warning.code == "idle-network"
+    ]
+    addressed = find(
+        one_type, text + "network: {public_addresses: true}\n", keep=0
+    )
+    assert addressed.pools[0].nodes == found.pools[0].nodes
+    saved_usd = present(found.bill).total - present(addressed.bill).total
+    assert saved_usd > 0
+    assert reason.values["saved_usd"] == saved_usd
+    assert idle_usd(addressed) is None

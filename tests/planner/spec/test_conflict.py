@@ -49,6 +49,7 @@ NETWORK = (
     "network: {id: vpc-0a1b2c3d4e5f60718, range: 10.20.0.0/20, "
     "subnets: [subnet-0a1b2c3d4e5f60711@us-east-1a]}"
 )
+ADDRESSED = "network: {public_addresses: true}"
 
 
 def training(buy: str, more: str = "") -> str:
@@ -263,6 +264,14 @@ EXAMPLES = {
             ("reserve", "reserve: true", "update: recreate\n"),
         )
     },
+    "addresses-network": (
+        service(NETWORK.replace("{", "{public_addresses: true, ")),
+        service(NETWORK),
+    ),
+    "addresses-public": (
+        service(f"{PUBLIC}\n{ADDRESSED}"),
+        service(f"{KEYED}\n{ADDRESSED}"),
+    ),
     "public-network": (service(f"{PUBLIC}\n{NETWORK}"), service(PUBLIC)),
 }
 

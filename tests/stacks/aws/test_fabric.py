@@ -18,9 +18,10 @@ def test_every_type_with_efa_has_its_interfaces_where_ec2_takes_them(
         if offer.provider == "aws" and offer.instance.fabric == "efa"
     }
     assert len(types) > 20
+    stack = SimpleNamespace(has_addresses=False)
     for name, instance in types.items():
         fleet = SimpleNamespace(instance=instance, fabric_attached=True)
-        found = interfaces(fleet)  # type: ignore[arg-type]
+        found = interfaces(stack, fleet)  # type: ignore[arg-type]
         kinds = Counter(one["interfaceType"] for one in found)
         assert kinds == {
             "interface": 1,

@@ -23,6 +23,7 @@ SHARED = {
     "protect": True,
     "network.peer_cidrs": ["10.20.0.0/16", "192.168.7.0/24"],
     "network.range": "10.50.0.0/16",
+    "network.public_addresses": True,
     "shutdown.idle": "2h",
     "shutdown.ttl": "20d",
     "shutdown.schedule": "weekdays 07:00-20:00 Europe/Berlin",

@@ -431,6 +431,7 @@ def billed(mode: str, **words: object) -> Any:
         "traffic_share": 1.0,
         "weights": "bucket",
         "has_own_network": True,
+        "has_addresses": False,
         "endpoint_needs": frozenset(),
         "is_public": False,
         "survives": None,
