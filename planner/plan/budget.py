@@ -183,7 +183,9 @@ def _next_step(counted: Sequence[Spending], excess_usd: Decimal) -> str:
         (change.saves_usd_month, one.name, change)
         for one in counted
         for change in one.cheaper
+        # A fleet whose own prices are not all known may save less.
         if change.saves_usd_month is not None
+        and not change.unpriced
         and change.saves_usd_month >= excess_usd
     ]
     if not changes:

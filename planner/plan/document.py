@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from planner.plan.quota_shortfall import QuotaShortfall
     from planner.plan.types import Properties
     from planner.solve.cause import Cause
+    from planner.solve.rival import RivalFleet
     from planner.solve.solution import (
         BandedPrediction,
         BindingLimit,
         ConfidenceCost,
         FleetSummary,
         PlanWarning,
-        RivalFleet,
         SimulationCheck,
         Solution,
     )
@@ -329,6 +329,7 @@ def _safety(confidence_cost: ConfidenceCost | None) -> types.Safety | None:
         usd_month=optional_money(confidence_cost.extra_usd_month),
         # The fleet that meets the limits with 50 % confidence.
         fleet=_fleet(confidence_cost.even_odds_fleet),
+        unpriced=confidence_cost.unpriced,
     )
 
 
@@ -394,6 +395,7 @@ def _binding(limit: BindingLimit) -> types.Binding:
         saves_usd_month=optional_money(limit.saves_usd),
         usd_month=optional_money(limit.usd),
         fleet=_fleet(limit.fleet),
+        unpriced=limit.unpriced,
     )
 
 
@@ -411,6 +413,8 @@ def _alternative(rival_fleet: RivalFleet) -> types.Alternative:
     return types.Alternative(
         pools=(rival_pool,),
         usd_month=plain_money(rival_fleet.usd),
+        unpriced=rival_fleet.unpriced,
+        is_bound=rival_fleet.is_bound,
         rejected_by=describe(rival_fleet.rejected_by),
         reason=_reason(rival_fleet.rejected_by),
     )

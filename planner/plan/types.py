@@ -221,6 +221,13 @@ class Binding(DocumentPart, frozen=True, kw_only=True):
         Decimal | None, Meta(description="what the fleet would then cost")
     ]
     fleet: Annotated[FleetRef | None, Meta(description="the fleet then")]
+    unpriced: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="lines of the bill of that fleet without a known price: with any, "
+            "`usd_month` is the least that it costs, and `saves_usd_month` the most that is saved"
+        ),
+    ] = ()
 
 
 class Safety(DocumentPart, frozen=True, kw_only=True):
@@ -242,6 +249,13 @@ class Safety(DocumentPart, frozen=True, kw_only=True):
     fleet: Annotated[
         FleetRef | None, Meta(description="the fleet at even odds, if cheaper")
     ]
+    unpriced: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="lines of the bill of that fleet without a known price: with any, "
+            "`usd_month` is the most that confidence costs"
+        ),
+    ] = ()
 
 
 class Calibration(DocumentPart, frozen=True, kw_only=True):
@@ -330,11 +344,30 @@ class Alternative(DocumentPart, frozen=True, kw_only=True):
 
     pools: Annotated[tuple[RivalPool, ...], Meta(description="its machines")]
     usd_month: Annotated[Decimal, Meta(description="in the period of the bill")]
+    unpriced: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="lines of its bill without a known price: with any, `usd_month` is the "
+            "least that it costs"
+        ),
+    ] = ()
+    is_bound: Annotated[
+        bool,
+        Meta(
+            description="whether it was ruled out before it had a bill: `usd_month` is the least "
+            "that it costs"
+        ),
+    ] = False
     rejected_by: Annotated[
         str,
         Meta(description="what stops it, as a sentence"),
     ]
     reason: Annotated[Reason, Meta(description="the same as data")]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it costs that much or more."""
+        return bool(self.unpriced) or self.is_bound
 
 
 class StackRef(DocumentPart, frozen=True, kw_only=True):

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner import figures
 from planner.plan.amount import CostAmount, cost_delta
 from planner.plan.diff import total_amount
-from planner.render.diff.wording import amount_text, delta_text
+from planner.render.diff.wording import (
+    BOUND_MARKS,
+    UNKNOWN,
+    amount_text,
+    delta_text,
+)
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -29,6 +35,17 @@ def against_plan(plan: Plan, usd: Decimal, *, is_partial: bool) -> str:
     """Return by how much something is dearer than a plan in the period of its bill."""
     other = CostAmount(usd=usd, is_complete=not is_partial)
     return delta_text(cost_delta(total_amount(plan), other))
+
+
+def saved_against(plan: Plan, saved_usd: Decimal, *, is_partial: bool) -> str:
+    """Return what something saves that costs so much less than a plan."""
+    other = CostAmount(
+        usd=plan.cost.total - saved_usd, is_complete=not is_partial
+    )
+    delta = cost_delta(other, total_amount(plan))
+    if delta.usd is None:
+        return UNKNOWN
+    return f"{BOUND_MARKS[delta.bound]}{figures.dollars(delta.usd)}"
 
 
 def since_before(plan: Plan, usd_before: Decimal, *, is_partial: bool) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import figures
 from planner.render import period
+from planner.render.against import other_total
+from planner.render.diff.wording import UNKNOWN
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
 from planner.render.rivals import fleet_text
 
 if TYPE_CHECKING:
-    from planner.plan.types import Plan
+    from planner.plan.types import Binding, Plan
 
 
 def infeasible_blocks(plan: Plan) -> list[Block]:
@@ -32,7 +33,7 @@ def infeasible_blocks(plan: Plan) -> list[Block]:
         (
             relaxation.constraint,
             relaxation.relax_to,
-            figures.dollars(relaxation.usd_month),
+            _nearest_total(relaxation),
             fleet_text(relaxation.fleet),
         )
         for relaxation in plan.solution.binding
@@ -54,3 +55,11 @@ def infeasible_blocks(plan: Plan) -> list[Block]:
             Paragraph("  no single change makes it feasible: relax two", "warn")
         )
     return page_blocks
+
+
+def _nearest_total(relaxation: Binding) -> str:
+    """Return what the nearest fleet costs, as far as its prices are known."""
+    usd = relaxation.usd_month
+    if usd is None:
+        return UNKNOWN
+    return other_total(usd, is_partial=bool(relaxation.unpriced))

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from planner import figures
 from planner.numeric import EVEN_ODDS
-from planner.plan.types import FleetRef
+from planner.plan.types import Binding, FleetRef
 from planner.render import period
-from planner.render.against import against_plan, other_total
+from planner.render.against import other_total, saved_against
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
 from planner.sentence import describe
 from planner.solve.cause import DEARER
@@ -18,7 +18,7 @@ from planner.solve.cause import DEARER
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from planner.plan.types import Alternative, Plan
+    from planner.plan.types import Alternative, Plan, Safety
     from planner.solve.solution import FleetSummary
 
 # What stops a fleet that meets the spec and only costs more.
@@ -49,6 +49,7 @@ SHORTER_AND_SHORTER: Final = (
 class Rival(Struct, frozen=True):
     """A fleet with its cost, and what it takes or what stops it.
 
+    `is_partial`  whether it costs that much or more
     `is_offered`  whether a change of the spec is known that buys it
     """
 
@@ -56,7 +57,13 @@ class Rival(Struct, frozen=True):
     machines: str
     usd: Decimal
     takes: str
+    is_partial: bool
     is_offered: bool
+
+    @property
+    def total_text(self) -> str:
+        """What it costs, as far as that is known."""
+        return other_total(self.usd, is_partial=self.is_partial)
 
 
 def rival_blocks(plan: Plan, shown: ShownRivals) -> list[Block]:
@@ -79,7 +86,7 @@ def rival_blocks(plan: Plan, shown: ShownRivals) -> list[Block]:
     dearer.sort(key=lambda rival: rival.takes != PRICE_TEXT)
     shown_dearer = dearer[: shown.dearer]
     if shown_dearer:
-        dearer_texts = [_dearer_text(plan, rival) for rival in shown_dearer]
+        dearer_texts = [_dearer_text(rival) for rival in shown_dearer]
         # Only what could be cheaper is simulated.
         dearer_title = (
             "dearer, by formula" if plan.solution.verified else "dearer"
@@ -131,6 +138,7 @@ def _stopped_fleet(alternative: Alternative) -> Rival:
         machines_text,
         alternative.usd_month,
         alternative.rejected_by,
+        is_partial=alternative.is_partial,
         is_offered=False,
     )
 
@@ -138,7 +146,12 @@ def _stopped_fleet(alternative: Alternative) -> Rival:
 def _relaxed_fleets(plan: Plan) -> list[Rival]:
     """Return the fleets that a change of the spec buys, with all changes that buy each."""
     changes = [
-        (f"{limit.constraint}: {limit.relax_to}", limit.fleet, limit.usd_month)
+        (
+            f"{limit.constraint}: {limit.relax_to}",
+            limit.fleet,
+            limit.usd_month,
+            bool(limit.unpriced),
+        )
         for limit in plan.solution.binding
     ]
     safety = plan.solution.safety
@@ -146,21 +159,33 @@ def _relaxed_fleets(plan: Plan) -> list[Rival]:
         # What confidence costs is the difference to even odds.
         even_odds_usd = plan.cost.total - safety.usd_month
         changes.append(
-            (f"confidence: {EVEN_ODDS_TEXT}", safety.fleet, even_odds_usd)
+            (
+                f"confidence: {EVEN_ODDS_TEXT}",
+                safety.fleet,
+                even_odds_usd,
+                bool(safety.unpriced),
+            )
         )
-    changes_of_fleet: dict[tuple[FleetRef, Decimal], list[str]] = {}
-    for change, fleet, usd in changes:
+    changes_of_fleet: dict[tuple[FleetRef, Decimal, bool], list[str]] = {}
+    for change, fleet, usd, is_partial in changes:
         if fleet is not None and usd is not None:
-            changes_of_fleet.setdefault((fleet, usd), []).append(change)
+            changes_of_fleet.setdefault((fleet, usd, is_partial), []).append(
+                change
+            )
     return [
         Rival(
             f"{fleet.provider} {fleet.region}".strip(),
             _machines_text(fleet),
             usd,
             ", or ".join(fleet_changes),
+            is_partial=is_partial,
             is_offered=True,
         )
-        for (fleet, usd), fleet_changes in changes_of_fleet.items()
+        for (
+            fleet,
+            usd,
+            is_partial,
+        ), fleet_changes in changes_of_fleet.items()
     ]
 
 
@@ -189,7 +214,7 @@ def _cheaper_table(
             (
                 rival.location,
                 rival.machines,
-                _rival_total(plan, rival.usd),
+                rival.total_text,
                 rival.takes,
             )
             for rival in cheaper
@@ -199,9 +224,8 @@ def _cheaper_table(
     )
 
 
-def _dearer_text(plan: Plan, rival: Rival) -> str:
-    total = _rival_total(plan, rival.usd)
-    fleet = f"{rival.location} {rival.machines} {total}"
+def _dearer_text(rival: Rival) -> str:
+    fleet = f"{rival.location} {rival.machines} {rival.total_text}"
     return fleet if rival.takes == PRICE_TEXT else f"{fleet} ({rival.takes})"
 
 
@@ -212,7 +236,9 @@ def alternative_blocks(plan: Plan) -> list[Block]:
         for pool_entry in alternative.pools:
             location = f"{pool_entry.provider} {pool_entry.region}"
             machine_text = f"{pool_entry.nodes} x {pool_entry.instance_type}"
-            cost_text = _rival_total(plan, alternative.usd_month)
+            cost_text = other_total(
+                alternative.usd_month, is_partial=alternative.is_partial
+            )
             table_rows.append(
                 (
                     location,
@@ -229,16 +255,16 @@ def alternative_blocks(plan: Plan) -> list[Block]:
     return [PageTable(column_titles, tuple(table_rows))]
 
 
-def _rival_total(plan: Plan, usd: Decimal) -> str:
-    """Return what a rival costs: it lacks the prices that the plan lacks, or none."""
-    return other_total(usd, is_partial=plan.cost.is_partial)
-
-
-def _saving(plan: Plan, usd: Decimal | None) -> str:
-    """Return what a relaxed limit saves: unknown where a price may be on both sides."""
-    if usd is None or not plan.cost.is_partial:
-        return figures.dollars(usd)
-    return against_plan(plan, plan.cost.total - usd, is_partial=True)
+def saving_text(plan: Plan, relaxed: Binding | Safety) -> str:
+    """Return what a wish costs: the difference from the bill of the fleet without it."""
+    usd = (
+        relaxed.saves_usd_month
+        if isinstance(relaxed, Binding)
+        else relaxed.usd_month
+    )
+    if usd is None:
+        return figures.dollars(None)
+    return saved_against(plan, usd, is_partial=bool(relaxed.unpriced))
 
 
 def binding_blocks(plan: Plan) -> list[Block]:
@@ -250,7 +276,7 @@ def binding_blocks(plan: Plan) -> list[Block]:
             if relaxation.slack is None
             else figures.percentage(relaxation.slack)
         )
-        savings_text = _saving(plan, relaxation.saves_usd_month)
+        savings_text = saving_text(plan, relaxation)
         table_rows.append(
             (
                 relaxation.constraint,
@@ -271,7 +297,7 @@ def binding_blocks(plan: Plan) -> list[Block]:
                 constraint_text,
                 "",
                 "50 %",
-                _saving(plan, safety_cost.usd_month),
+                saving_text(plan, safety_cost),
                 fleet_text(safety_cost.fleet),
             )
         )

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
 from planner.facts.software import missing_software
+from planner.solve.rival import ranked_rivals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from planner.cost.bill import Bill
     from planner.cost.energy import Energy
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import Routing
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.cause import Cause
+    from planner.solve.rival import RivalFleet
 
 # What is other about a fleet that may be bought instead of the cheapest one.
 FallbackKind: TypeAlias = Literal["zone", "type", "region", "purchase", "cloud"]
@@ -255,7 +257,7 @@ class BindingLimit(Struct, frozen=True, kw_only=True):
     """A constraint: its slack, and what moving it to `relax_to` would save a month.
 
     In an infeasible solution `relax_to` is the nearest value with which a fleet exists, and
-    `usd` what that fleet costs.
+    `usd` what that fleet costs. `unpriced` are lines of its bill without a known price.
     """
 
     constraint: str
@@ -264,6 +266,7 @@ class BindingLimit(Struct, frozen=True, kw_only=True):
     saves_usd: Decimal | None
     usd: Decimal | None
     fleet: FleetSummary | None
+    unpriced: tuple[str, ...] = ()
 
 
 class SimulationCheck(Struct, frozen=True, kw_only=True):
@@ -291,20 +294,13 @@ class ConfidenceCost(Struct, frozen=True):
     """With which confidence limits are met, what that costs a month, and the fleet without it.
 
     `extra_usd_month`  None while the fleet at even odds is not planned
+    `unpriced`  lines of the bill of that fleet without a known price
     """
 
     confidence: float
     extra_usd_month: Decimal | None = None
     even_odds_fleet: FleetSummary | None = None
-
-
-class RivalFleet(Struct, frozen=True, kw_only=True):
-    """Another fleet, and what stopped it from being chosen."""
-
-    offer: Offer
-    nodes: int
-    usd: Decimal
-    rejected_by: Cause
+    unpriced: tuple[str, ...] = ()
 
 
 class PlanWarning(Struct, frozen=True, kw_only=True):
@@ -545,16 +541,6 @@ class Solution(Struct, frozen=True, kw_only=True):
             confidence_cost=reasons.confidence_cost,
             find_reasons=None,
         )
-
-
-def ranked_rivals(rival_fleets: Iterable[RivalFleet]) -> tuple[RivalFleet, ...]:
-    """Return rival fleets in the order of cost."""
-    return tuple(
-        sorted(
-            rival_fleets,
-            key=lambda rival_fleet: (rival_fleet.usd, rival_fleet.offer.key),
-        )
-    )
 
 
 class Counterfactual(Struct, frozen=True):

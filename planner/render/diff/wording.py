@@ -6,10 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
+from planner.plan.amount import CostAmount, cost_delta
 from planner.render import period
 
 if TYPE_CHECKING:
-    from planner.plan.amount import Bound, CostAmount, CostDelta
+    from planner.plan.amount import Bound, CostDelta
     from planner.plan.diff import BilledEntry
     from planner.plan.diff_document import (
         CatalogEffect,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     )
     from planner.plan.part import Period
     from planner.plan.threshold import ThresholdVerdict
+    from planner.plan.types import Binding
     from planner.spec.change import KeyChange
 
 UNKNOWN: Final = "?"
@@ -311,7 +313,7 @@ def relaxation_text(spec: SpecDiff) -> str:
     ]
     if savings:
         best = max(savings, key=lambda limit: limit.saves_usd_month or 0)
-        saved = figures.dollars(best.saves_usd_month, cents=True)
+        saved = _saved_text(spec, best)
         unit = period.UNITS[_period_of(spec)]
         return (
             f"cheaper by {saved}{unit} with {best.constraint}: {best.relax_to}"
@@ -320,6 +322,21 @@ def relaxation_text(spec: SpecDiff) -> str:
         nearest = spec.binding[0]
         return f"feasible with {nearest.constraint}: {nearest.relax_to}"
     return ""
+
+
+def _saved_text(spec: SpecDiff, change: Binding) -> str:
+    """Return what a change saves against the new side, as far as prices are known."""
+    total = spec.after.cost if spec.after is not None else None
+    saved_usd = change.saves_usd_month
+    if total is None or saved_usd is None:
+        return UNKNOWN
+    relaxed = CostAmount(
+        usd=total.known_usd - saved_usd, is_complete=not change.unpriced
+    )
+    delta = cost_delta(relaxed, total)
+    if delta.usd is None:
+        return UNKNOWN
+    return f"{BOUND_MARKS[delta.bound]}{figures.dollars(delta.usd, cents=True)}"
 
 
 def _period_of(spec: SpecDiff) -> Period:

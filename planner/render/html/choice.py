@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from planner import figures
 from planner.render import period
 from planner.render.bill import total_text
+from planner.render.diff.wording import UNKNOWN
 from planner.render.html import axis_text
 from planner.render.html.blocks import block_markup
 from planner.render.html.figure import Figure, Section
@@ -15,7 +16,12 @@ from planner.render.html.plot import Axis
 from planner.render.html.points import PricedChoice, choices_drawing
 from planner.render.html.rows import Bar, ChartRow, rows_drawing
 from planner.render.page import PageTable, Paragraph
-from planner.render.rivals import EVEN_ODDS_TEXT, binding_blocks, rivals_of
+from planner.render.rivals import (
+    EVEN_ODDS_TEXT,
+    binding_blocks,
+    rivals_of,
+    saving_text,
+)
 from planner.render.training import curve_blocks, duration_text
 from planner.render.variation import frontier_page
 from planner.units import SECONDS_PER_HOUR
@@ -42,7 +48,7 @@ def rivals_section(plan: Plan, level: int) -> Section | None:
                 f"{rival.location} {rival.machines}",
                 rival.usd,
                 "second" if rival.usd < plan.cost.total else "main",
-                figures.dollars(rival.usd),
+                rival.total_text,
             )
             for rival in rivals
         ),
@@ -90,7 +96,7 @@ def _rival_table(plan: Plan, rivals: Sequence[Rival]) -> PageTable:
                 (
                     rival.location,
                     rival.machines,
-                    figures.dollars(rival.usd),
+                    rival.total_text,
                     rival.takes,
                 )
                 for rival in rivals
@@ -107,10 +113,10 @@ def binding_section(plan: Plan, level: int) -> Section | None:
     """Return what each wish of the spec costs; nothing of a job without any."""
     blocks = binding_blocks(plan)
     rows = [
-        ChartRow(
-            name=f"{limit.constraint}: {limit.relax_to}",
-            note=f"saves {figures.dollars(limit.saves_usd_month)}",
-            bars=(Bar(0, float(limit.saves_usd_month), "good"),),
+        _saving_row(
+            f"{limit.constraint}: {limit.relax_to}",
+            saving_text(plan, limit),
+            limit.saves_usd_month,
         )
         for limit in plan.solution.binding
         if limit.saves_usd_month is not None
@@ -118,10 +124,10 @@ def binding_section(plan: Plan, level: int) -> Section | None:
     safety = plan.solution.safety
     if safety and safety.fleet and safety.usd_month:
         rows.append(
-            ChartRow(
-                name=f"confidence: {EVEN_ODDS_TEXT}",
-                note=f"saves {figures.dollars(safety.usd_month)}",
-                bars=(Bar(0, float(safety.usd_month), "good"),),
+            _saving_row(
+                f"confidence: {EVEN_ODDS_TEXT}",
+                saving_text(plan, safety),
+                safety.usd_month,
             )
         )
     first = blocks[0]
@@ -149,6 +155,16 @@ def binding_section(plan: Plan, level: int) -> Section | None:
             ),
         ),
     )
+
+
+def _saving_row(name: str, saved: str, usd: Decimal) -> ChartRow:
+    """Return a row of a saving; its bar has no end where prices leave it open."""
+    bar = (
+        Bar(0, None, "unknown")
+        if saved == UNKNOWN
+        else Bar(0, float(usd), "good")
+    )
+    return ChartRow(name=name, note=f"saves {saved}", bars=(bar,))
 
 
 def frontier_section(plan: Plan, found: Sequence[Variation]) -> Section | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.solve.cause import DEARER, because
+from planner.solve.rival import RivalFleet, billed_rival, ranked_rivals
 from planner.solve.serving.rejection import nearest_rejected, rejection_reason
 from planner.solve.serving.smaller_fleet import smaller_fleet
-from planner.solve.solution import RivalFleet, ranked_rivals
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -26,11 +26,8 @@ def alternatives(
 ) -> tuple[RivalFleet, ...]:
     """Return other fleets in the order of cost; `max_count` limits each kind of them."""
     pricier_options = [
-        RivalFleet(
-            offer=candidate.bought,
-            nodes=candidate.sizing.nodes,
-            usd=candidate.bill.total,
-            rejected_by=DEARER,
+        billed_rival(
+            candidate.bought, candidate.sizing.nodes, candidate.bill, DEARER
         )
         for candidate in search_result.estimated[:max_count]
     ]
@@ -43,6 +40,7 @@ def alternatives(
             nodes=rejected_offer.nodes,
             usd=rejected_offer.usd_month,
             rejected_by=rejection_reason(rejected_offer.rejection),
+            is_bound=True,
         )
         for rejected_offer in nearest_rejected(
             search_result.rejected_offers, selection.bill.total, max_count
@@ -57,11 +55,11 @@ def excluded_rival(
     excluded: ServingCandidate, selection: ServingCandidate
 ) -> RivalFleet:
     """Return a fleet that meets every limit, and that only the purchase rule excludes."""
-    return RivalFleet(
-        offer=excluded.bought,
-        nodes=excluded.sizing.nodes,
-        usd=excluded.bill.total,
-        rejected_by=_exclusion_reason(excluded.bought, selection.bought),
+    return billed_rival(
+        excluded.bought,
+        excluded.sizing.nodes,
+        excluded.bill,
+        _exclusion_reason(excluded.bought, selection.bought),
     )
 
 

@@ -13,6 +13,7 @@ from planner.market.owned import OwnedUse, paid_machines
 from planner.market.regret import Regret
 from planner.market.term import TERM_OF
 from planner.solve.cause import DEARER
+from planner.solve.rival import billed_rival
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.pool_answer import (
     choice_warnings,
@@ -26,7 +27,6 @@ from planner.solve.serving.token_volume import token_volume
 from planner.solve.solution import (
     BandedPrediction,
     CommitmentSaving,
-    RivalFleet,
     SimulationCheck,
     Solution,
 )
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from planner.perf.serving.correction import Correction
+    from planner.solve.rival import RivalFleet
     from planner.solve.serving.bill import BilledPool
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.fleet_finder import FleetFinder
@@ -228,14 +229,7 @@ def _alternatives(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
     """Return the cheapest fleet of one type, which costs more."""
     if alone is None:
         return ()
-    return (
-        RivalFleet(
-            offer=alone.bought,
-            nodes=alone.sizing.nodes,
-            usd=alone.bill.total,
-            rejected_by=DEARER,
-        ),
-    )
+    return (billed_rival(alone.bought, alone.sizing.nodes, alone.bill, DEARER),)
 
 
 def _warnings(

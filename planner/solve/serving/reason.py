@@ -160,14 +160,17 @@ class _Wishes:
                 ),
             )
         )
-        extra_usd = Decimal(0)
-        if even_fleet is not None:
-            extra_usd = self._selection.bill.total - even_fleet.bill.total
+        if even_fleet is None:
+            return Reasons(
+                confidence_cost=replace(confidence, extra_usd_month=Decimal(0))
+            )
         return Reasons(
             confidence_cost=replace(
                 confidence,
-                extra_usd_month=extra_usd,
-                even_odds_fleet=even_fleet.summary if even_fleet else None,
+                extra_usd_month=self._selection.bill.total
+                - even_fleet.bill.total,
+                even_odds_fleet=even_fleet.summary,
+                unpriced=even_fleet.bill.unpriced_lines,
             )
         )
 
@@ -313,6 +316,7 @@ class _Wishes:
                     saves_usd=self._selection.bill.total - relaxed.bill.total,
                     usd=relaxed.bill.total,
                     fleet=relaxed.summary,
+                    unpriced=relaxed.bill.unpriced_lines,
                 ),
             )
         )

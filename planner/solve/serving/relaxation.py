@@ -189,6 +189,7 @@ def _relaxation(
             saves_usd=None,
             usd=fleet.bill.total,
             fleet=fleet.summary,
+            unpriced=fleet.bill.unpriced_lines,
         )
     ]
 

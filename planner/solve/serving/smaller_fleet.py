@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from planner.cost.weekly_load import SpareGroups
 from planner.solve.cause import because
+from planner.solve.rival import billed_rival
 from planner.solve.serving.bill import bought_bill, settled_offer
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.sizing import run_time_s, sized_fleet
@@ -17,10 +18,10 @@ from planner.solve.serving.spot_promise import (
     base_groups,
     has_promise,
 )
-from planner.solve.solution import RivalFleet
 
 if TYPE_CHECKING:
     from planner.solve.cause import Cause
+    from planner.solve.rival import RivalFleet
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
@@ -48,11 +49,11 @@ def smaller_fleet(
             requirement, sizing.replica, sizing.group, sizing.peak_groups - 1
         )
     )
-    return RivalFleet(
-        offer=settled_offer(requirement, fewer, selection.offer),
-        nodes=fewer.nodes,
-        usd=search.bill(requirement, fewer, selection.offer).total,
-        rejected_by=_failure_reason(requirement, search, sizing, fewer),
+    return billed_rival(
+        settled_offer(requirement, fewer, selection.offer),
+        fewer.nodes,
+        search.bill(requirement, fewer, selection.offer),
+        _failure_reason(requirement, search, sizing, fewer),
     )
 
 
@@ -66,11 +67,11 @@ def _with_fewer_on_spot(
     fewer = replace(sizing, spares=SpareGroups(sizing.spares.count - 1))
     promise = SpotPromise(requirement, fewer, bought)
     share = promise.share(fewer.spares, base_groups(bought, fewer))
-    return RivalFleet(
-        offer=bought,
-        nodes=fewer.nodes,
-        usd=bought_bill(requirement, fewer, bought, search.price_book).total,
-        rejected_by=_unkept(requirement, share),
+    return billed_rival(
+        bought,
+        fewer.nodes,
+        bought_bill(requirement, fewer, bought, search.price_book),
+        _unkept(requirement, share),
     )
 
 

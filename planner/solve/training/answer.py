@@ -13,10 +13,10 @@ from planner.cost.weekly_load import SpareGroups, weekly_load
 from planner.numeric import BAND_END
 from planner.perf.common.layout import ReplicaLayout
 from planner.solve.cause import DEARER, because
+from planner.solve.rival import RivalFleet, billed_rival
 from planner.solve.solution import (
     JobStorage,
     PlanWarning,
-    RivalFleet,
     RunBase,
     SizedPool,
     Solution,
@@ -332,11 +332,8 @@ def _feasible_alternative(
     candidate: FeasibleCluster, rejected_by: Cause
 ) -> RivalFleet:
     cluster = candidate.cluster
-    return RivalFleet(
-        offer=cluster.offer,
-        nodes=cluster.nodes,
-        usd=candidate.bill.total,
-        rejected_by=rejected_by,
+    return billed_rival(
+        cluster.offer, cluster.nodes, candidate.bill, rejected_by
     )
 
 
@@ -357,6 +354,7 @@ def _late_alternative(
         nodes=max(1, rejected_offer.nodes),
         usd=bound_usd.quantize(Decimal("0.01")),
         rejected_by=rejected_by,
+        is_bound=True,
     )
 
 

@@ -185,4 +185,5 @@ def _relaxed_purchase(
             offer.instance.instance_type,
             cluster.nodes,
         ),
+        unpriced=candidate.bill.unpriced_lines,
     )

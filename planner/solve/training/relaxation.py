@@ -171,4 +171,5 @@ def _relaxation(
         fleet=FleetSummary(
             offer.provider, offer.region, offer.instance.instance_type, nodes
         ),
+        unpriced=candidate.bill.unpriced_lines,
     )

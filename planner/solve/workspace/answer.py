@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from planner.cost.weekly_load import NO_SPARES
 from planner.market.public_address import ADDRESS_KEY, takes_public_address
 from planner.solve.cause import ANY_VALUE, DEARER, because
+from planner.solve.rival import billed_rival
 from planner.solve.solution import (
     BandedPrediction,
     BindingLimit,
     FleetSummary,
     PlanWarning,
-    RivalFleet,
     SizedPool,
     Solution,
     bought_offer,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
+    from planner.solve.rival import RivalFleet
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Workspace
 
@@ -178,11 +179,8 @@ def _alternatives(
         *cheaper_choices[-alternative_count:],
     ]
     return tuple(
-        RivalFleet(
-            offer=choice.offer,
-            nodes=users,
-            usd=choice.bill.total,
-            rejected_by=choice.shortfall or DEARER,
+        billed_rival(
+            choice.offer, users, choice.bill, choice.shortfall or DEARER
         )
         for choice in shown_choices
     )
@@ -238,6 +236,7 @@ def _nearest_rules(
                 saves_usd=None,
                 usd=bill.total,
                 fleet=fleet,
+                unpriced=bill.unpriced_lines,
             )
         )
     return tuple(nearest)
@@ -251,6 +250,7 @@ def _nearest_budget(bill: Bill) -> BindingLimit:
         saves_usd=None,
         usd=bill.total,
         fleet=None,
+        unpriced=bill.unpriced_lines,
     )
 
 
