@@ -13,14 +13,17 @@ from planner.facts.rule import broken_rules
 from planner.market.offer import Catalog
 from planner.market.public_address import takes_public_address
 from planner.solve.solution import Solution
+from providers.catalog.metering import group_rates
 from providers.registry import all_providers
 from providers.simulated import world
+from providers.simulated.bill import usd_hour_now
 from stacks.build import build_stack
 from stacks.engine.protocol import RunControl
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import Graph
 from tests.conftest import chat, find, only, present, spec_of
 from tests.oracles import schema
+from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import PLACES, objects, plan_of, quiet
 
 CLOUDS = ("aws", "gcp", "azure")
@@ -247,3 +250,111 @@ def test_a_file_system_that_goes_out_by_a_nat_is_refused(
     assert "network.public_addresses" in present(
         error.value.problems[0].next_step
     )
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_machines_that_are_added_have_addresses_and_pay_for_them(
+    catalog: Catalog, here: Path, cloud: str
+) -> None:
+    """What a world costs now has one address more for each machine more."""
+    machine = find(catalog, text_of("service", cloud), keep=0).pools[0].instance
+    one_type = only(catalog, lambda offer: offer.instance == machine)
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    small = text_of("service", cloud)
+    costs = {}
+    for text in (small, small.replace("peak_rps: 2", "peak_rps: 40")):
+        plan = plan_of(one_type, text)
+        engine.apply(plan, quiet)
+        assert all(addressed_groups(engine))
+        memory = engine.shared_world.view().memory
+        groups = [
+            history.sizes[-1]
+            for history in memory.history.values()
+            if history.sizes and history.until is None
+        ]
+        nodes = sum(size.nodes for size in groups)
+        costs[nodes] = usd_hour_now(memory, catalog)
+    (few, few_usd), (many, many_usd) = sorted(costs.items())
+    rates = group_rates(groups[0].group, catalog)
+    address = Decimal(PUBLISHED[cloud, "never"])
+    assert {rate.kind: rate.usd_hour for rate in rates}[
+        "machine_address"
+    ] == address
+    each = sum(rate.usd_hour for rate in rates)
+    assert many_usd - few_usd == pytest.approx((many - few) * each)
+    engine.destroy("chat", quiet, EVERYTHING)
+    assert objects(engine) == {}
+
+
+def test_what_excludes_addresses_is_refused_where_they_are_asked_for(
+    tonnage: Command, here: Path
+) -> None:
+    lines = (
+        "network:",
+        "  id: vpc-0a1b2c3d4e5f60718",
+        "  subnets: [subnet-0a1b2c3d4e5f60711@us-east-1a]",
+        "  range: 10.20.0.0/20",
+        "  public_addresses: true",
+    )
+    text = chat(extra="where: {clouds: [aws]}\n" + "\n".join(lines))
+    (here / "s.yaml").write_text(text)
+    line = text.splitlines().index("network:") + 1
+    code, _, err = tonnage("check", "s.yaml")
+    assert code == 2
+    assert f"s.yaml:{line + 1}:3  error[addresses-network]" in err
+    assert "next: remove one of both" in err
+
+
+@pytest.mark.parametrize("survives", ["node", "zone"])
+def test_every_zone_goes_out_by_itself(
+    catalog: Catalog, here: Path, survives: str
+) -> None:
+    """On AWS each subnet of machines has a route to the internet gateway, and no NAT."""
+    sla = f"ttft_p95: 2s, tpot_p95: 80ms, survives: {survives}"
+    where = "where: {clouds: [aws], regions: [us-east-1]}\n"
+    text = chat(sla=sla, traffic="peak_rps: 20", extra=where + ADDRESSED)
+    graph, _ = built(catalog, text)
+    parts = {r.name: (r.type, r.inputs) for r in graph.resources}
+    gateways = {
+        inputs["routeTableId"]["$ref"]: inputs["gatewayId"]["$ref"]
+        for type_, inputs in parts.values()
+        if type_ == "aws:ec2/route:Route"
+    }
+    tables = {
+        inputs["subnetId"]["$ref"]: inputs["routeTableId"]["$ref"]
+        for type_, inputs in parts.values()
+        if type_.endswith(":RouteTableAssociation")
+    }
+    subnets = {
+        name for name, (type_, _) in parts.items() if type_.endswith(":Subnet")
+    }
+    assert len(subnets) > 1
+    assert {gateways[tables[subnet]] for subnet in subnets} == {"gateway"}
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    plan = plan_of(catalog, text)
+    engine.apply(plan, quiet)
+    assert len(objects(engine)) == len(plan.graph.resources)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_a_stack_that_stands_changes_from_a_nat_to_addresses(
+    catalog: Catalog, here: Path, cloud: str
+) -> None:
+    """And back. Its network, its subnets and its data stay."""
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    with_nat = plan_of(catalog, text_of("service", cloud, ""))
+    addressed = plan_of(catalog, text_of("service", cloud))
+    control = RunControl(allow=frozenset({"outage"}))
+    engine.apply(with_nat, quiet)
+    kept = {
+        object_id
+        for object_id, item in objects(engine).items()
+        if item["type"].rpartition(":")[2]
+        in {"Vpc", "Subnet", "Network", "Subnetwork", "VirtualNetwork"}
+        and not item["name"].startswith("public")
+    }
+    assert len(kept) > 1
+    for plan, has_address in ((addressed, True), (with_nat, False)):
+        engine.apply(plan, quiet, control)
+        assert kept <= objects(engine).keys()
+        assert set(addressed_groups(engine)) == {has_address}
