@@ -35,6 +35,7 @@ MORE = {
         traffic="peak_rps: 20",
         extra=WHERE,
     ),
+    "addressed": chat(extra=f"{WHERE}\nnetwork: {{public_addresses: true}}"),
     "recreated": chat(extra=f"{WHERE}\nupdate: recreate"),
     "stand-ins": with_stand_ins(),
     "spot-stand-ins": with_stand_ins("100%", spot="only"),

@@ -33,6 +33,9 @@ for cloud in clouds():
         f"{cloud}-linked": with_link(cloud),
         f"{cloud}-own-key": chat(extra=key_lines(cloud)),
         f"{cloud}-desk-own-key": WORKSPACE + key_lines(cloud),
+        f"{cloud}-addressed": chat(
+            extra=f"{place}network: {{public_addresses: true}}"
+        ),
         f"{cloud}-blue-green": chat(extra=f"{place}update: blue-green"),
         f"{cloud}-reserved": with_reservation(RESERVED[cloud]),
         f"{cloud}-reserving": reserving(cloud),
