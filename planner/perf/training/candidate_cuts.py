@@ -3,60 +3,62 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from planner.perf.common.constant import constant
-from planner.perf.training.enumeration import enumerate_cuts, recompute_shares
-from planner.perf.training.job import ParallelLayout
+from planner.perf.training.enumeration import cut_families, recompute_shares
 from planner.perf.training.lower_bound import step_lower_bound
 from planner.perf.training.memory import (
+    LayerBytes,
+    gathered_bytes,
+    layer_bytes,
     layer_token_bytes,
     memory_room_gib,
-    stage_peaks,
+    stage_activations,
 )
 from planner.perf.training.model_states import model_states
 from planner.perf.training.sharding import sharding_traffic
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
-    from planner.perf.training.job import Job
+    from planner.perf.training.job import Job, ParallelLayout
     from planner.perf.training.sharding import ShardingTraffic
 
 
-# Place of the first field of a layout that recomputation changes.
-RECOMPUTE_FIELD: Final = ParallelLayout._fields.index("recompute")
+class _StageTokens(Struct, frozen=True):
+    """What tokens take in the memory of one pipeline stage, in bytes.
 
-
-class _StageMemory(NamedTuple):
-    """Memory of one pipeline stage, in bytes.
-
-    fixed     all but activations
-    kept      activations when nothing is recomputed
-    least     activations when everything is
+    working  what the layer in backward and the loss take
+    kept     activations when nothing is recomputed
+    least    activations when everything is
     """
 
-    fixed: float
+    working: float
     kept: float
     least: float
 
     def total(self, recomputed_share: float) -> float:
         """Return the bytes with a share of the layers recomputed."""
         return (
-            self.fixed + self.kept - recomputed_share * (self.kept - self.least)
+            self.working
+            + self.kept
+            - recomputed_share * (self.kept - self.least)
         )
 
     def needed_share(self, room_bytes: float) -> float:
         """Return the share of the layers whose recomputation makes it fit; above 1 for never."""
-        excess_bytes = self.fixed + self.kept - room_bytes
+        excess_bytes = self.working + self.kept - room_bytes
         return excess_bytes / (self.kept - self.least)
 
 
 class CandidateCuts:
     """Partitions of a job on one kind of accelerator, for any network.
 
-    lower_bound   lower bound of the step time
-    confidence    with which a layout fits memory
-    bounded_cuts  (bound in seconds without network, index, partition), ascending
+    lower_bound       lower bound of the step time
+    confidence        with which a layout fits memory
+    bounded_families  (bound in seconds without network, index, partitions), ascending
     """
 
     def __init__(
@@ -71,14 +73,17 @@ class CandidateCuts:
         self.lower_bound = step_lower_bound(job)
         self.confidence = confidence
         self._rooms_bytes: dict[bool, float] = {}
-        self._stages: dict[
-            tuple[float | str, ...], tuple[_StageMemory, ...]
-        ] = {}
-        self._least_shares: dict[tuple[int, int, int], float] = {}
+        self._stages: dict[tuple[float, ...], list[_StageTokens]] = {}
+        self._layer_bytes: dict[int, tuple[LayerBytes, float]] = {}
         self._traffic: dict[ParallelLayout, ShardingTraffic] = {}
-        self._states_bytes: dict[tuple[int | str, ...], float] = {}
-        self.bounded_cuts = self._bounded_cuts(
-            enumerate_cuts(
+        self._known_bytes: dict[tuple[int | str, ...], float] = {}
+        self.bounded_families = sorted(
+            (
+                self.lower_bound.bound_family(job, family),
+                family.cut_index,
+                family,
+            )
+            for family in cut_families(
                 job.llm,
                 job.global_batch,
                 job.sequence_tokens,
@@ -87,23 +92,6 @@ class CandidateCuts:
                 framework_name=job.software.framework,
             )
         )
-
-    def _bounded_cuts(
-        self, cut_layouts: tuple[ParallelLayout, ...]
-    ) -> list[tuple[float, int, ParallelLayout]]:
-        """Return the partitions by their bound.
-
-        Without network time a bound does not depend on the sharding.
-        """
-        bounds_s: dict[tuple[int, ...], float] = {}
-        bounded_cuts = []
-        # The index breaks ties in the order of enumeration.
-        for cut_index, cut_layout in enumerate(cut_layouts):
-            cut = (cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep)
-            if cut not in bounds_s:
-                bounds_s[cut] = self.lower_bound.bound_cut(self.job, cut_layout)
-            bounded_cuts.append((bounds_s[cut], cut_index, cut_layout))
-        return sorted(bounded_cuts)
 
     def _room_bytes(self, layout: ParallelLayout) -> float:
         """Return the bytes of a stage that fit memory with the confidence.
@@ -129,7 +117,7 @@ class CandidateCuts:
 
     def states_fit(self, layout: ParallelLayout) -> bool:
         """Whether the states of a partition fit memory, whatever else it holds."""
-        return self._state_bytes(layout) <= self._room_bytes(layout)
+        return self._cut_bytes(layout) <= self._room_bytes(layout)
 
     def layout_peak_gib(self, layout: ParallelLayout) -> float:
         """Return the peak memory of a layout in GiB, as `memory.peak_gib` does."""
@@ -145,12 +133,12 @@ class CandidateCuts:
 
         None when not even full recomputation fits.
         """
-        if not self.states_fit(layout):
-            return None
-        room_bytes = self._room_bytes(layout)
+        room_bytes = self._room_bytes(layout) - self._cut_bytes(layout)
         needed_share = max(
-            stage.needed_share(room_bytes)
-            for stage in self._stage_memory(layout)
+            [
+                stage.needed_share(room_bytes)
+                for stage in self._stage_tokens(layout)
+            ]
         )
         if needed_share > 1:
             return None
@@ -179,35 +167,46 @@ class CandidateCuts:
         return next((share for share in shares if share >= least_share), 1.0)
 
     def _peak_bytes(self, layout: ParallelLayout) -> float:
-        return max(
-            stage.total(layout.recomputed_share)
-            for stage in self._stage_memory(layout)
+        recomputed_share = layout.recomputed_share
+        return self._cut_bytes(layout) + max(
+            [
+                stage.total(recomputed_share)
+                for stage in self._stage_tokens(layout)
+            ]
         )
 
-    def _stage_memory(self, layout: ParallelLayout) -> tuple[_StageMemory, ...]:
-        """Return the memory of the stages of a layout, whatever it recomputes."""
-        key = layout[:RECOMPUTE_FIELD]
-        if key not in self._stages:
+    def _stage_tokens(self, layout: ParallelLayout) -> list[_StageTokens]:
+        """Return what tokens take in the stages of a layout, whatever it recomputes."""
+        key = (
+            layout.tp,
+            layout.pp,
+            layout.vpp,
+            layout.cp,
+            layout.dp,
+            layout.micro,
+        )
+        stages = self._stages.get(key)
+        if stages is None:
             job = self.job.with_layout(layout.with_layer_share(0.0))
-            least_share = self._least_share(job)
-            self._stages[key] = tuple(
-                _StageMemory(
-                    peak.total - peak.activations,
-                    peak.activations,
-                    peak.activations * least_share,
+            kept_bytes, least_share = self._kept_bytes(job)
+            stages = self._stages[key] = [
+                _StageTokens(
+                    stage.working_set + stage.logits,
+                    stage.activations,
+                    stage.activations * least_share,
                 )
-                for peak in stage_peaks(job, self._state_bytes(layout))
-            )
-        return self._stages[key]
+                for stage in stage_activations(job, kept_bytes)
+            ]
+        return stages
 
-    def _least_share(self, job: Job) -> float:
-        """Return what full recomputation leaves of the activations of a layer."""
-        cut = (job.layout.tp, job.layout.cp, job.layout.ep)
-        if cut not in self._least_shares:
-            self._least_shares[cut] = layer_token_bytes(
-                job, "full"
-            ) / layer_token_bytes(job, "none")
-        return self._least_shares[cut]
+    def _kept_bytes(self, job: Job) -> tuple[LayerBytes, float]:
+        """Return the bytes of a layer, and the share that full recomputation leaves of them."""
+        tp = job.layout.tp
+        if tp not in self._layer_bytes:
+            kept_bytes = layer_bytes(job)
+            least_share = layer_token_bytes(job, "full") / kept_bytes.kept
+            self._layer_bytes[tp] = kept_bytes, least_share
+        return self._layer_bytes[tp]
 
     def traffic(self, cut_layout: ParallelLayout) -> ShardingTraffic:
         """Return the traffic of sharded states of a partition, at a latency of 1 s."""
@@ -217,8 +216,11 @@ class CandidateCuts:
             )
         return self._traffic[cut_layout]
 
-    def _state_bytes(self, layout: ParallelLayout) -> float:
-        """Return the bytes of the states, which depend on the partition alone."""
+    def _cut_bytes(self, layout: ParallelLayout) -> float:
+        """Return the bytes of the states and of their gathered copies, whatever the tokens.
+
+        They depend on the partition alone.
+        """
         # The ranks of data and context parallelism follow from tp and pp.
         cut = (
             layout.tp,
@@ -227,11 +229,12 @@ class CandidateCuts:
             layout.sharding,
             layout.shard_size,
         )
-        if cut not in self._states_bytes:
-            self._states_bytes[cut] = model_states(
-                self.job.with_layout(layout)
-            ).total
-        return self._states_bytes[cut]
+        cut_bytes = self._known_bytes.get(cut)
+        if cut_bytes is None:
+            job = self.job.with_layout(layout)
+            cut_bytes = model_states(job).total + gathered_bytes(job)
+            self._known_bytes[cut] = cut_bytes
+        return cut_bytes
 
 
 # Jobs that differ only in network, host or price of their machines share one instance.

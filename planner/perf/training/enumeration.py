@@ -11,6 +11,8 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from planner.perf.common.layout import can_shard
 from planner.perf.training.framework import USUAL_FRAMEWORK, frameworks
 from planner.perf.training.job import END_LAYERS, ParallelLayout
@@ -35,6 +37,18 @@ EVERY_NTH: Final = (4, 2)  # of which one layer is recomputed, most sparing last
 SHARE_STEPS: Final = 8
 
 
+class CutFamily(Struct, frozen=True):
+    """Partitions that differ in their experts' ranks and in their sharding alone.
+
+    cut_index     place of the first of them in the order of enumeration
+    expert_ranks  their numbers of ranks that share the experts, each once
+    """
+
+    cut_index: int
+    cut_layouts: tuple[ParallelLayout, ...]
+    expert_ranks: tuple[int, ...]
+
+
 def enumerate_layouts(
     job: Job, accelerators: int, node_accelerators: int
 ) -> Iterator[ParallelLayout]:
@@ -49,7 +63,7 @@ def enumerate_layouts(
                    multiple of tp * cp
     dp, `micro`    divide the global batch
     """
-    for cut_layout in enumerate_cuts(
+    for family in cut_families(
         job.llm,
         job.global_batch,
         job.sequence_tokens,
@@ -57,11 +71,12 @@ def enumerate_layouts(
         node_accelerators,
         framework_name=job.software.framework,
     ):
-        yield from expand_cut(job, cut_layout)
+        for cut_layout in family.cut_layouts:
+            yield from expand_cut(job, cut_layout)
 
 
 @lru_cache(maxsize=512)
-def enumerate_cuts(
+def cut_families(
     language_model: Llm,
     global_batch: float,
     sequence_tokens: int,
@@ -69,24 +84,28 @@ def enumerate_cuts(
     node_accelerators: int,
     *,
     framework_name: str = USUAL_FRAMEWORK,
-) -> tuple[ParallelLayout, ...]:
+) -> tuple[CutFamily, ...]:
     """Return every partition of weights, sequences and states, at one sequence each.
 
     Those that the framework cannot run are left out.
     """
-    return tuple(
-        _iterate_cuts(
-            language_model,
-            global_batch,
-            sequence_tokens,
-            accelerators,
-            node_accelerators,
-            framework=frameworks()[framework_name],
-        )
-    )
+    families: list[CutFamily] = []
+    cut_index = 0
+    for cut_layouts in _iterate_families(
+        language_model,
+        global_batch,
+        sequence_tokens,
+        accelerators,
+        node_accelerators,
+        framework=frameworks()[framework_name],
+    ):
+        expert_ranks = dict.fromkeys(layout.ep for layout in cut_layouts)
+        families.append(CutFamily(cut_index, cut_layouts, tuple(expert_ranks)))
+        cut_index += len(cut_layouts)
+    return tuple(families)
 
 
-def _iterate_cuts(
+def _iterate_families(
     language_model: Llm,
     global_batch: float,
     sequence_tokens: int,
@@ -94,7 +113,7 @@ def _iterate_cuts(
     node_accelerators: int,
     *,
     framework: Framework,
-) -> Iterator[ParallelLayout]:
+) -> Iterator[tuple[ParallelLayout, ...]]:
     cuts = framework.cuts
     for tp in (
         tensor_ranks
@@ -119,11 +138,13 @@ def _iterate_cuts(
                 cut_layout = ParallelLayout(
                     tp=tp, pp=pp, cp=cp, dp=dp, sharding="zero1"
                 )
-                yield from _shard_states(
-                    language_model,
-                    cut_layout,
-                    node_accelerators // tp,
-                    framework,
+                yield tuple(
+                    _shard_states(
+                        language_model,
+                        cut_layout,
+                        node_accelerators // tp,
+                        framework,
+                    )
                 )
 
 

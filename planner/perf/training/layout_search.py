@@ -1,7 +1,8 @@
 """Exact search of the fastest layout of a training job on a number of accelerators.
 
 Best-first branch and bound over partitions and layouts, by a lower bound of their step time.
-A partition represents all its layouts until its bound is the least.
+A partition represents all its layouts until its bound is the least, and a family of partitions
+represents all of these.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -23,12 +24,17 @@ from planner.perf.training.work import rank_work
 
 if TYPE_CHECKING:
     from planner.perf.training.candidate_cuts import CandidateCuts
+    from planner.perf.training.enumeration import CutFamily
     from planner.perf.training.job import Job, ParallelLayout
     from planner.perf.training.lower_bound import CommBound
 
 USUAL_CONFIDENCE: Final = 0.9  # with which a layout fits memory
 # How far the search has come with an entry; see LayoutSearch.
-SearchStage: TypeAlias = Literal["unchecked", "fits", "chunks", "layout"]
+SearchStage: TypeAlias = Literal[
+    "sent", "unchecked", "fits", "chunks", "layout"
+]
+# Stages of partitions whose communication or memory is not counted yet.
+UNCOUNTED: Final = ("sent", "unchecked")
 
 
 class TimedLayout(Struct, frozen=True):
@@ -86,7 +92,7 @@ def _without_network(job: Job) -> Job:
     return job._replace(network_bytes_s=1.0, network_latency_s=0.0)
 
 
-class _OpenEntry(NamedTuple):
+class _OpenEntry(Struct, frozen=True):
     """A layout, or a partition by its first one, with its communication time and its stage.
 
     A layout stands for those with other numbers of chunks too. Theirs are fewer, and their
@@ -102,8 +108,9 @@ class _OpenEntry(NamedTuple):
 class LayoutSearch:
     """Best-first search over the layouts of a job that fit memory.
 
-    An entry of the frontier is a partition whose memory is not checked, a partition that fits
-    memory, a micro-batch of one with partial recomputation, or one layout.
+    An entry of the frontier is a partition by what its tokens send, one by all communication
+    whose memory is not checked, one that fits memory, a micro-batch of one with partial
+    recomputation, or one layout.
     """
 
     def __init__(
@@ -177,8 +184,8 @@ class LayoutSearch:
         )
 
     @cached_property
-    def _cut_queue(self) -> deque[tuple[float, int, ParallelLayout]]:
-        return deque(self.candidates.bounded_cuts)
+    def _family_queue(self) -> deque[tuple[float, int, CutFamily]]:
+        return deque(self.candidates.bounded_families)
 
     @property
     def bound_compute(self) -> float:
@@ -197,8 +204,8 @@ class LayoutSearch:
         Infinite without partitions.
         """
         return (
-            self.candidates.bounded_cuts[0][0]
-            if self.candidates.bounded_cuts
+            self.candidates.bounded_families[0][0]
+            if self.candidates.bounded_families
             else math.inf
         )
 
@@ -218,35 +225,51 @@ class LayoutSearch:
 
         step time of every layout left >= least bound of the frontier
 
-        Reading it changes the frontier: partitions enter it and their memory is checked until the
-        least entry fits memory or is a layout. Infinite when none is left.
+        Reading it changes the frontier: partitions enter it, and their communication and memory
+        are counted, until the least entry fits memory or is a layout. Infinite when none is left.
         """
         while True:
             entry = self._frontier.peek()
-            if self._cut_queue and (
-                # A partition enters the frontier when its bound is the least.
+            if self._family_queue and (
+                # Partitions enter the frontier when the bound of their family is the least.
                 entry is None
-                or self._cut_queue[0][0] <= self._frontier.least_bound
+                or self._family_queue[0][0] <= self._frontier.least_bound
             ):
-                cut_layout = self._cut_queue.popleft()[2]
-                # Its communication is not counted where its states alone do not fit.
-                if not self.candidates.states_fit(cut_layout):
-                    continue
-                self._push_entry(
-                    cut_layout, self._comm_bound(cut_layout), "unchecked"
-                )
-            # Memory is checked at the least micro-batch, with one chunk.
-            elif entry is not None and entry.stage == "unchecked":
+                self._enter_family(self._family_queue.popleft()[2])
+            elif entry is None or entry.stage not in UNCOUNTED:
+                return self._frontier.least_bound
+            else:
                 bound_s = self._frontier.least_bound
                 self._frontier.take()
-                fitted_layout = self.candidates.fit_memory(entry.layout)
-                if fitted_layout is entry.layout:
-                    # It recomputes no more than its bound counts.
-                    self._frontier.push(bound_s, entry._replace(stage="fits"))
-                else:
-                    self._push_entry(fitted_layout, entry.comm_bound, "fits")
-            else:
-                return self._frontier.least_bound
+                self._push_next_stage(entry, bound_s)
+
+    def _push_next_stage(self, entry: _OpenEntry, bound_s: float) -> None:
+        """Add a partition at the stage after its own, where it may still fit memory."""
+        layout = entry.layout
+        if entry.stage == "sent":
+            # Its communication is not counted where its states alone do not fit.
+            if self.candidates.states_fit(layout):
+                self._push_entry(layout, self._comm_bound(layout), "unchecked")
+            return
+        # Memory is checked at the least micro-batch, with one chunk.
+        fitted_layout = self.candidates.fit_memory(layout)
+        if fitted_layout is layout:
+            # It recomputes no more than its bound counts.
+            self._frontier.push(
+                bound_s, _OpenEntry(layout, entry.comm_bound, "fits")
+            )
+        else:
+            self._push_entry(fitted_layout, entry.comm_bound, "fits")
+
+    def _enter_family(self, family: CutFamily) -> None:
+        """Add partitions, each by the bound of what it sends.
+
+        What tokens take between machines rules out most partitions of a mixture, and is counted
+        in a fraction of the time of the traffic of sharded states.
+        """
+        for cut_layout in family.cut_layouts:
+            sent = self.lower_bound.sent_bound(self.job.with_layout(cut_layout))
+            self._push_entry(cut_layout, sent, "sent")
 
     def _comm_bound(self, cut_layout: ParallelLayout) -> CommBound:
         return self.lower_bound.comm_bound(
@@ -265,11 +288,12 @@ class LayoutSearch:
             and (taken := self._frontier.take()) is not None
         ):
             _, entry = taken
-            layout, comm_bound, search_stage, chunk_counts = entry
-            if search_stage == "fits":
+            layout, comm_bound = entry.layout, entry.comm_bound
+            chunk_counts = entry.chunk_counts
+            if entry.stage == "fits":
                 self._open_cut(layout, comm_bound)
                 continue
-            if search_stage == "chunks":
+            if entry.stage == "chunks":
                 self._open_chunks(layout, comm_bound, chunk_counts)
                 continue
             self._push_chunks(layout, comm_bound, chunk_counts)

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
-from planner.perf.training.enumeration import least_bubbles
+from planner.perf.training.enumeration import MICRO_BATCHES, least_bubbles
 from planner.perf.training.experts import remote_machines, sent_times
 from planner.perf.training.sharding import sharding_traffic
 from planner.perf.training.single_accelerator import single_accelerator
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from planner.perf.training.coefficients import TrainingCoefficients
+    from planner.perf.training.enumeration import CutFamily
     from planner.perf.training.job import Job, ParallelLayout
     from planner.perf.training.sharding import ShardingTraffic
 
@@ -61,7 +62,7 @@ class CommBound(Struct, frozen=True):
 NO_COMM: Final = CommBound(0.0, 0.0, 0.0, 0.0)
 
 
-class _CutTerms(NamedTuple):
+class _CutTerms(Struct, frozen=True):
     """What the bound of a partition has beside its communication.
 
     work_s            work of a step, summed over all accelerators, s
@@ -76,6 +77,32 @@ class _CutTerms(NamedTuple):
     rings_on_network: bool
     weight_read_s: float
     host_term: float
+
+
+class _Round(Struct, frozen=True):
+    """A step in micro-batches of one size.
+
+    micro_batch     sequences of a micro-batch
+    micro_batches   micro-batches of the step
+    filled_batches  these, and the bubble as micro-batches
+    """
+
+    micro_batch: float
+    micro_batches: float
+    filled_batches: float
+
+
+class _CutRounds(Struct, frozen=True):
+    """How the ranks of a partition go through a step.
+
+    rank_count  accelerators
+    scale       factor that the step time has by their number
+    rounds      those of each micro-batch with its most chunks
+    """
+
+    rank_count: int
+    scale: float
+    rounds: tuple[_Round, ...]
 
 
 class StepLowerBound(Struct, frozen=True, kw_only=True):
@@ -112,6 +139,9 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     memory_bytes_s     memory bandwidth, bytes/s
     known_terms        terms of partitions by tp, pp, cp, ep and recomputed share: they depend on
                        neither network nor the number of replicas
+    known_rounds       rounds of partitions by tp, pp, cp and dp, which all networks share
+    known_micro_s      least times of a micro-batch of each size by tp, pp, cp and the ranks that
+                       share the experts, which all networks and numbers of replicas share, s
     """
 
     layout_free_s: float
@@ -139,6 +169,56 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     known_terms: dict[tuple[float, ...], _CutTerms] = field(
         default_factory=dict
     )
+    known_rounds: dict[tuple[int, ...], _CutRounds] = field(
+        default_factory=dict
+    )
+    known_micro_s: dict[
+        tuple[int | tuple[int, ...], ...], dict[float, float]
+    ] = field(default_factory=dict)
+
+    def sent_bound(self, job: Job) -> CommBound:
+        """Return the activations that every layout of a partition sends at least.
+
+        network time of all accelerators >= (token bytes + tensor bytes) / network_bytes_s
+                                            + context bytes / network_bytes_s
+
+        token bytes   `exchange_bytes` * exposed share * expected other machines of a token
+        tensor bytes  `tensor_rank_bytes` * (tp - 1) when tp exceeds the link, else 0
+        context bytes `context_bytes` * (cp - 1) when tp * cp exceeds the link, else 0
+
+        None of the terms depends on micro-batch, chunks, recomputation or sharding. States that
+        are sharded add to them: see `comm_bound`.
+        """
+        layout = job.layout
+        sent_bytes = 0.0
+        if self.exchange_bytes:
+            # Other stages hide a part of the all-to-all over the network.
+            exchange_share = (
+                self.pipelined_share
+                if layout.pp > 1
+                else self.coefficients.exchange_network
+            )
+            # A token is sent once to each other machine with its experts.
+            sent_bytes = (
+                self.exchange_bytes * exchange_share * remote_machines(job)
+            )
+        sent_bytes += (
+            # All tp ranks together send (tp - 1) times the activations.
+            self.tensor_rank_bytes * (layout.tp - 1)
+            if layout.tp > self.link_ranks
+            else 0.0
+        )
+        ring_bytes = (
+            self.context_bytes * (layout.cp - 1)
+            if self._context_on_network(layout)
+            else 0.0
+        )
+        return CommBound(
+            0.0,
+            0.0,
+            sent_bytes / self.network_bytes_s,
+            ring_bytes / self.network_bytes_s,
+        )
 
     def comm_bound(
         self, job: Job, unit_traffic: ShardingTraffic | None = None
@@ -147,12 +227,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
 
         time to gather in a micro-batch   >= `gather_s`
         time once in a step               >= `once_s`
-        network time of all accelerators  >= (token bytes + tensor bytes) / network_bytes_s
-                                             + context bytes / network_bytes_s
-
-        token bytes   `exchange_bytes` * exposed share * expected other machines of a token
-        tensor bytes  `tensor_rank_bytes` * (tp - 1) when tp exceeds the link, else 0
-        context bytes `context_bytes` * (cp - 1) when tp * cp exceeds the link, else 0
+        network time of all accelerators  >= that of `sent_bound`
 
         None of the terms depends on micro-batch, chunks or recomputation. `unit_traffic` is
         `sharding_traffic` of the partition at a latency of 1 s, where it is known already.
@@ -169,36 +244,14 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             self.network_bytes_s,
             self.memory_bytes_s,
         )
-        # Other stages hide a part of the all-to-all over the network.
-        exchange_share = (
-            self.pipelined_share
-            if job.layout.pp > 1
-            else self.coefficients.exchange_network
-        )
-        sent_bytes = (
-            # A token is sent once to each other machine with its experts.
-            self.exchange_bytes * exchange_share * remote_machines(job)
-            if self.exchange_bytes
-            else 0.0
-        )
-        sent_bytes += (
-            # All tp ranks together send (tp - 1) times the activations.
-            self.tensor_rank_bytes * (job.layout.tp - 1)
-            if job.layout.tp > self.link_ranks
-            else 0.0
-        )
-        ring_bytes = (
-            self.context_bytes * (job.layout.cp - 1)
-            if self._context_on_network(job.layout)
-            else 0.0
-        )
         # With a pipeline FSDP gathers once a step, outside micro-batches.
         gathers_once = traffic.gathers_once
+        sent = self.sent_bound(job)
         return CommBound(
             (1 - gathers_once) * sharding.gather_s,
             sharding.once_s + gathers_once * sharding.gather_s,
-            sent_bytes / self.network_bytes_s,
-            ring_bytes / self.network_bytes_s,
+            sent.sent_s,
+            sent.ring_s,
         )
 
     def bound_ranks(self, rank_count: int) -> float:
@@ -216,7 +269,10 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         step time(layout) >= bound, with the bubble and the recomputation of the layout
         """
         return self._minimum_s(
-            job, layout, comm_bound, [(layout.micro, layout.vpp)]
+            job,
+            layout,
+            comm_bound,
+            (self._round(job, layout, layout.micro, layout.vpp),),
         )
 
     def bound_cut(
@@ -237,8 +293,66 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             job,
             cut_layout,
             comm_bound,
-            least_bubbles(job, cut_layout),
+            self._cut_rounds(job, cut_layout).rounds,
         )
+
+    def bound_family(self, job: Job, family: CutFamily) -> float:
+        """Return a lower bound of the step time in several partitions, in seconds.
+
+        step time(layout) >= min over them of `bound_cut` without communication = bound
+        """
+        cut_layout = family.cut_layouts[0]
+        key = (
+            cut_layout.tp,
+            cut_layout.pp,
+            cut_layout.cp,
+            family.expert_ranks,
+        )
+        micro_s = self.known_micro_s.get(key)
+        if micro_s is None:
+            micro_s = self._micro_s(job, family)
+            self.known_micro_s[key] = micro_s
+        cut_rounds = self._cut_rounds(job, cut_layout)
+        steps_s = [
+            micro_s[step_round.micro_batch] * step_round.filled_batches
+            for step_round in cut_rounds.rounds
+        ]
+        return min(steps_s, default=math.inf) * cut_rounds.scale
+
+    def _micro_s(self, job: Job, family: CutFamily) -> dict[float, float]:
+        """Return the least time of a micro-batch of each size in several partitions, in seconds.
+
+        t >= ((W / (A * M) + R)^q + (H / pp)^q)^(1 / q)
+
+        As in `_minimum_s`, where A * M = tp * pp * cp * sequences of a step / those of a
+        micro-batch: it is the same for any number of replicas.
+        """
+        host_power = self.coefficients.host_power
+        first = family.cut_layouts[0]
+        model_sequences = first.tp * first.pp * first.cp * job.global_batch
+        terms_by_ranks = {
+            layout.ep: self._cut_terms(job, layout)
+            for layout in family.cut_layouts
+        }
+        sequence_terms = [
+            (
+                terms.work_s / model_sequences,
+                terms.weight_read_s,
+                terms.host_term,
+            )
+            for terms in terms_by_ranks.values()
+        ]
+        return {
+            micro_batch: min(
+                [
+                    (sequence_s * micro_batch + weight_read_s) ** host_power
+                    + host_term
+                    for sequence_s, weight_read_s, host_term in sequence_terms
+                ]
+            )
+            ** (1 / host_power)
+            for micro_batch in MICRO_BATCHES
+        }
 
     def with_network(self, network_bytes_s: float) -> StepLowerBound:
         """Return the bound of the same job over another network of nominal bytes/s.
@@ -256,11 +370,11 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         job: Job,
         layout: ParallelLayout,
         comm_bound: CommBound,
-        choices: Iterable[tuple[float, int]],
+        rounds: Iterable[_Round],
     ) -> float:
-        """Return the least bound over pairs of micro-batch and chunks, in seconds.
+        """Return the least bound over the rounds of some micro-batches, in seconds.
 
-        step time >= (min over choices of t * (M + bubble * (pp - 1) / vpp) + once) * scale
+        step time >= (min over rounds of t * (M + bubble * (pp - 1) / vpp) + once) * scale
         t         >= ((W / (A * M) + R)^q + (H / pp)^q)^(1 / q), overlapped with the gather
 
         W     work of a step summed over all accelerators, from `_cut_terms`, and what it sends
@@ -268,37 +382,57 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         H     host_s + expert_host_s / ep
         A, M  accelerators, and micro-batches of a step
         """
-        rank_count = layout.accelerators
+        cut_rounds = self._cut_rounds(job, layout)
         host_power = self.coefficients.host_power
         host_root = 1 / host_power
-        rank_sequences = job.global_batch / layout.dp
         terms = self._cut_terms(job, layout)
         work_s = terms.work_s + terms.passes * comm_bound.sent_s
         if terms.rings_on_network:
             work_s += comm_bound.ring_s
         weight_read_s, host_term = terms.weight_read_s, terms.host_term
-        bubble_factor = self.coefficients.bubble * (layout.pp - 1)
-        rank_work_s = work_s / rank_count
+        rank_work_s = work_s / cut_rounds.rank_count
         gather_s = comm_bound.gather_s
         minimum_s = math.inf
-        # A search asks this of a hundred thousand pairs, so one call less in each counts.
-        for micro_batch, chunk_count in choices:
-            micro_batches = (
-                rank_sequences / micro_batch
-                if rank_sequences > micro_batch
-                else 1.0
-            )
+        # A search asks this of a hundred thousand rounds, so one call less in each counts.
+        for step_round in rounds:
             busy_s = (
                 # The head is inside the norm: it adds less there than outside.
-                (rank_work_s / micro_batches + weight_read_s) ** host_power
+                (rank_work_s / step_round.micro_batches + weight_read_s)
+                ** host_power
                 + host_term
             ) ** host_root
             # The overlapped time grows with both of its arguments.
             if gather_s:
                 busy_s = overlapped_s(busy_s, gather_s, self.coefficients)
-            step_s = busy_s * (micro_batches + bubble_factor / chunk_count)
-            minimum_s = min(minimum_s, step_s)
-        return (minimum_s + comm_bound.once_s) * self._scale(rank_count)
+            minimum_s = min(minimum_s, busy_s * step_round.filled_batches)
+        return (minimum_s + comm_bound.once_s) * cut_rounds.scale
+
+    def _cut_rounds(self, job: Job, layout: ParallelLayout) -> _CutRounds:
+        """Return the rounds of a partition, each micro-batch with its most chunks."""
+        key = (layout.tp, layout.pp, layout.cp, layout.dp)
+        cut_rounds = self.known_rounds.get(key)
+        if cut_rounds is None:
+            rank_count = layout.accelerators
+            rounds = [
+                self._round(job, layout, micro_batch, chunk_count)
+                for micro_batch, chunk_count in least_bubbles(job, layout)
+            ]
+            cut_rounds = _CutRounds(
+                rank_count, self._scale(rank_count), tuple(rounds)
+            )
+            self.known_rounds[key] = cut_rounds
+        return cut_rounds
+
+    def _round(
+        self,
+        job: Job,
+        layout: ParallelLayout,
+        micro_batch: float,
+        chunk_count: int,
+    ) -> _Round:
+        micro_batches = max(1.0, job.global_batch / layout.dp / micro_batch)
+        bubble = self.coefficients.bubble * (layout.pp - 1) / chunk_count
+        return _Round(micro_batch, micro_batches, micro_batches + bubble)
 
     def _scale(self, rank_count: int) -> float:
         """Return the factor that the step time has too: it depends on ranks only."""

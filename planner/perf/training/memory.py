@@ -9,7 +9,7 @@ names end in `gib`. The terms add up, because blocks reserved for one do not ser
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -57,6 +57,34 @@ class StagePeak(Struct, frozen=True):
             + self.working_set
             + self.logits
         )
+
+
+class StageActivations(NamedTuple):
+    """The part of `StagePeak` that tokens take."""
+
+    activations: float
+    working_set: float
+    logits: float
+
+
+class LayerBytes(NamedTuple):
+    """Activation bytes of one layer for a token on one rank.
+
+    kept      from forward to backward
+    computed  while the layer is in backward
+    """
+
+    kept: float
+    computed: float
+
+
+def layer_bytes(job: Job) -> LayerBytes:
+    """Return the activation bytes of a layer, which depend on tp and recomputation alone."""
+    return LayerBytes(
+        layer_token_bytes(job, job.layout.recompute),
+        # The layer in backward stores all but the scores.
+        layer_token_bytes(job, "attention"),
+    )
 
 
 def layer_token_bytes(job: Job, recompute: Recompute) -> float:
@@ -237,12 +265,11 @@ def activation_total(job: Job, stage_index: int = 0) -> float:
 
     With frozen weights `FROZEN_SHARE` of the activations remains.
     """
-    return _layer_bytes(job) * _held_layers(job, stage_index)
-
-
-def _layer_bytes(job: Job) -> float:
-    """Return the activation bytes that a layer keeps of a micro-batch."""
-    return job.micro_tokens * layer_token_bytes(job, job.layout.recompute)
+    return (
+        job.micro_tokens
+        * layer_token_bytes(job, job.layout.recompute)
+        * _held_layers(job, stage_index)
+    )
 
 
 def _held_layers(job: Job, stage_index: int) -> float:
@@ -298,20 +325,35 @@ def gathered_bytes(job: Job) -> float:
     return 1.5 * root_bytes + layer_params * (3 * BYTES_16BIT + gradient_bytes)
 
 
-def stage_peaks(job: Job, state_bytes: float | None = None) -> list[StagePeak]:
-    """Return the peak memory of the first, the second and the last pipeline stage.
+def stage_peaks(job: Job) -> list[StagePeak]:
+    """Return the peak memory of the first, the second and the last pipeline stage."""
+    state_bytes = model_states(job).total
+    copy_bytes = gathered_bytes(job)
+    return [
+        StagePeak(
+            state_bytes,
+            copy_bytes,
+            stage.activations,
+            stage.working_set,
+            stage.logits,
+        )
+        for stage in stage_activations(job)
+    ]
 
-    `state_bytes` are those of `model_states`, where they are known already.
+
+def stage_activations(
+    job: Job, known_bytes: LayerBytes | None = None
+) -> list[StageActivations]:
+    """Return what tokens take in the first, the second and the last pipeline stage.
+
+    It depends on neither the sharding of the states nor expert parallelism. `known_bytes` are
+    those of `layer_bytes`, where they are known already.
     """
     layout = job.layout
     software = job.software
     token_count = job.micro_tokens
-    working_bytes = (
-        constant("train_work")
-        * token_count
-        # The layer in backward stores all but the scores.
-        * layer_token_bytes(job, "attention")
-    )
+    kept_bytes, computed_bytes = known_bytes or layer_bytes(job)
+    working_bytes = constant("train_work") * token_count * computed_bytes
     if layout.tp > 1:
         overlap_kind = "overlapped" if software.tp_overlapped else "plain"
         working_bytes += (
@@ -335,16 +377,10 @@ def stage_peaks(job: Job, state_bytes: float | None = None) -> list[StagePeak]:
             * job.llm.vocab
             / layout.tp
         )
-    if state_bytes is None:
-        state_bytes = model_states(job).total
-    layer_bytes = _layer_bytes(job)
-    copy_bytes = gathered_bytes(job)
     last_stage = layout.pp - 1
     return [
-        StagePeak(
-            state_bytes,
-            copy_bytes,
-            layer_bytes * _held_layers(job, stage_index),
+        StageActivations(
+            token_count * kept_bytes * _held_layers(job, stage_index),
             working_bytes,
             logit_bytes if stage_index == last_stage else 0.0,
         )
@@ -354,20 +390,18 @@ def stage_peaks(job: Job, state_bytes: float | None = None) -> list[StagePeak]:
     ]
 
 
-def fullest_stage(job: Job, state_bytes: float | None = None) -> StagePeak:
+def fullest_stage(job: Job) -> StagePeak:
     """Return the largest peak of all pipeline stages."""
-    return max(
-        stage_peaks(job, state_bytes), key=lambda stage_peak: stage_peak.total
-    )
+    return max(stage_peaks(job), key=lambda stage_peak: stage_peak.total)
 
 
-def peak_gib(job: Job, state_bytes: float | None = None) -> float:
-    """Return the peak memory in GiB; `state_bytes` as in `stage_peaks`.
+def peak_gib(job: Job) -> float:
+    """Return the peak memory in GiB.
 
     Reserved memory with overhead and fragmentation, or allocated memory when
     `Software.counts_allocated` is set.
     """
-    total_gib = fullest_stage(job, state_bytes).total / BYTES_PER_GIB
+    total_gib = fullest_stage(job).total / BYTES_PER_GIB
     if job.software.counts_allocated:
         return total_gib
     return (

@@ -10,13 +10,15 @@ Source: rank order tp-cp-ep-dp-pp of Megatron Core (parallel_state.py).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job
 
 
-class RankGroup(NamedTuple):
+class RankGroup(Struct, frozen=True):
     """Ranks that exchange a tensor.
 
     size        ranks of the group

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from msgspec import Struct
+
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import adapter_params, local_params
 from planner.perf.training.rank_group import (
@@ -53,7 +55,7 @@ class ShardingTraffic(NamedTuple):
         )
 
 
-class _StatePart(NamedTuple):
+class _StatePart(Struct, frozen=True):
     """Parameters of a rank that one group of ranks shards.
 
     held_params     parameters of the rank

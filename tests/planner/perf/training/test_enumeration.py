@@ -5,21 +5,20 @@ from __future__ import annotations
 import pytest
 
 from planner.facts.llm import find_model
-from planner.perf.training.enumeration import enumerate_cuts
+from planner.perf.training.enumeration import cut_families
 from planner.perf.training.job import ParallelLayout
 
 
 def cuts(model: str, accelerators: int, sequence: int) -> list[ParallelLayout]:
-    return list(
-        enumerate_cuts(
-            find_model(model),
-            1024.0,
-            sequence,
-            accelerators,
-            8,
-            framework_name="torchtitan",
-        )
+    families = cut_families(
+        find_model(model),
+        1024.0,
+        sequence,
+        accelerators,
+        8,
+        framework_name="torchtitan",
     )
+    return [cut for family in families for cut in family.cut_layouts]
 
 
 @pytest.mark.parametrize("accelerators", [8, 24, 64])
