@@ -38,7 +38,7 @@ def time_cost_curve(
     The chosen cluster and the knee are among them. No other point is both slower and dearer than
     another, or within 3 % of its time. There are fewer than 5 only where there are fewer of these.
     """
-    tracer = _CurveTracer(search, offers)
+    tracer = _CurveTracer(search, offers, selection)
     slowest = tracer.best("cost") or selection
     knee = tracer.best("knee") or selection
     most_usd = search.requirement.budget_usd or max(
@@ -75,9 +75,16 @@ def time_cost_curve(
 class _CurveTracer:
     """Searches for points of a curve under every limit of the spec but the deadline."""
 
-    def __init__(self, search: TrainSearch, offers: list[Offer]) -> None:
+    def __init__(
+        self,
+        search: TrainSearch,
+        offers: list[Offer],
+        selection: FeasibleCluster,
+    ) -> None:
         self.search = search
         self.offers = offers
+        # What is found for one limit is no worse than the best within another that it meets.
+        self.known = [selection]
         self.requirement = replace(search.requirement, deadline_s=None)
 
     def best(
@@ -94,7 +101,10 @@ class _CurveTracer:
             budget_usd=budget_usd or self.requirement.budget_usd,
         )
         search = self.search.with_limits(limited, objective)
-        feasible = search.solve(self.offers, 1).feasible
+        feasible = search.solve(
+            self.offers, 1, search.least_known(self.known)
+        ).feasible
+        self.known += feasible
         return feasible[0] if feasible else None
 
     def between(

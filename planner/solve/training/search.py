@@ -100,11 +100,16 @@ class TrainSearch:
         search._egress_cache = self._egress_cache
         return search
 
-    def solve(self, offers: list[Offer], cluster_limit: int) -> ClusterRanking:
+    def solve(
+        self,
+        offers: list[Offer],
+        cluster_limit: int,
+        known_cutoff: float = math.inf,
+    ) -> ClusterRanking:
         """Return the best cluster of each offer, proved for the first `cluster_limit`.
 
         The cutoff is the objective of the cluster at position `cluster_limit`, so no cluster that
-        was not evaluated belongs before it.
+        was not evaluated belongs before it. It is at most `known_cutoff`, see `least_known`.
         """
         offer_states = [
             OfferState(offer, self.requirement.time_limit_key)
@@ -116,7 +121,7 @@ class TrainSearch:
             bound = self._objective(self.bound_usd(offer_state.offer), 0.0)
             _push(frontier, Candidate(bound, offer_state))
         # Objective of the last cluster that is kept.
-        cutoff = math.inf
+        cutoff = known_cutoff
         while (taken := frontier.take(cutoff)) is not None:
             _, candidate = taken
             candidate.offer_state.open_candidates -= 1
@@ -124,11 +129,11 @@ class TrainSearch:
                 candidate.offer_state.open_candidates += 1
                 _push(frontier, refined_candidate)
             feasible = self._incumbents(offer_states)
-            cutoff = (
-                self.cluster_rank(feasible[cluster_limit - 1])[0]
-                if len(feasible) >= cluster_limit
-                else math.inf
-            )
+            if len(feasible) >= cluster_limit:
+                cutoff = min(
+                    known_cutoff,
+                    self.cluster_rank(feasible[cluster_limit - 1])[0],
+                )
         rejected_offers = [
             offer_state.rejection()
             for offer_state in offer_states
@@ -137,6 +142,22 @@ class TrainSearch:
         ]
         return ClusterRanking(
             tuple(self._incumbents(offer_states)), tuple(rejected_offers)
+        )
+
+    def least_known(self, clusters: list[FeasibleCluster]) -> float:
+        """Return the least objective of known clusters within the limits of this search.
+
+        The best cluster has no larger one, where they are of the same job and the same offers.
+        """
+        return min(
+            (
+                self.cluster_rank(known)[0]
+                for known in clusters
+                if known.cluster.estimated_end_s
+                <= self.requirement.time_limit_s
+                and not self._broken_budget(known.bill.total, known.monthly_usd)
+            ),
+            default=math.inf,
         )
 
     def _refine(self, candidate: Candidate, cutoff: float) -> list[Candidate]:
