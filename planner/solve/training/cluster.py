@@ -526,7 +526,7 @@ class Cluster(Struct, frozen=True, dict=True):
         Spot clusters get no spares: spot machines are mostly reclaimed together.
         """
         cheapest = self
-        max_spares = MAX_SPARES
+        max_spares = 0 if self.offer.purchase == "spot" else MAX_SPARES
         group_nodes = self.requirement.joined_nodes(self.offer.instance)
         if group_nodes is not None:
             # Spares are joined by the same fabric.
@@ -536,12 +536,12 @@ class Cluster(Struct, frozen=True, dict=True):
                 max_spares, self.offer.reservation.machines - self.nodes
             )
         for spare_count in range(1, max_spares + 1):
+            # So many cost more even if they saved all lost time.
+            if self.nodes + spare_count >= cheapest.paid_nodes_ratio:
+                break
             candidate = replace(self, spares=spare_count)
-            if (
-                # Each further spare helps less, so the search can stop here.
-                self.offer.purchase == "spot"
-                or candidate.paid_nodes_ratio >= cheapest.paid_nodes_ratio
-            ):
+            # Each further spare helps less, so the search can stop here.
+            if candidate.paid_nodes_ratio >= cheapest.paid_nodes_ratio:
                 break
             cheapest = candidate
         return cheapest
