@@ -267,9 +267,10 @@ class LayoutSearch:
         What tokens take between machines rules out most partitions of a mixture, and is counted
         in a fraction of the time of the traffic of sharded states.
         """
-        for cut_layout in family.cut_layouts:
-            sent = self.lower_bound.sent_bound(self.job.with_layout(cut_layout))
-            self._push_entry(cut_layout, sent, "sent")
+        for cut_layout, bound_s, sent in self.lower_bound.sent_bounds(
+            self.job, family
+        ):
+            self._frontier.push(bound_s, _OpenEntry(cut_layout, sent, "sent"))
 
     def _comm_bound(self, cut_layout: ParallelLayout) -> CommBound:
         return self.lower_bound.comm_bound(

@@ -35,7 +35,7 @@ from planner.perf.training.single_accelerator import single_accelerator
 from planner.perf.training.step import overlapped_s, sharding_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from planner.perf.training.coefficients import TrainingCoefficients
     from planner.perf.training.enumeration import CutFamily
@@ -176,8 +176,8 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         tuple[int | tuple[int, ...], ...], dict[float, float]
     ] = field(default_factory=dict)
 
-    def sent_bound(self, job: Job) -> CommBound:
-        """Return the activations that every layout of a partition sends at least.
+    def sent_bound(self, job: Job, layout: ParallelLayout) -> CommBound:
+        """Return the time in which every layout of a partition sends activations at least.
 
         network time of all accelerators >= (token bytes + tensor bytes) / network_bytes_s
                                             + context bytes / network_bytes_s
@@ -189,9 +189,9 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         None of the terms depends on micro-batch, chunks, recomputation or sharding. States that
         are sharded add to them: see `comm_bound`.
         """
-        layout = job.layout
         sent_bytes = 0.0
-        if self.exchange_bytes:
+        # Within a link no token is sent to another machine.
+        if self.exchange_bytes and layout.ep > self.link_ranks:
             # Other stages hide a part of the all-to-all over the network.
             exchange_share = (
                 self.pipelined_share
@@ -200,7 +200,9 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             )
             # A token is sent once to each other machine with its experts.
             sent_bytes = (
-                self.exchange_bytes * exchange_share * remote_machines(job)
+                self.exchange_bytes
+                * exchange_share
+                * remote_machines(job.with_layout(layout))
             )
         sent_bytes += (
             # All tp ranks together send (tp - 1) times the activations.
@@ -219,6 +221,21 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
             sent_bytes / self.network_bytes_s,
             ring_bytes / self.network_bytes_s,
         )
+
+    def sent_bounds(
+        self, job: Job, family: CutFamily
+    ) -> Iterator[tuple[ParallelLayout, float, CommBound]]:
+        """Yield the partitions of a family with `bound_cut` by `sent_bound`, and the latter.
+
+        Neither depends on the sharding.
+        """
+        known: dict[int, tuple[float, CommBound]] = {}
+        for cut_layout in family.cut_layouts:
+            ep = cut_layout.ep
+            if ep not in known:
+                sent = self.sent_bound(job, cut_layout)
+                known[ep] = self.bound_cut(job, cut_layout, sent), sent
+            yield cut_layout, *known[ep]
 
     def comm_bound(
         self, job: Job, unit_traffic: ShardingTraffic | None = None
@@ -246,7 +263,7 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         )
         # With a pipeline FSDP gathers once a step, outside micro-batches.
         gathers_once = traffic.gathers_once
-        sent = self.sent_bound(job)
+        sent = self.sent_bound(job, job.layout)
         return CommBound(
             (1 - gathers_once) * sharding.gather_s,
             sharding.once_s + gathers_once * sharding.gather_s,

@@ -95,7 +95,7 @@ def test_what_tokens_send_is_a_part_of_all_communication() -> None:
     for family in cut_families(asked.llm, 96.0, 8192, 96, 8):
         for cut in family.cut_layouts:
             one = asked._replace(layout=cut)
-            sent = least.bound_cut(asked, cut, least.sent_bound(one))
+            sent = least.bound_cut(asked, cut, least.sent_bound(asked, cut))
             every = least.bound_cut(asked, cut, least.comm_bound(one))
             assert least.bound_cut(asked, cut) <= sent <= every
             senders += sent > least.bound_cut(asked, cut)
