@@ -21,7 +21,7 @@ from stacks.build import build_stack
 from stacks.engine.protocol import RunControl
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import Graph
-from tests.conftest import chat, find, only, present, spec_of
+from tests.conftest import chat, find, only, present, solve, spec_of
 from tests.oracles import schema
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import PLACES, objects, plan_of, quiet
@@ -358,3 +358,23 @@ def test_a_stack_that_stands_changes_from_a_nat_to_addresses(
         engine.apply(plan, quiet, control)
         assert kept <= objects(engine).keys()
         assert set(addressed_groups(engine)) == {has_address}
+
+
+def test_where_a_nat_is_cheaper_the_plan_says_what_it_would_save(
+    catalog: Catalog,
+) -> None:
+    """Google Cloud takes less an hour for a machine behind a NAT than for an address."""
+    one_type = only(
+        catalog, lambda o: o.instance.instance_type == "g2-standard-4"
+    )
+    text = chat(traffic="peak_rps: 40", extra="where: {clouds: [gcp]}\n")
+    addressed = solve(one_type, text + ADDRESSED)
+    behind_nat = present(find(one_type, text, keep=0).bill)
+    assert addressed.pools[0].nodes > 10
+    [binding] = [
+        binding
+        for binding in addressed.bindings
+        if binding.constraint == "network.public_addresses"
+    ]
+    saved_usd = present(addressed.bill).total - behind_nat.total
+    assert binding.saves_usd == saved_usd > 0
