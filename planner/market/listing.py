@@ -87,6 +87,7 @@ def offer_rows(offers: list[Offer]) -> ListingRows:
             "type": offer.instance.instance_type,
             "accelerators": f"{offer.instance.accelerators} x {offer.instance.accelerator}",
             "purchase": offer.purchase,
+            "form": offer.form,
             "usd_hour": f"{offer.usd_hour:f}",
             "usd_gpu": _format_price(unit_price(offer, "gpu")),
             "usd_tflop": _format_price(unit_price(offer, "tflop")),

@@ -120,6 +120,7 @@ def _tier(offer: Offer) -> PurchaseTier:
         usd_hour=offer.usd_hour,
         source=offer.source,
         as_of=offer.as_of,
+        form=offer.form,
     )
 
 

@@ -173,6 +173,7 @@ class PurchaseTier(Struct, frozen=True, kw_only=True):
     groups         as many as cost the least, which the hours of a fleet decide
     is_promised    as many as a promise of availability needs, which a fleet decides
     source, as_of  where the price is from, and its date
+    form           of which form a commitment is
     """
 
     purchase: str
@@ -183,6 +184,7 @@ class PurchaseTier(Struct, frozen=True, kw_only=True):
     is_promised: bool = False
     source: str = ""
     as_of: str = ""
+    form: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -251,7 +253,8 @@ class QuotaNodes(Struct, frozen=True, kw_only=True):
     load: float = 1.0
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+# Thousands are read in each command: without a cycle, no collection has to look at them.
+class Offer(Struct, frozen=True, kw_only=True, gc=False):
     """An instance type in a region under a purchase option.
 
     `zones`  zones of the region that have the type
@@ -261,6 +264,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     `old_price`  what was found, where it is older than a year
     `price_range`  how far a price of spot was seen to move
     `reclaim_band`  how many machines on spot are taken back, where the cloud says so
+    `form`  of which form a commitment is, as its source says; empty where there is none
     `reservation`  what its machines are taken from, where a spec names one
     `block`  what they are a part of, where a spec names a capacity block
     `mix`  how they are bought in several ways; `usd_hour` is then the least of a mean
@@ -280,6 +284,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     old_price: OldPrice | None = None
     price_range: PriceRange | None = None
     reclaim_band: ReclaimBand | None = None
+    form: str = ""
     place_rank: tuple[int, int] = (0, 0)
     reservation: Reservation | None = None
     block: CapacityBlock | None = None

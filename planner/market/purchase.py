@@ -75,6 +75,7 @@ def tier_offer(offer: Offer, tier: PurchaseTier) -> Offer:
         usd_hour=tier.usd_hour,
         source=tier.source,
         as_of=tier.as_of,
+        form=tier.form,
         mix=None,
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
+
+# When a term is paid: month by month, at once, or a part at the start and the rest by the month.
+Payment: TypeAlias = Literal["monthly", "at_once", "in_part"]
 
 
 class Term(Struct, frozen=True):
@@ -14,14 +17,14 @@ class Term(Struct, frozen=True):
     purchase     the way to buy, as prices and plans name it
     months       for which it is paid, whether its machines run or not
     name         for people, as in "3 machines for a year"
-    is_upfront   whether all of it is paid at the start, not month by month
+    payment      when it is paid
     """
 
     word: str
     purchase: str
     months: int
     name: str
-    is_upfront: bool = False
+    payment: Payment = "monthly"
 
 
 TERMS: Final = (
@@ -33,14 +36,28 @@ TERMS: Final = (
         "reserved_1y_upfront",
         12,
         "a year paid at once",
-        is_upfront=True,
+        payment="at_once",
     ),
     Term(
         "3y-upfront",
         "reserved_3y_upfront",
         36,
         "3 years paid at once",
-        is_upfront=True,
+        payment="at_once",
+    ),
+    Term(
+        "1y-partial",
+        "reserved_1y_partial",
+        12,
+        "a year paid in part at once",
+        payment="in_part",
+    ),
+    Term(
+        "3y-partial",
+        "reserved_3y_partial",
+        36,
+        "3 years paid in part at once",
+        payment="in_part",
     ),
 )
 TERM_OF: Final = {term.purchase: term for term in TERMS}

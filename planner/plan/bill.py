@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import Surcharges
+    from planner.market.bought import CommitmentSaving
     from planner.market.offer import Catalog
     from planner.market.owned import OwnedUse
-    from planner.solve.solution import CommitmentSaving, Solution
+    from planner.solve.solution import Solution
     from planner.spec.model import ShutdownRule
 
 # What a bill leaves out, where no prices of one's own say otherwise.
@@ -207,6 +208,7 @@ def _hosted(solution: Solution) -> Iterator[types.HostedCost]:
 def _commitment(option: CommitmentSaving) -> types.CommitmentOption:
     return types.CommitmentOption(
         purchase=option.purchase,
+        form=option.form or None,
         nodes=option.nodes,
         saved_usd_month=plain_money(option.saved_usd),
         committed_usd=plain_money(option.committed_usd.quantize(CENT)),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from planner.facts.commitment import commitments
+from planner.facts.commitment import commitment_forms
 from planner.market.term import TERM_OF
 from planner.units import MONTHS_PER_YEAR, SECONDS_PER_DAY
 
@@ -23,15 +23,15 @@ class Commitment(Struct, frozen=True, kw_only=True):
     """What somebody has to buy before an apply.
 
     term     for how long, and when it is paid: "3 years"
-    name     what the cloud calls it; empty where that is not known
-    command  shows what is sold, or buys it
+    form     what it is called: "savings plan"; empty where that is not known
+    command  shows what is sold, or buys it; empty likewise
     """
 
     nodes: int
     machine: str
     place: str
     term: str
-    name: str
+    form: str
     command: str
 
     @property
@@ -43,24 +43,25 @@ class Commitment(Struct, frozen=True, kw_only=True):
 def commitments_of(plan: Plan) -> Iterator[Commitment]:
     """Yield the commitments whose prices a plan has."""
     for pool in plan.solution.pools:
-        facts = commitments().get(pool.provider)
         for purchase in pool.purchases:
             term = TERM_OF.get(purchase.purchase)
             if term is None:
                 continue
+            facts = commitment_forms().get((pool.provider, purchase.form or ""))
             years = term.months // MONTHS_PER_YEAR
             yield Commitment(
                 nodes=purchase.nodes,
                 machine=pool.instance_type,
                 place=f"{pool.provider} {pool.region}",
                 term=term.name,
-                name=facts.name if facts else "",
+                form=facts.name if facts else "",
                 command=facts.command.format(
                     region=pool.region,
                     machine=pool.instance_type,
                     stack=plan.stack.name,
                     months=years * MONTHS_PER_YEAR,
                     seconds=years * DAYS_PER_YEAR * SECONDS_PER_DAY,
+                    payment=facts.word_of(term.payment),
                 )
                 if facts
                 else "",

@@ -147,6 +147,13 @@ class CommitmentOption(DocumentPart, frozen=True, kw_only=True):
     """A commitment to some of the machines, against all of them on demand."""
 
     purchase: Annotated[str, Meta(description="how they would be bought")]
+    form: Annotated[
+        str | None,
+        Meta(
+            description="reserved_instance, savings_plan, reservation, …; null where it is not "
+            "known, or machines of two types have two"
+        ),
+    ]
     nodes: Annotated[int, Meta(description="for how many it saves the most")]
     saved_usd_month: Annotated[
         Decimal, Meta(description="what the bill of a month is less")

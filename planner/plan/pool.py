@@ -38,10 +38,16 @@ class Purchase(DocumentPart, frozen=True, kw_only=True):
     term: Annotated[
         str | None, Meta(description="such as 1y, for a commitment")
     ] = None
+    form: Annotated[
+        str | None,
+        Meta(
+            description="of a commitment: reserved_instance, savings_plan, reservation, …"
+        ),
+    ] = None
     paid_at_start_usd: Annotated[
         Decimal | None,
         Meta(
-            description="cost of the whole term of these nodes, where all of it is paid at once"
+            description="what is due at once of the term of these nodes: all of it, or its part"
         ),
     ] = None
     reservation: Annotated[

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from planner.cost.bill_line import CENT
+from planner.facts.commitment import commitment_forms
 from planner.market.term import TERM_OF
 from planner.plan import pool as types
 from planner.plan.number import plain_money, rounded
@@ -13,7 +15,9 @@ from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import Week
-    from planner.solve.solution import FleetSummary, PoolPurchase, SizedPool
+    from planner.market.bought import PoolPurchase
+    from planner.market.term import Term
+    from planner.solve.solution import FleetSummary, SizedPool
 
 
 def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
@@ -34,7 +38,9 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
         spare_groups=pool.spares.count,
         spare_hours=week.hours_from(pool.spares.from_load),
         purchase=purchase_names.pop() if len(purchase_names) == 1 else "mixed",
-        purchases=tuple(_purchase(part) for part in pool.purchases),
+        purchases=tuple(
+            _purchase(part, instance.provider) for part in pool.purchases
+        ),
         role=pool.role,
         replicas=pool.replicas,
         startup_s=rounded(pool.startup_s),
@@ -64,22 +70,40 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
     )
 
 
-def _purchase(part: PoolPurchase) -> types.Purchase:
+def _purchase(part: PoolPurchase, cloud: str) -> types.Purchase:
     term = TERM_OF.get(part.purchase)
+    start_share = (
+        _start_share(term, cloud, part.form) if term is not None else None
+    )
     return types.Purchase(
         purchase=part.purchase,
         nodes=part.nodes,
         usd_per_hour=plain_money(part.usd_hour),
         term=None if term is None else term.word,
+        form=part.form or None,
         paid_at_start_usd=None
-        if term is None or not term.is_upfront
+        if term is None or start_share is None
         else plain_money(
             (
-                part.nodes * part.usd_hour * HOURS_PER_MONTH * term.months
+                part.nodes
+                * part.usd_hour
+                * HOURS_PER_MONTH
+                * term.months
+                * start_share
             ).quantize(CENT)
         ),
         reservation=part.reservation or None,
     )
+
+
+def _start_share(term: Term, cloud: str, form: str) -> Decimal | None:
+    """Return which share of a term is paid at the start; None where nothing is, or nobody says."""
+    if term.payment == "at_once":
+        return Decimal(1)
+    facts = commitment_forms().get((cloud, form))
+    if term.payment == "monthly" or facts is None:
+        return None
+    return facts.part_at_start
 
 
 def _elastic(pool: SizedPool) -> types.Elastic | None:

@@ -19,12 +19,18 @@ from planner.render.page import (
     Paragraph,
     total_row_tones,
 )
-from planner.render.regret import regret_text
+from planner.render.regret import (
+    form_name,
+    form_sentences,
+    regret_text,
+    term_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.plan.types import (
+        CommitmentOption,
         CommitmentRegret,
         CostLine,
         Plan,
@@ -178,21 +184,29 @@ def _credit_blocks(plan: Plan) -> list[Block]:
 
 def _start_blocks(plan: Plan) -> list[Block]:
     """Return what commitments cost before the first month, where they are paid at once."""
+    parts = [
+        part
+        for pool in plan.solution.pools
+        for part in pool.purchases
+        if part.paid_at_start_usd is not None
+    ]
     paid_usd = sum(
-        (
-            part.paid_at_start_usd
-            for pool in plan.solution.pools
-            for part in pool.purchases
-            if part.paid_at_start_usd is not None
-        ),
-        Decimal(0),
+        (part.paid_at_start_usd or Decimal(0) for part in parts), Decimal(0)
     )
     if not paid_usd:
         return []
+    is_whole = all(
+        TERM_OF[part.purchase].payment == "at_once" for part in parts
+    )
+    rest = (
+        "for the whole term"
+        if is_whole
+        else "and the rest of the term by the month"
+    )
     return [
         Paragraph(
-            f"  {figures.dollars(paid_usd)} are paid at the start, for the whole term: the "
-            "bill has a month's share",
+            f"  {figures.dollars(paid_usd)} are paid at the start, {rest}: the bill has a "
+            "month's share",
             width=LINE_WIDTH,
         )
     ]
@@ -259,17 +273,22 @@ def _elsewhere_blocks(plan: Plan) -> list[Block]:
 def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
     """Return what commitments save against on demand; nothing where that is next to nothing.
 
-    What they lose in the future that was asked for is said too; a full page says it of each.
+    What they lose in the future that was asked for is said too; a full page says it of each. It
+    also says what those save a little more that are paid at the start.
     """
     options = [
         option
         for option in plan.cost.commitments
         if option.saved_usd_month * 100 >= plan.cost.total * SMALL_SHARE_PERCENT
+        and (full or _is_paid_latest(option, plan.cost.commitments))
     ]
     if not options:
         return []
+    cloud = plan.solution.pools[0].provider
+    forms = {form_name(cloud, option.form) for option in options}
+    same_form = forms.pop() if len(forms) == 1 else ""
     terms = ", ".join(
-        f"{option.nodes} for {TERM_OF[option.purchase].name} "
+        f"{option.nodes} for {_term_of(option, cloud, same_form)} "
         f"{figures.dollars(option.saved_usd_month)} "
         + (
             f"(pays after {option.pays_after_months:.0f} months, "
@@ -282,12 +301,13 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
     meaning = "" if full else " (pays after months)"
     return [
         Paragraph(
-            f"  committed, a month less{meaning}: {terms}",
+            f"  committed{f' ({same_form})' if same_form else ''}, a month less{meaning}: "
+            f"{terms}",
             width=LINE_WIDTH,
         ),
         *(
             Paragraph(
-                f"  lost by {option.nodes} for {TERM_OF[option.purchase].name} where "
+                f"  lost by {option.nodes} for {_term_of(option, cloud, same_form)} where "
                 f"{regret.meaning}: "
                 f"{regret_text(regret.usd, regret.scenario, option.purchase)}",
                 width=LINE_WIDTH,
@@ -296,7 +316,35 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
             for regret in option.regrets
             if full or (regret.usd and _is_asked(regret, plan))
         ),
+        *(
+            Paragraph(f"  {sentence}", width=LINE_WIDTH)
+            for sentence in form_sentences(
+                (cloud, option.form) for option in options
+            )
+            if full
+        ),
     ]
+
+
+def _is_paid_latest(
+    option: CommitmentOption, others: Sequence[CommitmentOption]
+) -> bool:
+    """Whether no commitment for as long is paid by the month where this one is paid before."""
+    term = TERM_OF[option.purchase]
+    return term.payment == "monthly" or not any(
+        TERM_OF[other.purchase].months == term.months
+        and TERM_OF[other.purchase].payment == "monthly"
+        for other in others
+    )
+
+
+def _term_of(option: CommitmentOption, cloud: str, same_form: str) -> str:
+    """Return its term, with its form where others have another one."""
+    return (
+        TERM_OF[option.purchase].name
+        if same_form
+        else term_text(option.purchase, cloud, option.form)
+    )
 
 
 def _is_asked(regret: CommitmentRegret, plan: Plan) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import figures
-from planner.market.term import TERM_OF
 from planner.render import period
 from planner.render.against import against_plan, other_total
 from planner.render.bill import LOWER_BOUND
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
-from planner.render.regret import regret_text
+from planner.render.regret import form_sentences, regret_text, term_text
 from planner.render.rivals import fleet_text
 from planner.render.token_cost import token_cells, token_titles
 from planner.sentence import describe
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from decimal import Decimal
 
+    from planner.market.bought import CommitmentSaving
     from planner.plan.types import Plan
-    from planner.solve.solution import CommitmentSaving
     from planner.workload.buying import BoughtWay
     from planner.workload.ownership import Ownership
 
@@ -236,7 +235,8 @@ def _regret_blocks(plan: Plan, found: list[BoughtWay]) -> Iterator[Block]:
         ),
         tuple(
             (
-                f"{option.nodes} for {TERM_OF[option.purchase].name}"
+                f"{option.nodes} for "
+                + term_text(option.purchase, option.cloud, option.form)
                 if number == 0
                 else "",
                 figures.dollars(option.saved_usd) if number == 0 else "",
@@ -255,3 +255,7 @@ def _regret_blocks(plan: Plan, found: list[BoughtWay]) -> Iterator[Block]:
         ),
         width=LINE_WIDTH,
     )
+    for sentence in form_sentences(
+        (option.cloud, option.form) for option in options.values()
+    ):
+        yield Paragraph(sentence, width=LINE_WIDTH)

@@ -22,6 +22,7 @@ from planner.render.plan import (
 )
 from planner.render.price_origin import price_blocks
 from planner.render.proof import proof_sentence
+from planner.render.regret import form_sentences
 from planner.render.rivals import (
     alternative_blocks,
     binding_blocks,
@@ -61,9 +62,22 @@ def reasons_page(plan: Plan) -> Page:
         Paragraph(f"  {proof_sentence(plan)}", width=LINE_WIDTH),
         *alternative_blocks(plan),
         *binding_blocks(plan),
+        *_form_blocks(plan),
         *price_blocks(plan),
     ]
     return tuple(page_blocks)
+
+
+def _form_blocks(plan: Plan) -> list[Block]:
+    """Return what the commitments of a plan serve, and how they end; often nothing."""
+    return [
+        Paragraph(f"  {sentence}", width=LINE_WIDTH)
+        for sentence in form_sentences(
+            (pool.provider, part.form)
+            for pool in plan.solution.pools
+            for part in pool.purchases
+        )
+    ]
 
 
 def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:

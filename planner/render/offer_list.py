@@ -33,7 +33,7 @@ def offers_page(rows: Rows, price_unit: str) -> Page:
             row["region"],
             row["type"],
             row["accelerators"],
-            row["purchase"],
+            _purchase_text(row),
             _short_price(row["usd_hour"]),
         ]
         for row in rows
@@ -44,6 +44,12 @@ def offers_page(rows: Rows, price_unit: str) -> Page:
             line.append(_short_price(row[column]))
     table = fitted(PageTable(tuple(titles), tuple(map(tuple, cells))))
     return table, Paragraph(f"  {_age_text(rows)}", "dim", LINE_WIDTH)
+
+
+def _purchase_text(row: dict[str, str]) -> str:
+    """Return how an offer is bought, and of which form a commitment is."""
+    form = row["form"].replace("_", " ")
+    return f"{row['purchase']}, {form}" if form else row["purchase"]
 
 
 def _short_price(usd_text: str) -> str:

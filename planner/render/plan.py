@@ -493,7 +493,8 @@ def purchase_blocks(plan: Plan, *, full: bool) -> list[Block]:
     for commitment in commitments_of(plan):
         page_blocks += [
             Paragraph(
-                f"! to buy before apply: {commitment.text} ({commitment.name})",
+                f"! to buy before apply: {commitment.text}"
+                + (f" ({commitment.form})" if commitment.form else ""),
                 "warn",
                 LINE_WIDTH,
             ),

@@ -1,14 +1,16 @@
-"""What a commitment loses in a future that was not planned, in words."""
+"""What a commitment is, and what it loses in a future that was not planned, in words."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from planner import figures
+from planner.facts.commitment import commitment_forms
 from planner.market.regret import comes_after
 from planner.market.term import TERM_OF
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from decimal import Decimal
 
 
@@ -23,3 +25,24 @@ def regret_text(usd: Decimal, scenario: str, purchase: str) -> str:
     if comes_after(scenario, TERM_OF[purchase].months):
         return "nothing: its term ends first"
     return "nothing"
+
+
+def term_text(purchase: str, cloud: str, form: str | None) -> str:
+    """Return for how long a commitment is and of which form: "a year, savings plan"."""
+    name = form_name(cloud, form)
+    return TERM_OF[purchase].name + (f", {name}" if name else "")
+
+
+def form_name(cloud: str, form: str | None) -> str:
+    """Return what a form of commitment is called; nothing where it is not known."""
+    facts = commitment_forms().get((cloud, form or ""))
+    return facts.name if facts is not None else ""
+
+
+def form_sentences(forms: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Return what each of some forms serves and how it ends, each once, by cloud and form."""
+    return [
+        commitment_forms()[cloud, form].sentence
+        for cloud, form in dict.fromkeys(forms)
+        if form is not None and (cloud, form) in commitment_forms()
+    ]

@@ -22,7 +22,8 @@ from planner.units import (
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import SpareGroups, Week
-    from planner.solve.solution import PoolPurchase, SizedPool
+    from planner.market.bought import PoolPurchase
+    from planner.solve.solution import SizedPool
 
 
 class CapacityChange(Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.facts.cloud_limit import cloud_limit
+from planner.market.bought import PoolPurchase
 from planner.market.offer import RESERVED_PURCHASE
 from planner.market.public_address import takes_public_address
 from planner.solve.capacity import (
@@ -18,7 +19,6 @@ from planner.solve.capacity import (
     opening_nodes,
 )
 from planner.solve.cause import because
-from planner.solve.solution import PoolPurchase
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import Week

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
 from planner.facts.software import missing_software
+from planner.market.bought import PoolPurchase
 from planner.solve.rival import ranked_rivals
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from planner.cost.weekly_load import SpareGroups, Week
     from planner.errors import Place
     from planner.facts.llm import Llm
+    from planner.market.bought import CommitmentSaving
     from planner.market.offer import Instance, Offer
     from planner.market.owned import OwnedUse
-    from planner.market.regret import Regret
     from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.drafting import Drafting
@@ -46,37 +47,6 @@ class TokenVolume(Struct, frozen=True):
     prompt_tokens: Decimal
     answer_tokens: Decimal
     cached_share: Decimal
-
-
-class CommitmentSaving(Struct, frozen=True, kw_only=True):
-    """A commitment to some machines of a fleet, against all of them on demand.
-
-    saved_usd      a month, over the whole bill
-    committed_usd  what its whole term costs
-    pays_after_months  until the term costs no more than on demand would have
-    pays_above_hours   of a machine in a month, above which it costs less committed
-    regrets        what it loses where the future is another one
-    """
-
-    purchase: str
-    nodes: int
-    saved_usd: Decimal
-    committed_usd: Decimal
-    pays_after_months: float
-    pays_above_hours: float
-    regrets: tuple[Regret, ...]
-
-
-class PoolPurchase(Struct, frozen=True):
-    """Nodes of a pool that are bought in one way. `usd_hour` is the price of one of them.
-
-    `reservation` is the id of what they are taken from, empty where nothing is reserved.
-    """
-
-    purchase: str
-    nodes: int
-    usd_hour: Decimal
-    reservation: str = ""
 
 
 class StandInType(Struct, frozen=True):
@@ -197,10 +167,16 @@ def _purchases(
     if mix is None:
         reservation = offer.reservation.id if offer.reservation else ""
         return (
-            PoolPurchase(offer.purchase, nodes, offer.usd_hour, reservation),
+            PoolPurchase(
+                offer.purchase,
+                nodes,
+                offer.usd_hour,
+                reservation,
+                offer.form,
+            ),
         )
     return tuple(
-        PoolPurchase(tier.purchase, end - start, tier.usd_hour)
+        PoolPurchase(tier.purchase, end - start, tier.usd_hour, form=tier.form)
         for tier, (start, end) in zip(
             mix.tiers, mix.spans(nodes, group_nodes), strict=True
         )

@@ -25,13 +25,9 @@ if TYPE_CHECKING:
 
     from planner.cost.lifetime import Period
     from planner.errors import Problem
+    from planner.market.bought import CommitmentSaving, PoolPurchase
     from planner.solve.settings import SolveSettings
-    from planner.solve.solution import (
-        BindingLimit,
-        CommitmentSaving,
-        FleetSummary,
-        PoolPurchase,
-    )
+    from planner.solve.solution import BindingLimit, FleetSummary
     from planner.spec.model import Spec
 
 

@@ -11,6 +11,7 @@ import hashlib
 from contextlib import suppress
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -44,12 +45,9 @@ if TYPE_CHECKING:
 DIGEST_BYTES: Final = hashlib.sha256().digest_size
 
 
-class _CompiledOffer(Struct, frozen=True, array_like=True):
-    """An offer whose machine type is given by its place among all of them."""
+class _CompiledOffer(Struct, frozen=True, array_like=True, gc=False):
+    """An offer without what it shares with the others of its place."""
 
-    instance: int
-    region: str
-    zones: tuple[str, ...]
     purchase: str
     usd_hour: Decimal
     basis: str
@@ -59,6 +57,16 @@ class _CompiledOffer(Struct, frozen=True, array_like=True):
     old_price: OldPrice | None
     price_range: PriceRange | None
     reclaim_band: ReclaimBand | None
+    form: str
+
+
+class _CompiledPlace(Struct, frozen=True, array_like=True, gc=False):
+    """Offers of a machine type, given by its number among all of them, in a region."""
+
+    instance: int
+    region: str
+    zones: tuple[str, ...]
+    offers: tuple[_CompiledOffer, ...]
 
 
 class _CompiledCatalog(Struct, frozen=True, array_like=True):
@@ -67,8 +75,8 @@ class _CompiledCatalog(Struct, frozen=True, array_like=True):
     sha256: str
     as_of: str
     instances: tuple[Instance, ...]
-    offers: tuple[_CompiledOffer, ...]
-    unlisted: tuple[_CompiledOffer, ...]
+    offers: tuple[_CompiledPlace, ...]
+    unlisted: tuple[_CompiledPlace, ...]
     unpriced: tuple[int, ...]
     prices: tuple[tuple[str, str, tuple[ServicePrice, ...]], ...]
     small_machines: tuple[SmallCloudMachine, ...] | None
@@ -147,34 +155,43 @@ def write_compiled(folder: Path, catalog: Catalog) -> None:
 
 def _pack(
     offers: Iterable[Offer], places: Mapping[tuple[str, str], int]
-) -> tuple[_CompiledOffer, ...]:
+) -> tuple[_CompiledPlace, ...]:
+    """Return offers as those of places: neighbours in the table share one."""
     return tuple(
-        _CompiledOffer(
-            places[offer.provider, offer.instance.instance_type],
-            offer.region,
-            offer.zones,
-            offer.purchase,
-            offer.usd_hour,
-            offer.basis,
-            offer.source,
-            offer.as_of,
-            offer.confidence,
-            offer.old_price,
-            offer.price_range,
-            offer.reclaim_band,
+        _CompiledPlace(
+            places[cloud, machine_type],
+            region,
+            zones,
+            tuple(
+                _CompiledOffer(
+                    offer.purchase,
+                    offer.usd_hour,
+                    offer.basis,
+                    offer.source,
+                    offer.as_of,
+                    offer.confidence,
+                    offer.old_price,
+                    offer.price_range,
+                    offer.reclaim_band,
+                    offer.form,
+                )
+                for offer in here
+            ),
         )
-        for offer in offers
+        for (cloud, machine_type, region, zones), here in groupby(
+            offers, key=lambda offer: (*offer.key[:3], offer.zones)
+        )
     )
 
 
 def _unpack(
-    compiled_offers: Iterable[_CompiledOffer], instances: tuple[Instance, ...]
+    compiled_places: Iterable[_CompiledPlace], instances: tuple[Instance, ...]
 ) -> tuple[Offer, ...]:
     return tuple(
         Offer(
-            instance=instances[compiled.instance],
-            region=compiled.region,
-            zones=compiled.zones,
+            instance=instances[place.instance],
+            region=place.region,
+            zones=place.zones,
             purchase=compiled.purchase,
             usd_hour=compiled.usd_hour,
             basis=compiled.basis,
@@ -184,8 +201,10 @@ def _unpack(
             old_price=compiled.old_price,
             price_range=compiled.price_range,
             reclaim_band=compiled.reclaim_band,
+            form=compiled.form,
         )
-        for compiled in compiled_offers
+        for place in compiled_places
+        for compiled in place.offers
     )
 
 
@@ -204,6 +223,7 @@ def _reader_digest() -> str:
         Path(__file__).with_name("load.py"),
         Path(table.__file__),
         Path(accelerator.__file__).parent / "data" / "accelerators.csv",
+        Path(accelerator.__file__).parent / "data" / "commitment_sources.csv",
         Path(offer_module.__file__),
         Path(catalog_source.__file__),
         Path(price_age.__file__),

@@ -12,6 +12,7 @@ from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import table
 from planner.facts.accelerator import accelerators
 from planner.facts.cloud import clouds
+from planner.facts.commitment import forms_of_sources
 from planner.facts.small_cloud import SMALL_CLOUD_FILE, read_small_clouds
 from planner.market.catalog_source import CatalogSource
 from planner.market.offer import (
@@ -23,6 +24,7 @@ from planner.market.offer import (
     ReclaimBand,
 )
 from planner.market.price_age import mark_old_prices
+from planner.market.term import TERM_PURCHASES
 from providers.catalog import compiled
 from providers.catalog.manifest import CATALOG_FOLDER, verify_manifest
 
@@ -352,6 +354,9 @@ def _offers(
                 reclaim_band=machine_supply.reclaim_bands.get(_price_key(cells))
                 if purchase == "spot"
                 else None,
+                form=forms_of_sources().get(cells["source"], "")
+                if purchase in TERM_PURCHASES
+                else "",
             )
         )
     return offers

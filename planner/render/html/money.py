@@ -19,7 +19,7 @@ from planner.render.html.blocks import block_markup
 from planner.render.html.figure import Figure, Section
 from planner.render.html.rows import Bar, ChartRow, rows_drawing
 from planner.render.page import PageTable, total_row_tones
-from planner.render.regret import regret_text
+from planner.render.regret import form_name, form_sentences, regret_text
 from planner.render.variation import bill_swings, sensitivity_page
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ def purchase_section(plan: Plan) -> Section | None:
     if not options:
         return None
     rows = [_commitment_row(option) for option in options]
+    cloud = plan.solution.pools[0].provider
+    forms = form_sentences((cloud, option.form) for option in options)
     return Section(
         key="purchase",
         title="Commitments, and when they pay",
@@ -124,9 +126,10 @@ def purchase_section(plan: Plan) -> Section | None:
                 key="commitments",
                 title="Months until a commitment has paid",
                 summary="; ".join(f"{row.name}: {row.note}" for row in rows)
-                + ". Solid: a workload that ends here has paid more than on demand. Dotted: less.",
+                + ". Solid: a workload that ends here has paid more than on demand. Dotted: less."
+                + "".join(f" {sentence.capitalize()}." for sentence in forms),
                 drawing=rows_drawing(rows, _month_tick),
-                table=_commitment_table(options),
+                table=_commitment_table(options, cloud),
             ),
         ),
     )
@@ -153,7 +156,9 @@ def _month_tick(months: float) -> str:
     return f"{months:.0f}"
 
 
-def _commitment_table(options: Sequence[CommitmentOption]) -> PageTable:
+def _commitment_table(
+    options: Sequence[CommitmentOption], cloud: str
+) -> PageTable:
     """Return a row for each commitment, with what each future would lose by it."""
     meanings = list(
         dict.fromkeys(
@@ -171,6 +176,7 @@ def _commitment_table(options: Sequence[CommitmentOption]) -> PageTable:
         rows.append(
             (
                 _commitment_name(option),
+                form_name(cloud, option.form),
                 figures.dollars(option.saved_usd_month),
                 figures.dollars(option.committed_usd),
                 f"{option.pays_after_months:.0f} of {TERM_OF[option.purchase].months}",
@@ -181,6 +187,7 @@ def _commitment_table(options: Sequence[CommitmentOption]) -> PageTable:
     return PageTable(
         (
             "committed",
+            "form",
             ">saves a month",
             ">cost of its term",
             ">pays after months",

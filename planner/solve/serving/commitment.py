@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from planner.cost.lifetime import life_hours
+from planner.market.bought import CommitmentSaving
 from planner.market.mix import mix_of, with_commitment, without_commitment
 from planner.market.offer import OWNED_PURCHASE
 from planner.market.owned import OwnedUse
@@ -18,7 +19,6 @@ from planner.solve.serving.bill import (
     settled_offer,
     span_hours,
 )
-from planner.solve.solution import CommitmentSaving
 from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ def _saving(
     on_demand_usd = month_usd + saved_usd
     planned_hours = span_hours(requirement, sizing, span)
     return CommitmentSaving(
+        cloud=offer.provider,
+        form=tier.form,
         purchase=tier.purchase,
         nodes=nodes,
         saved_usd=saved_usd,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from planner.market.bought import CommitmentSaving
 from planner.market.owned import OwnedUse, paid_machines
 from planner.market.regret import Regret
 from planner.market.term import TERM_OF
@@ -26,7 +27,6 @@ from planner.solve.serving.reason import asked_confidence, find_reasons
 from planner.solve.serving.token_volume import token_volume
 from planner.solve.solution import (
     BandedPrediction,
-    CommitmentSaving,
     SimulationCheck,
     Solution,
 )
@@ -208,7 +208,10 @@ def _joined_commitment(
     committed_usd = sum((part.committed_usd for part in parts), Decimal(0))
     saved_usd = sum((part.saved_usd for part in parts), Decimal(0))
     month_usd = committed_usd / TERM_OF[purchase].months
+    forms = {part.form for part in parts}
     return CommitmentSaving(
+        cloud=parts[0].cloud,
+        form=forms.pop() if len(forms) == 1 else "",
         purchase=purchase,
         nodes=sum(part.nodes for part in parts),
         saved_usd=saved_usd,

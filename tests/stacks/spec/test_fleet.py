@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from planner.cost.bill import sum_bill
 from planner.cost.weekly_load import NO_SPARES
 from planner.errors import SpecError
+from planner.market.bought import PoolPurchase
 from planner.market.offer import Catalog
 from planner.plan.canonical import dump_plan, parse_plan
 from planner.plan.diff import compare_plans
@@ -19,7 +20,7 @@ from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
 from planner.solve.capacity import capacity_changes
-from planner.solve.solution import PoolPurchase, SizedPool, Solution
+from planner.solve.solution import SizedPool, Solution
 from planner.units import MINUTES_PER_WEEK
 from providers.catalog.load import load_catalog
 from providers.simulated import world
