@@ -128,7 +128,9 @@ def check_clouds(
 @option.format_option("text", "json")
 @option.color
 def update(**option_values: Any) -> int:
-    """Ask clouds what machines cost today, on demand and on spot, and write a new catalog.
+    """Ask clouds what machines cost today, and write a new catalog.
+
+    AWS is asked for its reserved instances too, the others on demand and on spot.
 
     It starts from the catalog that plans use. What a cloud does not answer stays as it is; Azure
     and small clouds with a public price list need no login. The prices are reviewed first: exit 13
@@ -145,7 +147,7 @@ def update(**option_values: Any) -> int:
     today = option.today()
     base = _base_catalog(option_values["catalog"])
     answers = _ask(_questions(base, option_values), folder.work_path)
-    todays = todays_prices(answers, base.zones)
+    todays = todays_prices(answers, base.zones, base.rows)
     rows = updated_rows(base.rows, todays, today)
     report = UpdateReport(
         answers,

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.facts.commitment import commitment_forms, forms_of_sources
 from planner.market.capacity import LIMITED_PURCHASES
 from planner.market.live import (
     SpotPriceAnswer,  # noqa: TC001 - msgspec reads the annotations
 )
 from planner.market.live_catalog import PRICE_STEP, zone_mean
 from planner.market.price_row import PriceRow
+from planner.market.term import TERM_PURCHASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,10 +26,15 @@ if TYPE_CHECKING:
 # Stands in a table for prices that are quoted for every region; nobody can be asked for it.
 EVERY_REGION: Final = "*"
 MOST_USD_HOUR: Final = 10**6
+# What a question is of that asks for all terms of a cloud together.
+COMMITTED: Final = "committed"
 
 
 class PriceQuestion(Struct, frozen=True):
-    """What a cloud is asked: what machine types of a region cost, bought in one way."""
+    """What a cloud is asked: what machine types of a region cost, bought in one way.
+
+    Of what is `COMMITTED` it is asked for every term, and its answer has them by way to buy.
+    """
 
     cloud: str
     region: str
@@ -38,7 +45,12 @@ class PriceQuestion(Struct, frozen=True):
     def keys(self) -> Iterator[OfferKey]:
         """The prices that are asked for."""
         for machine_type in self.machine_types:
-            yield self.cloud, self.region, machine_type, self.purchase
+            for purchase in (
+                TERM_PURCHASES
+                if self.purchase == COMMITTED
+                else (self.purchase,)
+            ):
+                yield self.cloud, self.region, machine_type, purchase
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -47,7 +59,7 @@ class PriceQuestion(Struct, frozen=True):
 
 
 class AnsweredQuestion(Struct, frozen=True):
-    """A question with its answer: USD an hour by machine type and zone."""
+    """A question with its answer: USD an hour by machine type and zone, or way to buy."""
 
     question: PriceQuestion
     answer: SpotPriceAnswer
@@ -93,7 +105,10 @@ def is_usable(usd_hour: Decimal) -> bool:
 def price_questions(
     rows: Iterable[PriceRow], scope: AskedScope
 ) -> list[PriceQuestion]:
-    """Return what to ask: each machine type both ways, wherever it is sold in one of them."""
+    """Return what to ask: each machine type both ways, wherever it is sold in one of them.
+
+    A cloud whose price list names its terms is asked for those too.
+    """
     machine_types: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         if scope.has(row):
@@ -103,23 +118,47 @@ def price_questions(
     return [
         PriceQuestion(cloud, region, purchase, tuple(sorted(names)))
         for (cloud, region), names in sorted(machine_types.items())
-        for purchase in LIMITED_PURCHASES
+        for purchase in (
+            *LIMITED_PURCHASES,
+            *((COMMITTED,) if asked_form(cloud) else ()),
+        )
     ]
+
+
+def asked_form(cloud: str) -> str:
+    """Return the form of commitment whose prices a cloud is asked for; empty for none."""
+    return next(
+        (
+            facts.form
+            for facts in commitment_forms().values()
+            if facts.cloud == cloud and facts.is_asked
+        ),
+        "",
+    )
 
 
 def todays_prices(
     answers: Iterable[AnsweredQuestion],
     zones: Mapping[tuple[str, str, str], tuple[str, ...]],
+    rows: Iterable[PriceRow] = (),
 ) -> TodaysPrices:
     """Return what answers say. `zones` are those of the catalog by cloud, region and type.
 
-    A fleet is spread over its zones, so a price by zone counts as the mean of those.
+    A fleet is spread over its zones, so a price by zone counts as the mean of those. Commitments
+    of another form than the cloud was asked for are among its `rows`: they stay, unless the one
+    that was asked for costs less.
     """
     asked: set[OfferKey] = set()
-    usd_hour = {}
+    usd_hour: dict[OfferKey, Decimal] = {}
+    other_forms = _other_forms(rows)
     for answered in answers:
         question, prices = answered.question, answered.answer.value
         if prices is None:
+            continue
+        if question.purchase == COMMITTED:
+            terms = _term_prices(question, prices, other_forms)
+            asked.update(terms.asked)
+            usd_hour.update(terms.usd_hour)
             continue
         asked.update(question.keys)
         for key in question.keys:
@@ -131,6 +170,39 @@ def todays_prices(
             if price is not None:
                 usd_hour[key] = price
     return TodaysPrices(frozenset(asked), usd_hour)
+
+
+def _term_prices(
+    question: PriceQuestion,
+    prices: Mapping[str, Mapping[str, Decimal]],
+    other_forms: Mapping[OfferKey, Decimal],
+) -> TodaysPrices:
+    """Return the commitments of an answer, but those that cost less in another form."""
+    listed = {
+        key: usd_hour
+        for key in question.keys
+        if (usd_hour := prices.get(key[2], {}).get(key[3])) is not None
+    }
+    kept_keys = {
+        key
+        for key in question.keys
+        if key in other_forms
+        and listed.get(key, other_forms[key]) >= other_forms[key]
+    }
+    return TodaysPrices(
+        frozenset(question.keys) - kept_keys,
+        {key: usd for key, usd in listed.items() if key not in kept_keys},
+    )
+
+
+def _other_forms(rows: Iterable[PriceRow]) -> dict[OfferKey, Decimal]:
+    """Return USD an hour of the commitments of a form that no cloud is asked for."""
+    return {
+        row.key: row.usd
+        for row in rows
+        if row.purchase in TERM_PURCHASES
+        and forms_of_sources().get(row.source) != asked_form(row.provider)
+    }
 
 
 def updated_rows(

@@ -58,7 +58,7 @@ def on_demand_prices(
                 price
                 for page in paginator.paginate(
                     ServiceCode="AmazonEC2",
-                    Filters=_product_filters(region, name),
+                    Filters=product_filters(region, name),
                     FormatVersion="aws_v1",
                 )
                 for product in page["PriceList"]
@@ -69,7 +69,8 @@ def on_demand_prices(
     return {name: usd for name, usd in prices.items() if usd is not None}
 
 
-def _product_filters(region: str, machine_type: str) -> list[dict[str, str]]:
+def product_filters(region: str, machine_type: str) -> list[dict[str, str]]:
+    """Return what finds the one product of a machine type in the list of prices."""
     attributes = {
         **PRODUCT_ATTRIBUTES,
         "instanceType": machine_type,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts.price_endpoint import price_endpoints
 from planner.market.live import NO_ZONE, SpotPriceAnswer
-from planner.market.price_update import AnsweredQuestion
+from planner.market.price_update import COMMITTED, AnsweredQuestion
 from providers.live.place import (
     LivePlace,
     LiveQuestion,
@@ -20,6 +20,7 @@ from providers.live.place import (
 )
 from providers.live.reach import open_region
 from providers.live.small_cloud import public_prices
+from providers.live.term_price import term_prices_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from planner.market.price_update import PriceQuestion
 
 # The public questions of `MarketModule`, by purchase.
-REQUESTS: Final = {"on_demand": "on_demand_usd", "spot": "spot_usd"}
+REQUESTS: Final = {
+    "on_demand": "on_demand_usd",
+    "spot": "spot_usd",
+    COMMITTED: "committed_usd",
+}
 # More questions of one account at a time are refused as too many.
 AT_ONCE: Final = 8
 # A cloud whose login hangs leaves the time to the others.
@@ -40,8 +45,9 @@ def ask_prices(
 ) -> Iterator[AnsweredQuestion]:
     """Yield each question with what its cloud answers, in the order of the answers.
 
-    Prices are by machine type and zone. A cloud that nobody is signed in to tells public prices,
-    and a small cloud its price list. What is not answered after `deadline_s` seconds is unknown.
+    Prices are by machine type and zone, those of commitments by way to buy. A cloud that nobody
+    is signed in to tells public prices, and a small cloud its price list. What is not answered
+    after `deadline_s` seconds is unknown.
     """
     start_s = time.monotonic()
     end_s = start_s + deadline_s
@@ -81,6 +87,10 @@ def _live_question(question: PriceQuestion) -> LiveQuestion:
 def _prices(question: PriceQuestion) -> dict[str, dict[str, Decimal]]:
     if question.cloud in price_endpoints():
         return _by_type(public_prices(question.cloud, question.machine_types))
+    if question.purchase == COMMITTED:
+        return term_prices_of(question.cloud).committed_prices(
+            question.region, question.machine_types
+        )
     market = market_of(question.cloud)
     if question.purchase == "spot":
         return market.spot_prices(question.region, question.machine_types)

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 # The one that changes an account: it is called when somebody has confirmed it.
 CHANGING_FUNCTION = "request_quota"
 ANY = "*"
-MODULES = ("account", "market", "commitment", "running", "profile")
+MODULES = (
+    "account",
+    "market",
+    "commitment",
+    "running",
+    "profile",
+    "term_price",
+)
 
 
 class Probe(Struct, frozen=True, kw_only=True):

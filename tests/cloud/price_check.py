@@ -68,7 +68,7 @@ def compare_prices(
 ) -> PriceReport:
     """Hold rows of a catalog against answers; what is not answered is not compared."""
     listed = list(answers)
-    todays = todays_prices(listed, zones)
+    todays = todays_prices(listed, zones, rows)
     return PriceReport(
         compared=sum(row.key in todays.asked for row in rows),
         differences=price_differences(rows, updated_rows(rows, todays, today)),

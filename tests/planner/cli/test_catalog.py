@@ -12,8 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from planner.market.price_row import PriceRow, read_price_rows
+from planner.market.term import TERM_OF
 from providers.catalog.manifest import CATALOG_FOLDER, verify_manifest
 from providers.live import place as live_place
+from providers.live import term_price
 from tests.conftest import TODAY, chat
 from tests.planner.cli.conftest import Command
 
@@ -21,7 +23,13 @@ EMBEDDED = read_price_rows((CATALOG_FOLDER / "prices.csv").read_text())
 # Two regions of two clouds, in which each purchase has many types.
 SCOPE = ("--regions", "us-east-1,eastus")
 SCOPED = [row for row in EMBEDDED if row.region in ("us-east-1", "eastus")]
-ASKED = [row for row in SCOPED if row.purchase in ("on_demand", "spot")]
+ASKED = [
+    row
+    for row in SCOPED
+    if row.purchase in ("on_demand", "spot")
+    # AWS names its reserved instances in its list of prices.
+    or (row.purchase in TERM_OF and row.source.startswith("vantage"))
+]
 
 
 class Sellers:
@@ -47,7 +55,30 @@ class Sellers:
                     cloud, region, names, "spot"
                 ).items()
             },
+            committed_prices=self.terms,
         )
+
+    def terms(
+        self, region: str, names: tuple[str, ...]
+    ) -> dict[str, dict[str, Decimal]]:
+        """Reserved instances alone: a list of prices has no savings plans."""
+        self.questions.append(f"aws {region} committed")
+        if "aws" in self.silent:
+            raise OSError("500: busy")
+        found: dict[str, dict[str, Decimal]] = {}
+        for row in EMBEDDED:
+            factor = self.factor(row)
+            if (
+                row in ASKED
+                and row.purchase in TERM_OF
+                and (row.provider, row.region) == ("aws", region)
+                and row.instance_type in names
+                and factor is not None
+            ):
+                found.setdefault(row.instance_type, {})[row.purchase] = (
+                    row.usd * factor
+                )
+        return found
 
     def prices(
         self, cloud: str, region: str, names: tuple[str, ...], purchase: str
@@ -68,7 +99,8 @@ class Sellers:
 @pytest.fixture
 def sellers(monkeypatch: pytest.MonkeyPatch) -> Sellers:
     fake = Sellers()
-    monkeypatch.setattr(live_place, "import_module", fake.module)
+    for module in (live_place, term_price):
+        monkeypatch.setattr(module, "import_module", fake.module)
     return fake
 
 
@@ -100,7 +132,7 @@ def test_the_same_prices_are_dated_today_and_nothing_else_changes(
     tonnage: Command, sellers: Sellers, folder: Path
 ) -> None:
     report = updated(tonnage)
-    assert (report["asked"], report["answered"]) == (4, 4)
+    assert (report["asked"], report["answered"]) == (5, 5)
     name = report["catalog"]
     texts, sha256, as_of = verify_manifest(folder / name / "manifest.json")
     assert (as_of, name) == (TODAY, f"{TODAY}-{sha256[:8]}")
@@ -130,7 +162,7 @@ def test_a_cloud_that_is_down_leaves_its_prices_as_they_are(
     code, out, err = tonnage("catalog", "update", *SCOPE)
     assert code == 0
     assert "azure did not answer 2 questions: 500: busy" in out
-    assert "4 of 4" in err
+    assert "5 of 5" in err
     [name] = [path.name for path in folder.iterdir()]
     assert f"wrote {name}" in out
     rows = read_price_rows((folder / name / "prices.csv").read_text())
@@ -206,6 +238,10 @@ def test_what_a_review_shows_are_the_prices_themselves(
     assert {(jump["type"], jump["purchase"]) for jump in jumps} == {
         ("p5.48xlarge", "on_demand"),
         ("p5.48xlarge", "spot"),
+        # A year is a savings plan there, which the list of prices does not name.
+        ("p5.48xlarge", "reserved_3y"),
+        ("p5.48xlarge", "reserved_3y_partial"),
+        ("p5.48xlarge", "reserved_3y_upfront"),
     }
     for jump in jumps:
         ratio = Decimal(jump["usd_hour"]) / Decimal(jump["old_usd_hour"])
@@ -235,9 +271,9 @@ def test_an_interrupted_update_asks_only_for_the_rest(
     assert [path.name for path in folder.iterdir()] == ["update.json"]
     sellers.questions.clear()
     report = updated(tonnage)
-    assert report["answered"] == 4
+    assert report["answered"] == 5
     # The third was kept before the interruption.
-    assert len(sellers.questions) == 1
+    assert len(sellers.questions) == 2
     assert not set(sellers.questions) & set(shown)
 
 

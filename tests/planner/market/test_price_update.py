@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
+from planner.facts.commitment import forms_of_sources
 from planner.market.live import SpotPriceAnswer
 from planner.market.price_row import PriceRow, read_price_rows
 from planner.market.price_update import (
+    COMMITTED,
     AnsweredQuestion,
     AskedScope,
     PriceQuestion,
+    asked_form,
     price_questions,
     todays_prices,
     updated_rows,
@@ -33,6 +36,15 @@ PROVENANCE = {"as_of", "source", "basis", "confidence"}
 def same_prices(rows: list[PriceRow], question: PriceQuestion) -> Any:
     """An answer with the prices that a table has."""
     asked = set(question.keys)
+    if question.purchase == COMMITTED:
+        terms: dict[str, dict[str, Decimal]] = {}
+        for row in rows:
+            if row.key in asked:
+                terms.setdefault(row.instance_type, {})[row.purchase] = row.usd
+        return AnsweredQuestion(
+            question,
+            SpotPriceAnswer(state="value", value=terms, as_of=NOW, request=""),
+        )
     return answered(
         {row.instance_type: row.usd_hour for row in rows if row.key in asked},
         question.purchase,
@@ -52,7 +64,9 @@ def test_each_region_is_asked_both_ways_about_what_it_sells() -> None:
     assert sold <= keys
     assert len({q.place for q in EVERYTHING}) == len(EVERYTHING)
     places = {(q.cloud, q.region) for q in EVERYTHING}
-    assert len(EVERYTHING) == 2 * len(places)
+    terms = {place for place in places if asked_form(place[0])}
+    assert {cloud for cloud, _ in terms} == {"aws"}
+    assert len(EVERYTHING) == 2 * len(places) + len(terms)
 
 
 def test_patterns_say_what_is_asked() -> None:
@@ -83,7 +97,9 @@ def test_the_same_prices_change_only_where_they_are_from(
     numbers: set[int],
 ) -> None:
     questions = [EVERYTHING[number] for number in numbers]
-    todays = todays_prices([same_prices(EMBEDDED, q) for q in questions], {})
+    todays = todays_prices(
+        [same_prices(EMBEDDED, q) for q in questions], {}, EMBEDDED
+    )
     updated = updated_rows(EMBEDDED, todays, TODAY)
     assert len(updated) == len(EMBEDDED)
     for old, new in zip(EMBEDDED, updated, strict=True):
@@ -154,3 +170,65 @@ def test_a_range_grows_by_the_price_of_today() -> None:
         todays = todays_prices([answered({"p5.48xlarge": usd}, "spot")], {})
         [updated] = updated_rows([row], todays, TODAY)
         assert (updated.usd_min, updated.usd_max) == wanted
+
+
+def committed(usd: str, purchase: str = "reserved_1y") -> AnsweredQuestion:
+    """An answer with a price of one term."""
+    question = PriceQuestion("aws", "us-east-1", COMMITTED, ("p5.48xlarge",))
+    answer = SpotPriceAnswer(
+        state="value",
+        value={"p5.48xlarge": {purchase: Decimal(usd)}} if usd else {},
+        as_of=NOW,
+        request="",
+    )
+    return AnsweredQuestion(question, answer)
+
+
+def term_row(usd: str, source: str, purchase: str = "reserved_1y") -> PriceRow:
+    return replace(price_row(usd, purchase), source=source)
+
+
+def test_terms_are_asked_of_a_cloud_whose_list_names_them() -> None:
+    rows = [price_row("10"), price_row("9", provider="gcp")]
+    asked = {
+        question.cloud
+        for question in price_questions(rows, AskedScope())
+        if question.purchase == COMMITTED
+    }
+    assert asked == {"aws"}
+
+
+def test_a_term_paid_in_part_that_a_cloud_names_comes_into_the_table() -> None:
+    rows = [price_row("10")]
+    todays = todays_prices([committed("5", "reserved_3y_partial")], {}, rows)
+    [_, added] = updated_rows(rows, todays, TODAY)
+    assert (added.purchase, added.usd_hour) == ("reserved_3y_partial", "5")
+    assert forms_of_sources()[added.source] == "reserved_instance"
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "left"),
+    [
+        # A reserved instance: its price of today, or it is not sold any more.
+        ("vantage-2026-01", "6", ["6"]),
+        ("vantage-2026-01", "8", ["8"]),
+        ("vantage-2026-01", "", []),
+        # A savings plan, which the list does not name: the cheaper form is kept.
+        ("aws-sp-2026", "6", ["6"]),
+        ("aws-sp-2026", "7", ["7"]),
+        ("aws-sp-2026", "8", ["7"]),
+        ("aws-sp-2026", "", ["7"]),
+    ],
+)
+def test_of_two_forms_the_cheaper_one_is_kept(
+    source: str, answer: str, left: list[str]
+) -> None:
+    rows = [term_row("7", source)]
+    updated = updated_rows(
+        rows, todays_prices([committed(answer)], {}, rows), TODAY
+    )
+    assert [row.usd_hour for row in updated] == left
+    changed = answer and left == [answer] and answer != "7"
+    assert [row.source for row in updated] == (
+        ["live-aws"] if changed else [source] * len(left)
+    )

@@ -38,6 +38,7 @@ LEAVES_OUT: Final = (
     "commitments",
     "commitment_use",
     "commitment_regions",
+    "committed_prices",
 )
 # The rooms of functions that are in no account.
 ROOMS: Final = {
@@ -45,6 +46,7 @@ ROOMS: Final = {
     "commitments": "commitment",
     "commitment_use": "commitment",
     "commitment_regions": "commitment",
+    "committed_prices": "term_price",
     "running_machines": "running",
     "month_cost": "running",
     "profiled_models": "profile",
@@ -136,6 +138,7 @@ PROBES: Final = [
             ("GetCallerIdentity", "SimulatePrincipalPolicy"),
         ),
         ("on_demand_prices", (("g6.xlarge",),), ("GetProducts",)),
+        ("committed_prices", (("g6.xlarge",),), ("GetProducts",)),
         ("spot_prices", (AWS_TYPES,), ("DescribeSpotPriceHistory",)),
         ("reservations", (), ("DescribeCapacityReservations",)),
         ("spot_scores", (AWS_TYPES, 2), ("GetSpotPlacementScores",)),

@@ -11,9 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 from planner.market.live import NO_ZONE
-from planner.market.price_update import AnsweredQuestion, PriceQuestion
+from planner.market.price_update import (
+    COMMITTED,
+    AnsweredQuestion,
+    PriceQuestion,
+)
 from providers.live import place as live_place
 from providers.live import price as live_price
+from providers.live import term_price
 from providers.live.price import AT_ONCE, ask_prices
 
 REGIONS = tuple(f"region-{number:02d}" for number in range(20))
@@ -44,6 +49,10 @@ class Markets:
             spot_prices=lambda _, names: self.answer(
                 cloud, {name: {"z": Decimal(1)} for name in names}
             ),
+            committed_prices=lambda _, names: self.answer(
+                cloud,
+                {name: {"reserved_1y_partial": Decimal(1)} for name in names},
+            ),
         )
 
     def login(self, cloud: str) -> str:
@@ -66,7 +75,8 @@ class Markets:
 @pytest.fixture
 def markets(monkeypatch: pytest.MonkeyPatch) -> Markets:
     fake = Markets()
-    monkeypatch.setattr(live_place, "import_module", fake.module)
+    for module in (live_place, term_price):
+        monkeypatch.setattr(module, "import_module", fake.module)
     return fake
 
 
@@ -98,6 +108,13 @@ def test_every_question_has_one_answer(markets: Markets) -> None:
         is_spot = one.question.purchase == "spot"
         price = {"z": Decimal(1)} if is_spot else {NO_ZONE: Decimal(2)}
         assert one.answer.value == {"a": price, "b": price}
+
+
+def test_terms_are_answered_by_way_to_buy(markets: Markets) -> None:
+    asked = PriceQuestion("aws", "us-east-1", COMMITTED, ("a", "b"))
+    [one] = ask_prices([asked], 30)
+    price = {"reserved_1y_partial": Decimal(1)}
+    assert one.answer.value == {"a": price, "b": price}
 
 
 def test_a_cloud_is_not_asked_everything_at_once(markets: Markets) -> None:

@@ -18,19 +18,23 @@ from providers.live.profile import ProfileModule
 from providers.live.question import AccountModule
 from providers.live.reach import rights_form
 from providers.live.running import RunningModule
+from providers.live.term_price import TermPriceModule
 from tests.stacks.aws.test_identity import findings
 
 CHANGING = ("Create", "Delete", "Put", "Update", "Run", "Purchase", "Request")
 
 
-# What each module keeps. One that asks about profiles is not of every cloud.
+# What each module keeps.
 PROTOCOLS = {
     "account": AccountModule,
     "market": MarketModule,
     "commitment": CommitmentModule,
     "running": RunningModule,
     "profile": ProfileModule,
+    "term_price": TermPriceModule,
 }
+# One that asks about them is of one cloud.
+OF_ONE_CLOUD = {"profile": "gcp", "term_price": "aws"}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ PROTOCOLS = {
         (cloud, module)
         for cloud in clouds()
         for module in PROTOCOLS
-        if module != "profile" or cloud == "gcp"
+        if OF_ONE_CLOUD.get(module, cloud) == cloud
     ],
 )
 def test_every_question_has_a_row(cloud: str, module: str) -> None:
