@@ -153,7 +153,7 @@ class CommitmentOption(DocumentPart, frozen=True, kw_only=True):
             description="reserved_instance, savings_plan, reservation, …; null where it is not "
             "known, or machines of two types have two"
         ),
-    ]
+    ] = None
     nodes: Annotated[int, Meta(description="for how many it saves the most")]
     saved_usd_month: Annotated[
         Decimal, Meta(description="what the bill of a month is less")

@@ -22,6 +22,7 @@ from planner.render.page import (
 from planner.render.regret import (
     form_name,
     form_sentences,
+    is_paid_latest,
     regret_text,
     term_text,
 )
@@ -276,11 +277,12 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
     What they lose in the future that was asked for is said too; a full page says it of each. It
     also says what those save a little more that are paid at the start.
     """
+    purchases = [option.purchase for option in plan.cost.commitments]
     options = [
         option
         for option in plan.cost.commitments
         if option.saved_usd_month * 100 >= plan.cost.total * SMALL_SHARE_PERCENT
-        and (full or _is_paid_latest(option, plan.cost.commitments))
+        and (full or is_paid_latest(option.purchase, purchases))
     ]
     if not options:
         return []
@@ -324,18 +326,6 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
             if full
         ),
     ]
-
-
-def _is_paid_latest(
-    option: CommitmentOption, others: Sequence[CommitmentOption]
-) -> bool:
-    """Whether no commitment for as long is paid by the month where this one is paid before."""
-    term = TERM_OF[option.purchase]
-    return term.payment == "monthly" or not any(
-        TERM_OF[other.purchase].months == term.months
-        and TERM_OF[other.purchase].payment == "monthly"
-        for other in others
-    )
 
 
 def _term_of(option: CommitmentOption, cloud: str, same_form: str) -> str:

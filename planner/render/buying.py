@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import figures
+from planner.market.term import TERM_OF
 from planner.render import period
 from planner.render.against import against_plan, other_total
 from planner.render.bill import LOWER_BOUND
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
-from planner.render.regret import form_sentences, regret_text, term_text
+from planner.render.regret import (
+    form_sentences,
+    is_paid_latest,
+    regret_text,
+    term_text,
+)
 from planner.render.rivals import fleet_text
 from planner.render.token_cost import token_cells, token_titles
 from planner.sentence import describe
@@ -217,6 +223,12 @@ def _regret_blocks(plan: Plan, found: list[BoughtWay]) -> Iterator[Block]:
         for option in way.commitments:
             # The first way is all on demand: its hours are those of the week.
             options.setdefault(option.purchase, option)
+    options = {
+        purchase: option
+        for purchase, option in options.items()
+        if is_paid_latest(purchase, options)
+    }
+    has_one_form = len({option.form for option in options.values()}) == 1
     yield Paragraph("")
     if not options:
         yield Paragraph(
@@ -236,7 +248,11 @@ def _regret_blocks(plan: Plan, found: list[BoughtWay]) -> Iterator[Block]:
         tuple(
             (
                 f"{option.nodes} for "
-                + term_text(option.purchase, option.cloud, option.form)
+                + (
+                    TERM_OF[option.purchase].name
+                    if has_one_form
+                    else term_text(option.purchase, option.cloud, option.form)
+                )
                 if number == 0
                 else "",
                 figures.dollars(option.saved_usd) if number == 0 else "",

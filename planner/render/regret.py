@@ -46,3 +46,13 @@ def form_sentences(forms: Iterable[tuple[str, str | None]]) -> list[str]:
         for cloud, form in dict.fromkeys(forms)
         if form is not None and (cloud, form) in commitment_forms()
     ]
+
+
+def is_paid_latest(purchase: str, others: Iterable[str]) -> bool:
+    """Whether no commitment for as long is paid by the month where this one is paid before."""
+    term = TERM_OF[purchase]
+    return term.payment == "monthly" or not any(
+        TERM_OF[other].months == term.months
+        and TERM_OF[other].payment == "monthly"
+        for other in others
+    )
