@@ -30,7 +30,7 @@ from tests.conftest import BLUEPRINTS, chat, only, present, solve, spec_of
 from tests.oracles import brute
 
 # `make brute-force` compares 5,000.
-BRUTE_CASES = int(os.environ.get("TONNAGE_BRUTE_CASES", "300"))
+BRUTE_CASES = int(os.environ.get("TONNAGE_BRUTE_CASES", "200"))
 DEAREST = Decimal(20_000)  # USD a month that nothing is looked for beyond
 MODELS = (
     "llama-3.1-8b",

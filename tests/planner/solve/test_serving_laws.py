@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from planner.api import load_catalog, plan
 from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.market.term import TERMS
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.solve.serving.verify import FleetJudge
@@ -383,7 +384,7 @@ def relaxed(draw: Draw, binding: Binding) -> list[Draw]:
     if (binding.constraint, binding.relax_to) == ("buy", "any"):
         return [
             replace(draw, spot="only"),
-            replace(draw, commit=COMMITMENTS),
+            replace(draw, commit=("none", *(term.word for term in TERMS))),
         ]
     return [_relaxed(draw, binding.constraint, binding.relax_to)]
 

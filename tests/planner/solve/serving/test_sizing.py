@@ -450,6 +450,7 @@ def paid_hours(mode: str, purchase: str) -> Decimal:
         usd_hour=Decimal(1),
         source="",
         as_of="",
+        form="",
     )
     return paid_node_hours(billed(mode), fleet(), offer)
 
