@@ -121,7 +121,11 @@ def _total(workloads: Sequence[PortfolioWorkload]) -> PortfolioTotal:
             if workload.together is not None
         ),
         saved_usd=sum(
-            (workload.saved_usd or Decimal(0) for workload in shared),
+            (
+                workload.saved_usd
+                for workload in shared
+                if workload.saved_usd is not None
+            ),
             Decimal(0),
         ),
     )

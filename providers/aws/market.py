@@ -52,41 +52,44 @@ def on_demand_prices(
 ) -> dict[str, Decimal]:
     """Return USD an hour of machine types on demand."""
     with service("pricing", PRICE_REGION) as client:
-        paginator = client.get_paginator("get_products")
         prices = {
             name: _lowest(
                 price
-                for page in paginator.paginate(
-                    ServiceCode="AmazonEC2",
-                    Filters=product_filters(region, name),
-                    FormatVersion="aws_v1",
-                )
-                for product in page["PriceList"]
-                for price in _hourly_prices(json.loads(product))
+                for product in listed_products(client, region, name)
+                for price in _hourly_prices(product)
             )
             for name in machine_types
         }
     return {name: usd for name, usd in prices.items() if usd is not None}
 
 
-def product_filters(region: str, machine_type: str) -> list[dict[str, str]]:
-    """Return what finds the one product of a machine type in the list of prices."""
+def listed_products(
+    client: Any, region: str, machine_type: str
+) -> Iterator[dict[str, Any]]:
+    """Yield what the list of prices has of a machine type in a region, not in its local zones."""
     attributes = {
         **PRODUCT_ATTRIBUTES,
         "instanceType": machine_type,
         "regionCode": region,
     }
-    return [
-        {"Type": "TERM_MATCH", "Field": name, "Value": value}
-        for name, value in attributes.items()
-    ]
+    pages = client.get_paginator("get_products").paginate(
+        ServiceCode="AmazonEC2",
+        Filters=[
+            {"Type": "TERM_MATCH", "Field": name, "Value": value}
+            for name, value in attributes.items()
+        ],
+        FormatVersion="aws_v1",
+    )
+    for page in pages:
+        for entry in page["PriceList"]:
+            product = json.loads(entry)
+            location = product["product"]["attributes"].get("locationType")
+            if location in (None, REGION_LOCATION):
+                yield product
 
 
 def _hourly_prices(product: dict[str, Any]) -> Iterator[Decimal]:
     """Yield the hourly prices on demand of an entry of the list of prices."""
-    attributes = product["product"]["attributes"]
-    if attributes.get("locationType", REGION_LOCATION) != REGION_LOCATION:
-        return
     for term in product["terms"].get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             if dimension["unit"] == "Hrs":

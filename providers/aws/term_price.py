@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +9,7 @@ from planner.facts.commitment import commitment_forms
 from planner.market.term import TERM_OF, TERMS
 from planner.units import MONTHS_PER_YEAR
 from providers.aws.client import service
-from providers.aws.market import PRICE_REGION, REGION_LOCATION, product_filters
+from providers.aws.market import PRICE_REGION, listed_products
 from providers.live.commitment import term_of
 
 if TYPE_CHECKING:
@@ -32,17 +31,11 @@ def committed_prices(
     price = USD an hour + USD at the start / hours of the term
     """
     with service("pricing", PRICE_REGION) as client:
-        paginator = client.get_paginator("get_products")
         prices = {
             name: _cheapest(
                 price
-                for page in paginator.paginate(
-                    ServiceCode="AmazonEC2",
-                    Filters=product_filters(region, name),
-                    FormatVersion="aws_v1",
-                )
-                for product in page["PriceList"]
-                for price in _term_prices(json.loads(product))
+                for product in listed_products(client, region, name)
+                for price in _term_prices(product)
             )
             for name in machine_types
         }
@@ -61,9 +54,6 @@ def _cheapest(prices: Iterable[tuple[str, Decimal]]) -> dict[str, Decimal]:
 
 def _term_prices(product: dict[str, Any]) -> Iterator[tuple[str, Decimal]]:
     """Yield the ways to buy an entry of the list for a term, with USD an hour."""
-    attributes = product["product"]["attributes"]
-    if attributes.get("locationType", REGION_LOCATION) != REGION_LOCATION:
-        return
     for term in product["terms"].get("Reserved", {}).values():
         named = term.get("termAttributes", {})
         if named.get("OfferingClass") != OFFERING_CLASS:
