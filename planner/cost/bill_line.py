@@ -57,6 +57,7 @@ STANDING_KINDS: Final = frozenset(
         "workflow_step",
     }
 )
+EGRESS_KIND: Final = "egress"
 ROLE_LABELS: Final = {
     "bastion": ("way in to the machines", "hour"),
     CROSS_REGION: ("traffic between regions", "GB"),
@@ -547,7 +548,7 @@ def egress_lines(
     """
     price_tiers = price_book.find(provider, "egress")
     if not price_tiers:
-        return [priced_line(line_name, "egress", "GB", egress_gb, None)]
+        return [priced_line(line_name, EGRESS_KIND, "GB", egress_gb, None)]
     bill_lines = []
     for price_tier in price_tiers:
         tier_start_gb = price_tier.from_gb or Decimal(0)
@@ -562,7 +563,7 @@ def egress_lines(
             bill_lines.append(
                 priced_line(
                     f"{line_name} above {tier_start_gb:f} GB",
-                    "egress",
+                    EGRESS_KIND,
                     "GB",
                     tier_end_gb - tier_start_gb,
                     price_tier,
@@ -574,7 +575,7 @@ def egress_lines(
         bill_lines.append(
             priced_line(
                 f"{line_name} above {last_tier_gb:f} GB",
-                "egress",
+                EGRESS_KIND,
                 "GB",
                 egress_gb - last_tier_gb,
                 None,

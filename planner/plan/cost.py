@@ -74,10 +74,11 @@ class CostCause(DocumentPart, frozen=True, kw_only=True):
     """What the bill would be if only one thing were other than planned."""
 
     cause: Annotated[
-        Literal["work", "prices", "months"],
+        Literal["work", "prices", "months", "traffic"],
         Meta(
             description="work: speed, failures and reclaims; prices: what they are since their "
-            "dates; months: their days"
+            "dates; months: their days; traffic: that of a service, of which a month has more or "
+            "less than its spec says"
         ),
     ]
     low: Annotated[Decimal, Meta(description="one in 20 is less, USD")]

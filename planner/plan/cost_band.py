@@ -11,12 +11,17 @@ from msgspec import Struct
 
 from planner.cost.bill_line import (
     CENT,
+    CROSS_ZONE,
+    EGRESS_KIND,
     MACHINE_KIND,
     STANDING_KINDS,
     SURCHARGE_KINDS,
+    egress_lines,
+    sum_lines,
 )
 from planner.cost.calendar_month import month_factors
 from planner.cost.capacity_block import BLOCK_PURCHASE
+from planner.cost.traffic_change import traffic_ratios
 from planner.market.offer import OWNED_PURCHASE
 from planner.market.price_age import YEAR_DIGITS, age_days
 from planner.market.price_change import price_ratios
@@ -24,7 +29,7 @@ from planner.market.purchase import COMMITTED_PURCHASES
 from planner.numeric import BAND_END, nearest_rank
 from planner.plan import cost as types
 from planner.plan.number import plain_money
-from planner.solve.capacity import minute_nodes
+from planner.solve.capacity import minute_nodes, most_nodes
 from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
@@ -34,12 +39,17 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
+    from planner.cost.service_price import PriceBook
     from planner.market.offer import Catalog, Offer
     from planner.solve.solution import SizedPool, Solution
     from planner.spec.model import ShutdownRule
 
 # Lines of machines that are billed while a machine exists.
 MACHINE_TIME_KINDS: Final = (MACHINE_KIND, "disk")
+# Lines that are paid by the gigabyte that clients and machines send each other.
+TRAFFIC_KINDS: Final = (CROSS_ZONE, "load_balancer_data", "load_balancer_unit")
+# Lines that cost the same however many machines run: a stack has so many metrics of them all.
+STEADY_KINDS: Final = STANDING_KINDS | {"metric"}
 # Nothing changes what is paid for already, or was quoted.
 SETTLED_PURCHASES: Final = (OWNED_PURCHASE, BLOCK_PURCHASE)
 
@@ -60,15 +70,19 @@ def cost_band(
     Causes are independent. Of each the bill is known at its 5th and 95th percentile with
     everything else as planned.
     """
-    found: list[tuple[Literal["work", "prices", "months"], _Range]] = [
-        ("prices", _price_range(solution, bill, catalog))
-    ]
+    found: list[
+        tuple[Literal["work", "prices", "months", "traffic"], _Range]
+    ] = [("prices", _price_range(solution, bill, catalog))]
     work_range = _work_range(solution, bill, shutdown)
     if work_range is not None:
         found.append(("work", work_range))
     if bill.period == "month":
         found.append(
             ("months", _month_range(solution, bill, catalog, shutdown))
+        )
+    if solution.pools[0].role == "serve":
+        found.append(
+            ("traffic", _traffic_range(solution, bill, catalog, shutdown))
         )
     causes = [
         types.CostCause(
@@ -195,8 +209,103 @@ def _month_factor(factors: tuple[float, float], line: BillLine) -> float:
     What stands is billed for every hour, and so is what is committed to.
     """
     hours, node_hours = factors
-    stands = line.kind in STANDING_KINDS or line.purchase in COMMITTED_PURCHASES
+    stands = line.kind in STEADY_KINDS or line.purchase in COMMITTED_PURCHASES
     return hours if stands else node_hours
+
+
+def _traffic_range(
+    solution: Solution, bill: Bill, catalog: Catalog, shutdown: ShutdownRule
+) -> _Range:
+    """Return the totals at little and at much traffic, with the machines that were planned.
+
+    What goes to and fro costs in proportion. Machines that follow the hours of the week alone
+    stay as they are, and those of an elastic service come and go.
+    """
+    return _Range(
+        *(
+            _changed_total(
+                bill,
+                _traffic_factor(solution, bill, catalog, shutdown, ratio),
+            )
+            for ratio in traffic_ratios()
+        )
+    )
+
+
+def _traffic_factor(
+    solution: Solution,
+    bill: Bill,
+    catalog: Catalog,
+    shutdown: ShutdownRule,
+    ratio: float,
+) -> Callable[[BillLine], float]:
+    """Return what a line costs at so many times the traffic, against what was planned."""
+    cloud = solution.pools[0].instance.provider
+    egress = _egress_factor(bill, cloud, catalog.price_book, ratio)
+    nodes = _nodes_factor(solution, shutdown, ratio)
+
+    def factor_of(line: BillLine) -> float:
+        if line.kind == EGRESS_KIND:
+            return egress
+        if line.kind in TRAFFIC_KINDS:
+            return ratio
+        stands = (
+            line.kind in STEADY_KINDS or line.purchase in COMMITTED_PURCHASES
+        )
+        return 1.0 if stands else nodes
+
+    return factor_of
+
+
+def _egress_factor(
+    bill: Bill, cloud: str, price_book: PriceBook, ratio: float
+) -> float:
+    """Return what the way to the internet costs at so many times the traffic.
+
+    Its tiers are those of the price list, so that twice the traffic may cost more than twice as
+    much: the first gigabytes are free.
+    """
+    planned = [line for line in bill.lines if line.kind == EGRESS_KIND]
+    planned_usd, unpriced = sum_lines(planned)
+    if not planned_usd or unpriced:
+        return ratio
+    tiers = [tier for tier in price_book.find(cloud, "egress") if tier.usd]
+    # Each tier that is reached has a line.
+    last_from_gb = tiers[len(planned) - 1].from_gb or Decimal(0)
+    sent_gb = last_from_gb + planned[-1].quantity
+    changed_usd, _ = sum_lines(
+        egress_lines(cloud, sent_gb * Decimal(ratio), price_book)
+    )
+    return float(changed_usd / planned_usd)
+
+
+def _nodes_factor(
+    solution: Solution, shutdown: ShutdownRule, ratio: float
+) -> float:
+    """Return the node-hours at so many times the traffic, against those that were planned.
+
+    nodes = those that the load takes, between the least and the most of an elastic pool
+    """
+    planned = changed = 0
+    for pool in solution.pools:
+        wanted_at = partial(
+            minute_nodes, solution.week, pool, shutdown.schedule
+        )
+        wanted = wanted_at(1.0)
+        planned += sum(wanted)
+        if pool.elastic is None:
+            changed += sum(wanted)
+            continue
+        most = most_nodes(pool.nodes, pool.elastic.most_share)
+        changed += sum(
+            min(most, max(least, nodes))
+            for least, nodes in zip(
+                wanted_at(pool.elastic.least_share),
+                wanted_at(ratio),
+                strict=True,
+            )
+        )
+    return changed / planned
 
 
 def _work_range(

@@ -50,6 +50,7 @@ CAUSE_PHRASES: Final = {
     "work": "speed, failures and reclaims",
     "prices": "the age of prices",
     "months": "the days of a month",
+    "traffic": "the traffic of a month",
 }
 RELEASE_PHRASES: Final = {
     "done": "the job ends it when it is done",

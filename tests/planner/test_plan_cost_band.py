@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from decimal import Decimal
 from statistics import NormalDist, mean
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from planner.cost.traffic_change import next_reach, traffic_ratios
 from planner.market.offer import PriceRange
 from planner.market.own_prices import read_own_prices
 from planner.plan.types import CostBand, CostCause, Plan
@@ -206,3 +208,108 @@ def test_a_price_of_a_contract_does_not_grow_old(catalog) -> None:
     spread = {one.high - one.low for one in (listed, agreed)}
     # What is left are disks and networks, which are the same in both.
     assert len(spread) == 1
+
+
+def test_nine_in_ten_of_the_next_changes_are_within_reach_of_a_few() -> None:
+    """Whatever services change by in general, three of them tell how far a fourth may."""
+    draw = random.Random(11)
+
+    def is_within() -> bool:
+        spread = draw.uniform(0.01, 2)
+        seen = [draw.gauss(0, spread) for _ in range(3)]
+        return abs(draw.gauss(0, spread)) <= next_reach(seen)
+
+    within = mean(is_within() for _ in range(20_000))
+    assert within == pytest.approx(0.9, abs=0.01)
+
+
+PUBLIC = """endpoint:
+  public: true
+  host: chat.example.com
+  certificate: arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012
+  api_key: secret://key
+"""
+
+
+@pytest.mark.parametrize("rps", ["0.02", "0.5"])
+@pytest.mark.parametrize("endpoint", ["", PUBLIC])
+def test_a_fleet_that_stays_costs_at_other_traffic_what_a_plan_of_it_says(
+    catalog, endpoint: str, rps: str
+) -> None:
+    """Gigabytes to the internet are dearer than in proportion: the first hundred are free."""
+    small = few(catalog, "g6.xlarge", "us-east-1")
+    extra = endpoint + AWS % ""
+
+    def planned(rate: float) -> Plan:
+        traffic = f"peak_rps: {rate:.6f}"
+        return plan_of(small, chat(traffic=traffic, extra=extra))
+
+    traffic = present(cause(planned(float(rps)), "traffic"))
+    for ratio, said in zip(
+        traffic_ratios(), (traffic.low, traffic.high), strict=True
+    ):
+        plan = planned(float(rps) * ratio)
+        assert [pool.nodes for pool in plan.solution.pools] == [1]
+        # Each line is rounded to the cent.
+        assert plan.cost.total == pytest.approx(said, abs=Decimal("0.03"))
+
+
+def test_machines_of_an_elastic_service_come_and_go_with_its_traffic(
+    catalog,
+) -> None:
+    """Counted by the hour: never below the least, never above the most."""
+    small = few(catalog, "g6.xlarge", "us-east-1")
+    hours_of_a_day = ", ".join(["1"] * 12 + ["4"] * 12)
+    profile = f"\n  profile: [{hours_of_a_day}]"
+    elastic = "elastic: {least: 0.5, most: 1.1}\n"
+    plan = plan_of(
+        small,
+        chat(traffic=f"peak_rps: 40{profile}", extra=elastic + AWS % ""),
+    )
+    [pool] = plan.solution.pools
+    most = math.ceil(pool.nodes * 1.1)
+    groups = pool.nodes - pool.spare_groups
+
+    def hours(ratio: float) -> int:
+        loads = (1 / 4, 1.0)
+
+        def nodes(share: float, load: float) -> int:
+            return max(1, math.ceil(groups * share * load - 1e-9))
+
+        return sum(
+            12
+            * min(
+                most,
+                pool.spare_groups + max(nodes(0.5, load), nodes(ratio, load)),
+            )
+            for load in loads
+        )
+
+    assert pool.spare_groups == 0
+    traffic = present(cause(plan, "traffic"))
+    by_hour = sum(
+        present(line.usd)
+        for line in plan.cost.lines
+        if line.kind in ("accelerators", "disk", "logs", "nat_data")
+    )
+    by_byte = sum(
+        present(line.usd)
+        for line in plan.cost.lines
+        if line.kind in ("load_balancer_unit", "cross_zone")
+    )
+    for ratio, said in zip(
+        traffic_ratios(), (traffic.low, traffic.high), strict=True
+    ):
+        more_hours = Decimal(hours(ratio)) / hours(1) - 1
+        expected = (
+            plan.cost.total
+            + by_hour * more_hours
+            + by_byte * (Decimal(ratio) - 1)
+        )
+        assert said == pytest.approx(expected, abs=Decimal("0.05"))
+    assert traffic.low < plan.cost.total < traffic.high
+
+
+def test_of_a_job_no_traffic_moves_the_bill(catalog) -> None:
+    for name in ("classify-backlog", "pretrain-7b", "workspace-night"):
+        assert cause(blueprint(catalog, name), "traffic") is None
