@@ -78,6 +78,9 @@ SENTENCES: Final = {
     "other-calibration": "the calibration is of {model} on {accelerator}: it says nothing here",
     "engine-calibration": "the calibration is of {engine}, which serves nothing here",
     "engine": "machines start {engine}",
+    "other-engine": "with {engine} the plan costs ${other_usd:,.2f}",
+    "no-engine": "with {engine} no machine meets the limits",
+    "refused-engine": "{engine} is no choice: {told}",
     "engine-margins": "machines start {engine}, whose margins nobody has measured: they are those "
     "of vllm, wider by what all engines err more; tonnage bench measures its own",
     "spot": "spot machines can be taken back at short notice, all of them at once",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.errors import Problem, SpecError
 from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.perf.common.constant import constant
 from planner.perf.serving.correction import (
@@ -71,8 +72,18 @@ def plan_sweep(plan: Plan, spec: Inference | Batch) -> BenchmarkSweep | None:
     Concurrency grows fourfold from 1 to min(max_batch, 256).
     minutes of a step = requests / users * (TTFT + answer tokens * TPOT) / 60
     minutes in all    = sum of the steps + 2 * boot / 60
-    TTFT and TPOT are the predicted 95th percentiles at peak.
+    TTFT and TPOT are the predicted 95th percentiles at peak. Raises SpecError for a spec that
+    leaves its engine open: what is measured of one says nothing of the others.
     """
+    if spec.serving.engine == "any":
+        raise SpecError(
+            Problem(
+                code="engine",
+                message="serving.engine is any, and a benchmark measures one engine",
+                place=spec.serving.place,
+                next_step="add: --set serving.engine=vllm, sglang or tensorrt-llm",
+            )
+        )
     pool = next((pool for pool in plan.solution.pools if pool.layout), None)
     model = plan.workload.model
     if pool is None or pool.layout is None or model is None:

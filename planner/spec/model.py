@@ -122,7 +122,8 @@ EngineName: TypeAlias = Literal["vllm", "sglang", "tensorrt-llm"]
 class EngineSettings(Struct, frozen=True, kw_only=True):
     """How the serving engine is started.
 
-    engine        what serves the model; auto is vLLM, also where another one would cost less
+    engine        what serves the model; auto is vLLM, also where another one would cost less, and
+                  any is the one that costs least
     token_budget  most tokens of one step, prompts and answers together; None is the default of
                   the engine for the accelerator
     speculation   what guesses tokens that a step then checks; auto is off
@@ -130,17 +131,20 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     """
 
     place: Place | None = None
-    engine: Literal["auto"] | EngineName = "auto"
+    engine: Literal["auto", "any"] | EngineName = "auto"
     token_budget: int | None = None
     speculation: Literal["auto", "off", "ngram", "eagle3", "mtp"] = "auto"
     acceptance: Decimal | None = None
 
     @property
     def engine_name(self) -> str:
-        """The engine that serves, by its name in perf/data/engines.csv."""
-        return (
-            DEFAULT_ENGINE if self.engine == "auto" else table_name(self.engine)
-        )
+        """The engine that serves, by its name in perf/data/engines.csv.
+
+        Where it is left open that is the one which is taken by itself.
+        """
+        if self.engine in ("auto", "any"):
+            return DEFAULT_ENGINE
+        return table_name(self.engine)
 
 
 class AcceleratorRule(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from planner.market.term import TERM_OF
 from planner.spec.conflict import conflict_problems
 from planner.spec.model import Batch, EngineName, Inference, PurchaseRule
 from planner.units import HOURS_PER_MONTH
+from planner.workload.engine_choice import open_engine
 from planner.workload.solver import find
 
 if TYPE_CHECKING:
@@ -150,13 +151,15 @@ def _specs(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
 
 
 def _other_engines(spec: Spec) -> set[str]:
-    """Return the engines that could serve a spec besides its own: none where nothing is served."""
+    """Return the engines that could serve a spec besides its own: none where nothing is served.
+
+    A spec that leaves its engine open has none of its own.
+    """
     if not isinstance(spec, Inference | Batch):
         return set()
+    own = None if open_engine(spec) else spec.serving.engine_name
     return {
-        engine
-        for engine in get_args(EngineName)
-        if table_name(engine) != spec.serving.engine_name
+        engine for engine in get_args(EngineName) if table_name(engine) != own
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -33,6 +34,11 @@ from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
 from planner.spec.model import Inference
 from planner.suggest import did_you_mean
+from planner.workload.engine_choice import (
+    cheapest_answer,
+    cheapest_counterfactual,
+    open_engine,
+)
 from planner.workload.registry import workload_of
 from planner.workload.stand_in import with_stand_ins
 
@@ -78,6 +84,9 @@ def find(spec: Spec, settings: SolveSettings) -> Solution:
     runtime_problems = _runtime_problems(spec)
     if runtime_problems:
         raise SpecError(*runtime_problems)
+    open_spec = open_engine(spec)
+    if open_spec is not None:
+        return cheapest_answer(open_spec, partial(find, settings=settings))
     offer_filter = _offer_filter(spec, settings)
     solution = with_stand_ins(
         spec,
@@ -104,6 +113,11 @@ def what_if(
     spec: Spec, settings: SolveSettings, factor: float
 ) -> Counterfactual:
     """Return the fleet for so many times the load of a spec."""
+    open_spec = open_engine(spec)
+    if open_spec is not None:
+        return cheapest_counterfactual(
+            open_spec, partial(what_if, settings=settings, factor=factor)
+        )
     return workload_of(spec).scale(
         spec, settings, _offer_filter(spec, settings), factor
     )
@@ -275,9 +289,16 @@ def _explain_type(
     )
     allowed_offers = offer_filter.cheapest()
     if allowed_offers:
-        return workload.explain_type(
-            spec, settings, machine_type, allowed_offers
+        explain = partial(
+            workload.explain_type,
+            settings=settings,
+            machine_type=machine_type,
+            offers=allowed_offers,
         )
+        open_spec = open_engine(spec)
+        if open_spec is not None:
+            return cheapest_counterfactual(open_spec, explain)
+        return explain(spec)
     # A type without a stack has a reason of its own, which a table of stacks gives.
     unbuilt = settings.unbuilt_reason(instance)
     if unbuilt is not None:
