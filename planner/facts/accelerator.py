@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
@@ -51,6 +52,7 @@ class Accelerator(Struct, frozen=True, kw_only=True):
     int8_tops       dense peak in int8, TOP/s
     link_gb_s       bidirectional scale-up bandwidth of an accelerator, GB/s; 0 without a link
     link_domain     accelerators that the scale-up link joins
+    torus           dimensions of the torus that they form; none where a switch joins them
     tdp_w           board power, W
     precisions      precisions with hardware support
     confidence      confidence in the row: high, medium or low
@@ -74,6 +76,7 @@ class Accelerator(Struct, frozen=True, kw_only=True):
     link: str
     link_gb_s: float
     link_domain: int
+    torus: int | None
     pcie_gen: int
     tdp_w: float | None
     mig: bool
@@ -128,6 +131,19 @@ class Accelerator(Struct, frozen=True, kw_only=True):
         if precision in ("fp8", "fp4", *SIXTEEN_BIT):
             return precision in self.precisions and self.tflops(precision) > 0
         return bool(self.bf16_tflops)
+
+    def all_to_all_share(self, ranks: float) -> float:
+        """Return the share of its link that an accelerator has when all send to all of a group.
+
+            min(1, 4 / (d * ranks^(1/d))), and 1 where a switch joins them
+
+        Half of what n^d accelerators send crosses the middle of a torus, which 2 * n^(d-1) links
+        pass each way; each of them sends on 2 * d links.
+        """
+        if self.torus is None:
+            return 1.0
+        side = math.pow(ranks, 1 / self.torus)
+        return min(1.0, 4 / (self.torus * side))
 
     def has_capability(self, first: float, last: float) -> bool:
         """Whether its compute capability is from `first` to `last`; of AMD none is a number."""
@@ -203,6 +219,7 @@ def accelerators() -> dict[str, Accelerator]:
         # An empty cell means that there is no link.
         "link_gb_s": lambda cell: table.real_between(0, 10_000)(cell or "0"),
         "link_domain": table.integer_between(1, 10_000),
+        "torus": table.optional(table.integer_between(2, 3)),
         "pcie_gen": lambda cell: table.integer_between(0, 8)(cell or "0"),
         "tdp_w": table.optional(table.real_between(10, 5000)),
         "mig": table.yes_or_no,
@@ -275,6 +292,7 @@ def mig_slice(accelerator: Accelerator, profile: str) -> Accelerator | None:
         link="none",
         link_gb_s=0.0,
         link_domain=1,
+        torus=None,
         mig=False,
         **peaks,
     )

@@ -55,6 +55,8 @@ class Instance(Struct, frozen=True, kw_only=True, dict=True):
     `arch`  processor architecture, x86_64 or arm64
     `on_demand`, `spot`  whether it is sold in this way
     `confidence`  how far the row is to be trusted
+    `machines`  how many it is made of: 1, or those of a slice of TPUs
+    `host_type`  machine type of those of a slice, else empty
     """
 
     provider: str
@@ -78,6 +80,8 @@ class Instance(Struct, frozen=True, kw_only=True, dict=True):
     on_demand: bool
     spot: bool
     confidence: str
+    machines: int = 1
+    host_type: str = ""
 
     @cached_property
     def chip(self) -> Accelerator:

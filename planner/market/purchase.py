@@ -56,9 +56,10 @@ def machine_line(
 def price_row(offer: Offer) -> str:
     """Return which row of the catalog has the price of an offer.
 
-    Machines in a reservation that the stack makes cost what they do on demand.
+    Machines in a reservation that the stack makes cost what they do on demand, and a slice what
+    its machines do.
     """
-    machine = offer.instance.instance_type
+    machine = offer.instance.host_type or offer.instance.instance_type
     if offer.provider in small_clouds():
         return f"{SMALL_CLOUD_FILE}: {small_clouds()[offer.provider]} {machine}"
     purchase = (

@@ -28,11 +28,12 @@ from planner.market.offer_filter import (
     spec_rules,
 )
 from planner.market.owned import owned_machines, paid_machines
+from planner.market.slice import slice_offers
 from planner.market.term import TERM_PURCHASES
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
-from planner.spec.model import Inference
+from planner.spec.model import Inference, Training
 from planner.suggest import did_you_mean
 from planner.workload.engine_choice import (
     cheapest_answer,
@@ -209,7 +210,7 @@ class _KnownGroups:
             self._catalog, self._groups = catalog, {}
         buy = spec.buy
         ways = (
-            isinstance(spec, Inference),
+            type(spec),
             # A commitment that outlasts the time to live is none of them.
             allowed_purchases(spec, resumes=False, owns=bool(owned)),
             *(buy.on_demand_base, buy.block, buy.reserve, buy.flex_start),
@@ -231,8 +232,14 @@ def _offer_groups(
     purchases = allowed_purchases(spec, resumes=False, owns=bool(owned))
     is_service = isinstance(spec, Inference)
     mixes = SERVICE_MIXES if is_service else {MIXED_PURCHASE}
+    # What serves a model on TPUs is of one machine.
+    slices = (
+        tuple(slice_offers(catalog.offers))
+        if isinstance(spec, Training)
+        else ()
+    )
     if not mixes.intersection(purchases):
-        own_offers = _own_offers(spec, catalog)
+        own_offers = (*_own_offers(spec, catalog), *slices)
         return (*catalog.offer_groups, *group_offers(own_offers))
     mixed = tuple(
         mixed_offers(
@@ -251,7 +258,7 @@ def _offer_groups(
         if offer.key[:3] not in places
         or offer.purchase not in ("on_demand", *TERM_PURCHASES)
     )
-    return group_offers((*others, *mixed))
+    return group_offers((*others, *mixed, *slices))
 
 
 def _own_offers(spec: Spec, catalog: Catalog) -> list[Offer]:

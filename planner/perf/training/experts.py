@@ -89,8 +89,10 @@ def _token_exchange(job: Job, moe_layers: float) -> dict[str, float]:
     """Return the bytes of tokens that are sorted by expert and sent to other ranks.
 
     A token is sent once to each rank with at least one of its experts, and over the network
-    once to each machine with such a rank.
+    once to each machine with such a rank. Chips of a torus pass on what is for others, which
+    counts as so many bytes more of their own.
     """
+    group = exchange_group(job)
     hidden_width = _expert_hidden(job)
     token_bytes = (
         moe_layers
@@ -104,11 +106,13 @@ def _token_exchange(job: Job, moe_layers: float) -> dict[str, float]:
         * _routed_tokens(job)
         * hidden_width
         * BYTES_16BIT,
-        "exchange_link_bytes": token_bytes * remote_ranks(job),
+        "exchange_link_bytes": token_bytes
+        * remote_ranks(job)
+        / job.chip.all_to_all_share(group.link_ranks),
         "exchange_network_bytes": token_bytes * remote_machines(job),
         # Messages to all machines are under way together.
         "exchange_latency_s": moe_layers * job.network_latency_s
-        if exchange_group(job).is_on_network
+        if group.is_on_network
         else 0.0,
     }
 

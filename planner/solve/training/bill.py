@@ -78,7 +78,8 @@ def training_bill(
     paid_hours = paid_node_hours(cluster.offer, total_nodes, paid_s, duration_s)
     usage = Usage(
         provider=cluster.offer.provider,
-        node_hours=paid_hours,
+        # A slice has the disks and the addresses of all of its machines.
+        node_hours=paid_hours * cluster.offer.instance.machines,
         cache_gb=data_disk_gb(cluster),
         stored_gb_months=Decimal(
             cluster.stored_byte_s(duration_s) / BYTES_PER_GB / SECONDS_PER_MONTH
@@ -88,7 +89,9 @@ def training_bill(
         serves_traffic=False,
         has_own_network=cluster.requirement.has_own_network,
         has_machine_addresses=cluster.requirement.has_addresses,
-        spot_hours=paid_hours * _spot_share(cluster),
+        spot_hours=paid_hours
+        * cluster.offer.instance.machines
+        * _spot_share(cluster),
         endpoint_needs=_endpoint_needs(cluster),
         # What works together, or at a file system, is in one zone.
         zones=cluster.offer.zone_count(
@@ -144,9 +147,10 @@ def data_disk_gb(cluster: BilledCluster) -> Decimal:
     several machines a whole one, which each copies when the job starts again.
     """
     checkpoint_bytes = interruption.checkpoint_bytes(cluster.timed_layout.job)
+    machines = cluster.nodes * cluster.offer.instance.machines
     # Two parts: the newest checkpoint stays while the next is written.
-    held_bytes = 2 * checkpoint_bytes / cluster.nodes
-    if cluster.nodes > 1:
+    held_bytes = 2 * checkpoint_bytes / machines
+    if machines > 1:
         held_bytes += checkpoint_bytes
     if cluster.file_system is not None:
         held_bytes = 0.0

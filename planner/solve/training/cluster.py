@@ -268,7 +268,7 @@ class Cluster(Struct, frozen=True, dict=True):
         """
         instance = self.offer.instance
         hazard = interruption.run_hazard(
-            self.nodes,
+            self.nodes * instance.machines,
             instance.provider,
             instance.family,
             self.reclaim_rates if self.offer.purchase == "spot" else "never",

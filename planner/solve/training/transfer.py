@@ -30,13 +30,14 @@ def object_bytes_s(
 ) -> float:
     """Return the rate of one machine from or to object storage, bytes/s.
 
+    Each machine of a slice has its own.
     Of small clouds no figure is known; theirs is taken to be as slow as any.
     """
     cloud = instance.provider if instance.provider in clouds() else OTHER_CLOUD
     account_gb_s = constant(f"object_store_all_{direction}_gb_s", cloud)
     return min(
         _nic_bytes_s(instance),
-        constant("object_store_gb_s", cloud) * BYTES_PER_GB,
+        constant("object_store_gb_s", cloud) * BYTES_PER_GB * instance.machines,
         # More machines share what one account, or one bucket, gives.
         account_gb_s * BYTES_PER_GB / nodes,
     )
@@ -49,7 +50,7 @@ def file_system_bytes_s(
     client_gb_s = constant("lustre_client_gb_s", instance.provider)
     return min(
         _nic_bytes_s(instance),
-        client_gb_s * BYTES_PER_GB,
+        client_gb_s * BYTES_PER_GB * instance.machines,
         # All clients share the bandwidth that the capacity provides.
         file_system.bytes_per_s / nodes,
     )
