@@ -26,6 +26,11 @@ def normal_quantile(probability: float) -> float:
     return NormalDist().inv_cdf(probability)
 
 
+def normal_share(z_score: float) -> float:
+    """Return the share of the standard normal distribution up to a value; all up to infinity."""
+    return (1 + math.erf(z_score / math.sqrt(2))) / 2
+
+
 def nearest_rank(sorted_samples: Sequence[SampleT], share: float) -> SampleT:
     """Return the smallest sample that at least `share` of all samples do not exceed."""
     rank = math.ceil(share * len(sorted_samples))

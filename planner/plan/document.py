@@ -13,6 +13,7 @@ from planner.plan.bill import cost_entry
 from planner.plan.canonical import seal
 from planner.plan.number import optional_money, plain_money, rounded
 from planner.plan.pool_entry import fleet_reference, pool_entry
+from planner.plan.prediction_entry import prediction, verification
 from planner.plan.run_entry import run_entry
 from planner.sentence import describe
 from planner.solve.warning import unused_prices
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         ConfidenceCost,
         FleetSummary,
         PlanWarning,
-        SimulationCheck,
         Solution,
     )
     from planner.spec.model import Spec
@@ -175,7 +175,7 @@ def with_fallbacks(
                 metric: prediction(estimate)
                 for metric, estimate in fleet.solution.predictions.items()
             },
-            verified=_verification(fleet.solution.simulation_check),
+            verified=verification(fleet.solution.simulation_check),
             cost=cost_entry(
                 fleet.solution, period, workload, catalog, spec.shutdown
             ),
@@ -270,7 +270,7 @@ def _outcome(
         },
         binding=tuple(map(_binding, solution.bindings)),
         safety=_safety(solution.confidence_cost),
-        verified=_verification(solution.simulation_check),
+        verified=verification(solution.simulation_check),
         calibration=_calibration(solution.calibration),
         run=run_entry(solution.training_run),
         energy=_energy(solution.energy),
@@ -301,16 +301,6 @@ def _metric_limits(spec: Spec) -> dict[str, float]:
     return {"duration_days": float(min(known_limits_s)) / SECONDS_PER_DAY}
 
 
-def prediction(estimate: BandedPrediction) -> types.Prediction:
-    """Return a prediction with its band and basis, rounded to six digits."""
-    return types.Prediction(
-        value=rounded(estimate.value),
-        low=rounded(estimate.low),
-        high=rounded(estimate.high),
-        basis=estimate.basis,
-    )
-
-
 def _limit(estimate: BandedPrediction, limit: float) -> types.MetricLimit:
     """Return a limit with what the predicted value leaves of it.
 
@@ -330,36 +320,6 @@ def _safety(confidence_cost: ConfidenceCost | None) -> types.Safety | None:
         # The fleet that meets the limits with 50 % confidence.
         fleet=_fleet(confidence_cost.even_odds_fleet),
         unpriced=confidence_cost.unpriced,
-    )
-
-
-def _verification(
-    simulation_check: SimulationCheck | None,
-) -> types.Verification | None:
-    if simulation_check is None:
-        return None
-    return types.Verification(
-        verdict=simulation_check.verdict,
-        requests=simulation_check.request_count,
-        requests_of=simulation_check.request_source,
-        routing=simulation_check.routing,
-        batches=simulation_check.batch_count,
-        decode_factor=rounded(simulation_check.decode_factor),
-        prefill_factor=rounded(simulation_check.prefill_factor),
-        added_groups=simulation_check.added_groups,
-        found={
-            metric: types.PercentileBand(
-                value=rounded(value),
-                # A time is never below 0, whatever the spread of the batches.
-                low=rounded(max(0.0, low)),
-                high=rounded(high),
-            )
-            for metric, (
-                value,
-                low,
-                high,
-            ) in simulation_check.percentile_bands.items()
-        },
     )
 
 

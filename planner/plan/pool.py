@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
 from planner.market.offer import RESERVED_PURCHASE
 from planner.plan.part import DocumentPart, Number, Role
+from planner.plan.prediction import (  # noqa: TC001 - msgspec reads the annotations
+    Prediction,
+    Verification,
+)
 
 if TYPE_CHECKING:
     from planner.market.offer_key import OfferKey
@@ -100,6 +104,43 @@ class Elastic(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class RequestLengths(DocumentPart, frozen=True, kw_only=True):
+    """The requests of one of two pools, between which the length of their bodies decides."""
+
+    length: Annotated[
+        Literal["short", "long"],
+        Meta(description="short: bodies up to the border; long: all others"),
+    ]
+    body_bytes: Annotated[
+        int, Meta(description="longest body of a short request, in bytes")
+    ]
+    sure_tokens: Annotated[
+        int,
+        Meta(
+            description="a prompt of so many tokens is short whatever its text"
+        ),
+    ]
+    most_tokens: Annotated[
+        int,
+        Meta(description="a longer prompt is long whatever its text, tokens"),
+    ]
+    share: Annotated[
+        Number,
+        Meta(description="share of all requests that may come, at most"),
+    ]
+    context_tokens: Annotated[
+        int, Meta(description="longest prompt and answer together, tokens")
+    ]
+    predicted: Annotated[
+        dict[str, Prediction],
+        Meta(description="what the pool alone is predicted to do"),
+    ]
+    verified: Annotated[
+        Verification | None,
+        Meta(description="its own simulation; none without limits"),
+    ]
+
+
 class Pool(DocumentPart, frozen=True, kw_only=True):
     """Machines of one type in one region that do the same work."""
 
@@ -174,6 +215,12 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
             "pools; 0 with one pool"
         ),
     ] = 0
+    requests: Annotated[
+        RequestLengths | None,
+        Meta(
+            description="what the machines take where the lengths of requests decide; none: all"
+        ),
+    ] = None
 
     @property
     def stand_in_usd_hour(self) -> Decimal:

@@ -10,6 +10,7 @@ from planner.facts.commitment import commitment_forms
 from planner.market.term import TERM_OF
 from planner.plan import pool as types
 from planner.plan.number import plain_money, rounded
+from planner.plan.prediction_entry import prediction, verification
 from planner.solve.capacity import most_nodes
 from planner.units import HOURS_PER_MONTH
 
@@ -67,6 +68,26 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
             for other in pool.stand_ins
         ),
         weight=pool.weight,
+        requests=_requests(pool),
+    )
+
+
+def _requests(pool: SizedPool) -> types.RequestLengths | None:
+    taken, judged = pool.requests, pool.judged
+    if taken is None or judged is None:
+        return None
+    return types.RequestLengths(
+        length=taken.length,
+        body_bytes=taken.body_bytes,
+        sure_tokens=taken.sure_tokens,
+        most_tokens=taken.most_tokens,
+        share=rounded(taken.share),
+        context_tokens=pool.context_tokens,
+        predicted={
+            metric: prediction(estimate)
+            for metric, estimate in judged.predictions.items()
+        },
+        verified=verification(judged.check),
     )
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from planner import figures
-from planner.plan.document import prediction
 from planner.plan.number import plain_money
+from planner.plan.prediction_entry import prediction
 from planner.plan.run_entry import training_layout
 from planner.render.page import Page, PageTable, Paragraph
 from planner.render.plan import prediction_rows

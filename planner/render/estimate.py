@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from planner import figures
-from planner.plan.document import prediction
+from planner.plan.prediction_entry import prediction
 from planner.render.page import Page, PageTable, Paragraph
 from planner.render.plan import prediction_rows
 

@@ -37,11 +37,12 @@ def fallback_blocks(plan: Plan, *, full: bool) -> list[Block]:
         for pool in plan.solution.pools
         if pool.stand_ins
     ]
-    zones = [
+    # Of two pools one may have more zones: the first ones are then tried again with each of them.
+    zones = dict.fromkeys(
         f"{rung.zone}{_chance_text(rung)}"
         for rung in plan.fallbacks
         if rung.zone is not None
-    ]
+    )
     if zones:
         first = plan.solution.pools[0].zones[0]
         lines.append(

@@ -402,6 +402,8 @@ def _pool_layout_line(pool: Pool) -> str:
         pool_text += f", {pool.spare_groups} spare"
         if pool.spare_hours < HOURS_PER_WEEK:
             pool_text += f" for {pool.spare_hours} h"
+    if pool.requests is not None:
+        pool_text = f"{pool.name}: {pool_text}"
     return pool_text
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.drafting import Drafting
     from planner.perf.serving.load import Routing
+    from planner.perf.serving.request_class import RequestClass
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.cause import Cause
     from planner.solve.rival import RivalFleet
@@ -86,7 +87,9 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     `startup_s` is the time from the request of a node until its replica serves, else 0. `elastic`
     says how far its nodes follow the load, None when they follow the hours of the week alone.
     `stand_ins` are started where a cloud has none of the type, the first first. `weight` is
-    that of a group where a router shares the requests among several pools, else 0.
+    that of a group where a router shares the requests among several pools, else 0. `requests`
+    are those that come where their lengths decide, else None, and `judged` is then what the pool
+    does with them.
     """
 
     name: str
@@ -111,6 +114,8 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     elastic: ElasticRange | None = None
     stand_ins: tuple[StandInType, ...] = ()
     weight: int = 0
+    requests: RequestClass | None = None
+    judged: JudgedPool | None = None
 
     @property
     def summary(self) -> FleetSummary:
@@ -182,6 +187,13 @@ def _purchases(
         )
         if end > start
     )
+
+
+class JudgedPool(Struct, frozen=True):
+    """What one pool does with its part of the requests, and how that was judged."""
+
+    predictions: dict[str, BandedPrediction]
+    check: SimulationCheck | None
 
 
 class BandedPrediction(Struct, frozen=True):

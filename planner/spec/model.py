@@ -128,6 +128,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
                   the engine for the accelerator
     speculation   what guesses tokens that a step then checks; auto is off
     acceptance    chance that a guess is right if all before it were; None is what is published
+    classes       whether requests of other lengths may have machines of their own
     """
 
     place: Place | None = None
@@ -135,6 +136,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     token_budget: int | None = None
     speculation: Literal["auto", "off", "ngram", "eagle3", "mtp"] = "auto"
     acceptance: Decimal | None = None
+    classes: Literal["none", "auto"] = "none"
 
     @property
     def engine_name(self) -> str:

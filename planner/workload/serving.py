@@ -105,7 +105,7 @@ class ServingWorkload:
         )
         search = ServingSearch(settings.catalog.price_book)
         alone = search.solve(requirement, offer_filter.cheapest()).best
-        finder = FleetFinder(search, offer_filter, spec.buy.machine_types)
+        finder = FleetFinder.of_spec(spec, search, offer_filter)
         best = finder.cheaper_mix(requirement, alone) or alone
         if best is None:
             return Counterfactual(None, None, INFEASIBLE)

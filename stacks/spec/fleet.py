@@ -78,6 +78,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     `drafting` is its speculative decoding, None without it. `engine` is its name, and
     `memory_share` the share of memory that it is told to fill.
     `weight` is that of its machines where a router shares requests among fleets, else 0.
+    `body_limit` is the longest body of a request that its machines take, in bytes; 0 for any.
     """
 
     name: str
@@ -108,6 +109,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     elastic: ElasticRange | None = None
     stand_ins: tuple[str, ...] = ()
     weight: int = 0
+    body_limit: int = 0
 
     @property
     def work(self) -> Work:
@@ -221,6 +223,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         elastic=pool.elastic,
         stand_ins=tuple(other.instance_type for other in pool.stand_ins),
         weight=pool.weight,
+        body_limit=pool.requests.limit_bytes if pool.requests else 0,
     )
 
 

@@ -249,8 +249,10 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             group.most_nodes // fleet.nodes_per_replica
             for fleet, group in self.scaling_groups
         )
-        is_weighted = any(fleet.weight for fleet in self.fleets)
-        is_routed = is_weighted or (self.routing != "random" and replicas > 1)
+        is_shared = any(
+            fleet.weight or fleet.body_limit for fleet in self.fleets
+        )
+        is_routed = is_shared or (self.routing != "random" and replicas > 1)
         return (
             bool(self.machine_certificate)
             or self.is_public

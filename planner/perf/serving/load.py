@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.perf.serving.drafting import Drafting
+    from planner.perf.serving.length_part import LengthPart
 
 Routing: TypeAlias = Literal["random", "round-robin", "least-loaded"]
 Arrival: TypeAlias = (
@@ -71,6 +72,11 @@ class LengthDistribution(Struct, frozen=True, kw_only=True):
         """Squared coefficient of variation: exp(sigma^2) - 1."""
         return math.exp(self.sigma**2) - 1
 
+    @property
+    def log_mean(self) -> float:
+        """Mean of ln(length): that of a lognormal with this mean is ln(mean) - sigma^2 / 2."""
+        return math.log(self.mean_tokens) - self.sigma**2 / 2
+
     def bin_lengths(self) -> tuple[float, ...]:
         """Return one representative length for each bin, in tokens.
 
@@ -124,7 +130,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
     engine              what serves, by its name in perf/data/engines.csv
     """
 
-    prompt_lengths: LengthDistribution
+    prompt_lengths: LengthDistribution | LengthPart
     answer_lengths: LengthDistribution
     rate_per_s: float = 0.0
     concurrency: int = 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from planner.perf.serving.length_part import LengthPart
 from planner.perf.serving.simulation import (
     NEVER,
     Crowd,
@@ -21,7 +22,11 @@ from planner.perf.serving.work import UNLIMITED_TOKENS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from planner.perf.serving.load import Routing, ServingLoad
+    from planner.perf.serving.load import (
+        LengthDistribution,
+        Routing,
+        ServingLoad,
+    )
     from planner.perf.serving.simulation import ReplicaTable
     from planner.perf.serving.trace import Trace
 
@@ -83,17 +88,11 @@ class RequestStream:
     def _lengths_to(self, count: int) -> list[tuple[int, int]]:
         """Return prompt and answer tokens of at least the first `count` requests."""
         lengths, load = self._lengths, self._load
-        prompt_logs, answer_logs = (
-            # The mean of a lognormal is exp(mu + sigma^2 / 2).
-            (
-                math.log(distribution.mean_tokens) - distribution.sigma**2 / 2,
-                distribution.sigma,
-            )
-            for distribution in (load.prompt_lengths, load.answer_lengths)
-        )
+        draw_prompt = _sampler(load.prompt_lengths)
+        draw_answer = _sampler(load.answer_lengths)
         while len(lengths) < count:
-            prompt_tokens = _draw_length(self._length_source, *prompt_logs)
-            answer_tokens = _draw_length(self._length_source, *answer_logs)
+            prompt_tokens = draw_prompt(self._length_source)
+            answer_tokens = draw_answer(self._length_source)
             lengths.append(_served_lengths(load, prompt_tokens, answer_tokens))
         return lengths
 
@@ -125,16 +124,18 @@ def _served_lengths(
     )
 
 
-def _draw_length(
-    generator: random.Random, log_mean: float, log_sigma: float
-) -> int:
-    """Return a lognormal number of tokens; equal lengths draw no number."""
-    return round(
-        math.exp(
-            generator.normalvariate(log_mean, log_sigma)
-            if log_sigma
-            else log_mean
-        )
+def _sampler(
+    lengths: LengthDistribution | LengthPart,
+) -> Callable[[random.Random], int]:
+    """Return what draws a whole number of tokens; equal lengths draw no number."""
+    if isinstance(lengths, LengthPart):
+        quantile = lengths.quantiles()
+        return lambda generator: round(quantile(generator.random()))
+    log_mean, sigma = lengths.log_mean, lengths.sigma
+    if not sigma:
+        return lambda _: round(math.exp(log_mean))
+    return lambda generator: round(
+        math.exp(generator.normalvariate(log_mean, sigma))
     )
 
 

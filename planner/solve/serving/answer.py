@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from planner.market.owned import paid_machines
 from planner.solve.serving.alternative import alternatives
+from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.fleet_finder import FleetFinder
 from planner.solve.serving.load_curve import load_curve
@@ -70,7 +71,7 @@ def solve_serving(
         offer_filter.cheapest(),
         estimate_count=settings.alternative_count,
     )
-    finder = FleetFinder(search, offer_filter, spec.buy.machine_types)
+    finder = FleetFinder.of_spec(spec, search, offer_filter)
     selection = search_result.best
     mixed = finder.cheaper_mix(requirement, selection)
     budget_usd = spec.buy.budget
@@ -137,6 +138,7 @@ def _found_solution(
                 spec, requirement, search, selection, is_undecided=is_undecided
             ),
             *choice_warnings(spec, requirement, (selection.sizing.layout,)),
+            *class_warnings(spec, None),
         ),
         week=requirement.week,
         llm=requirement.llm,

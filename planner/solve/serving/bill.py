@@ -367,6 +367,19 @@ def _public_addresses(requirement: ServingRequirement, offer: Offer) -> int:
     return offer.zone_count(together=False)
 
 
+def _all_requests(
+    pools: tuple[BilledPool, ...], whole: ServingRequirement | None
+) -> Decimal:
+    """Return how many requests all pools answer in a month."""
+    # Pools that may get the same requests count them twice.
+    if whole is not None:
+        return whole.requests_per_month
+    return sum(
+        (_monthly_requests(pool.requirement, pool.sizing) for pool in pools),
+        Decimal(0),
+    )
+
+
 def _monthly_requests(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> Decimal:
@@ -424,16 +437,21 @@ def bought_bill(
     return pools_bill((pool,), price_book)
 
 
-def pools_bill(pools: tuple[BilledPool, ...], price_book: PriceBook) -> Bill:
+def pools_bill(
+    pools: tuple[BilledPool, ...],
+    price_book: PriceBook,
+    whole: ServingRequirement | None = None,
+) -> Bill:
     """Return the bill of the pools of one stack; what is not of machines is paid once.
 
-    All pools live equally long. The first one stands for what they have in common.
+    All pools live equally long. The first one stands for what they have in common. `whole` has
+    the requests where the pools are planned for more of them than there are.
     """
     requirement, sizing = pools[0].requirement, pools[0].sizing
     bill = sum_bill(
         [
             *(line for pool in pools for line in machine_lines(pool)),
-            *service_lines(_usage(pools, price_book), price_book),
+            *service_lines(_usage(pools, price_book, whole), price_book),
         ],
         sum(
             (
@@ -451,14 +469,18 @@ def pools_bill(pools: tuple[BilledPool, ...], price_book: PriceBook) -> Bill:
     return replace(bill, day=_daily_lifetime(requirement, sizing))
 
 
-def _usage(pools: tuple[BilledPool, ...], price_book: PriceBook) -> Usage:
+def _usage(
+    pools: tuple[BilledPool, ...],
+    price_book: PriceBook,
+    whole: ServingRequirement | None,
+) -> Usage:
     """Return what pools use besides their machines.
 
     sent GB     = requests a month * mean answer tokens * stream bytes per token / 10^9
     received GB = requests a month * mean prompt tokens * text bytes per token / 10^9
     Traffic and storage of a life are those of a month * its hours / 730.
     """
-    requirement, offer = pools[0].requirement, pools[0].offer
+    requirement, offer = whole or pools[0].requirement, pools[0].offer
     hours = life_hours(fleet_lifetime(requirement, pools[0].sizing))
     months = hours / HOURS_PER_MONTH
     weights_gb = max(
@@ -467,10 +489,7 @@ def _usage(pools: tuple[BilledPool, ...], price_book: PriceBook) -> Usage:
     # Weights that the account has already are paid for without the stack.
     stored_gb = weights_gb if requirement.weights == "bucket" else Decimal(0)
     fetched_gb = weights_gb if requirement.weights == "hub" else Decimal(0)
-    monthly_requests = sum(
-        (_monthly_requests(pool.requirement, pool.sizing) for pool in pools),
-        Decimal(0),
-    )
+    monthly_requests = _all_requests(pools, whole)
     sent_gb = (
         monthly_requests
         * Decimal(requirement.load.answer_lengths.mean_tokens)

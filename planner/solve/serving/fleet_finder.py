@@ -1,12 +1,16 @@
-"""The cheapest fleet as a spec allows it: of one machine type, or of two where these cost less."""
+"""The cheapest fleet as a spec allows it: of one pool, or of two where these cost less."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec.structs import replace
+
 from planner.solve.serving.best_fleets import CENT_USD
 from planner.solve.serving.candidate import ServingCandidate
+from planner.solve.serving.class_search import ClassSearch
+from planner.solve.serving.length_class import text_bytes
 from planner.solve.serving.mixed_fleet import MixedFleet
 from planner.solve.serving.mixed_search import MixedSearch
 
@@ -14,25 +18,48 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.market.offer_filter import OfferFilter
+    from planner.solve.serving.length_class import TextBytes
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
-    from planner.spec.model import LatencyLimit
+    from planner.spec.model import Batch, Inference, LatencyLimit
 
 AnyFleet: TypeAlias = ServingCandidate | MixedFleet
 
 
 class FleetFinder:
-    """Finds fleets of as many machine types as a spec allows, under its rules or without one."""
+    """Finds fleets of as many machine types as a spec allows, under its rules or without one.
+
+    `text` is what the router divides requests by where a spec lets it; None where it does not.
+    """
 
     def __init__(
         self,
         search: ServingSearch,
         offer_filter: OfferFilter,
         machine_types: int,
+        text: TextBytes | None = None,
     ) -> None:
         self.search = search
         self.offer_filter = offer_filter
         self.machine_types = machine_types
+        self._text = text
+
+    @classmethod
+    def of_spec(
+        cls,
+        spec: Inference | Batch,
+        search: ServingSearch,
+        offer_filter: OfferFilter,
+    ) -> FleetFinder:
+        """Return what finds the fleets that a spec allows."""
+        told_bytes = spec.stated_usage.get("prompt_bytes_per_token")
+        is_divided = spec.serving.classes == "auto"
+        return cls(
+            search,
+            offer_filter,
+            spec.buy.machine_types,
+            text_bytes(told_bytes) if is_divided else None,
+        )
 
     def cheapest(
         self, requirement: ServingRequirement, skipped_rule: str = ""
@@ -64,6 +91,11 @@ class FleetFinder:
         )
         return mixed or alone
 
+    @property
+    def has_pools(self) -> bool:
+        """Whether a spec allows more than one pool."""
+        return self.machine_types > 1 or self._text is not None
+
     def is_bound_by(self, rule: str) -> bool:
         """Whether a rule on offers keeps any of them from a fleet; else no search is needed.
 
@@ -72,7 +104,7 @@ class FleetFinder:
         """
         if self.offer_filter.cheapest(rule) != self.offer_filter.cheapest():
             return True
-        return self.machine_types > 1 and set(
+        return self.has_pools and set(
             self.offer_filter.everywhere(rule)
         ) != set(self.offer_filter.everywhere())
 
@@ -84,14 +116,27 @@ class FleetFinder:
         *,
         skipped_rule: str = "",
     ) -> MixedFleet | None:
-        """Return a fleet of two types that costs less than one of one type, if two are allowed."""
-        if self.machine_types == 1:
-            return None
+        """Return a fleet of two pools that costs less than one pool, as far as these are allowed.
+
+        Either both get random shares of the requests, or each gets those of some lengths.
+        """
         if alone is not None:
             ceiling_usd = min(ceiling_usd, float(alone.bill.total))
-        return MixedSearch(requirement, self.search).cheapest(
-            self.offer_filter.everywhere(skipped_rule), ceiling_usd
+        best: MixedFleet | None = None
+        if self.machine_types > 1:
+            best = MixedSearch(requirement, self.search).cheapest(
+                self.offer_filter.everywhere(skipped_rule), ceiling_usd
+            )
+        if self._text is None:
+            return best
+        if best is not None:
+            ceiling_usd = float(best.bill.total)
+        divided = ClassSearch(requirement, self.search, self._text).cheapest(
+            self.offer_filter.cheapest(skipped_rule),
+            self.offer_filter.everywhere(skipped_rule),
+            ceiling_usd,
         )
+        return divided or best
 
     def kept_seconds(
         self,
@@ -104,7 +149,8 @@ class FleetFinder:
             return self.search.kept_seconds(requirement, limit, fleet)
         return max(
             self.search.kept_seconds(
-                requirement.with_share(pool.requirement.traffic_share),
+                # What a pool carries, under other limits.
+                replace(pool.requirement, limits=requirement.limits),
                 limit,
                 candidate,
             )

@@ -27,13 +27,29 @@ if TYPE_CHECKING:
     from planner.solve.serving.cost_bound import LayoutOption
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import ReplicaGroup
-    from planner.solve.serving.verify import FleetJudge
+
+
+class GroupJudge(Protocol):
+    """Who says whether a number of groups passes."""
+
+    def misses(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> bool:
+        """Return whether a fleet misses a limit; more groups miss none that fewer keep."""
+
+    def missed_limit(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> LayoutRejection | None:
+        """Return the limit that a fleet misses, None when it keeps all."""
+
+    def idle_rejection(
+        self, requirement: ServingRequirement, replica: Replica
+    ) -> LayoutRejection | None:
+        """Return the limit that no number of groups keeps, None when some may."""
 
 
 class FleetPricer(Protocol):
     """What a search of groups asks of the search of fleets."""
-
-    judge: FleetJudge
 
     def bill(
         self, requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
@@ -57,10 +73,14 @@ class GroupSearch:
     """
 
     def __init__(
-        self, requirement: ServingRequirement, pricer: FleetPricer
+        self,
+        requirement: ServingRequirement,
+        pricer: FleetPricer,
+        judge: GroupJudge,
     ) -> None:
         self._requirement = requirement
         self._pricer = pricer
+        self._judge = judge
         self._brackets: dict[tuple[Replica, ReplicaGroup], GroupBracket] = {}
 
     def fewest(
@@ -92,7 +112,7 @@ class GroupSearch:
         while (groups := bracket.next_groups(estimate, ceiling)) is not None:
             fleet = sized_fleet(requirement, replica, group, groups)
             # How far a limit is missed takes longer, and is of interest where no number passes.
-            if not self._pricer.judge.misses(requirement, fleet):
+            if not self._judge.misses(requirement, fleet):
                 bracket.accept(groups)
                 continue
             bracket.reject(groups)
@@ -105,7 +125,7 @@ class GroupSearch:
             return sized_fleet(requirement, replica, group, bracket.enough)
         if tells_why and bracket.is_untold:
             fleet = sized_fleet(requirement, replica, group, bracket.too_few)
-            bracket.tell(self._pricer.judge.missed_limit(requirement, fleet))
+            bracket.tell(self._judge.missed_limit(requirement, fleet))
         return bracket.rejection
 
     def _bracket(self, layout_option: LayoutOption) -> GroupBracket:
@@ -120,7 +140,7 @@ class GroupSearch:
         """Return why more than `groups` groups do not pass either, None if they may."""
         if groups > MAX_GROUPS:
             return unreachable_rejection(self._requirement, replica)
-        return self._pricer.judge.idle_rejection(self._requirement, replica)
+        return self._judge.idle_rejection(self._requirement, replica)
 
     def _estimated_groups(
         self,

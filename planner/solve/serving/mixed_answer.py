@@ -1,4 +1,4 @@
-"""The answer where a service has machines of two types: what holds for both pools."""
+"""The answer where a service has two pools of machines: what holds for both of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from planner.market.regret import Regret
 from planner.market.term import TERM_OF
 from planner.solve.cause import DEARER
 from planner.solve.rival import billed_rival
+from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.pool_answer import (
     choice_warnings,
@@ -27,6 +28,7 @@ from planner.solve.serving.reason import asked_confidence, find_reasons
 from planner.solve.serving.token_volume import token_volume
 from planner.solve.solution import (
     BandedPrediction,
+    JudgedPool,
     SimulationCheck,
     Solution,
 )
@@ -61,30 +63,29 @@ def mixed_solution(
     fleet: MixedFleet,
     alone: ServingCandidate | None,
 ) -> Solution:
-    """Return the answer with two machine types, which cost less than one type `alone`.
+    """Return the answer with two pools, which cost less than one pool `alone`.
 
     Every request keeps the limits on the machine that it comes to, so all of them do. What is
     predicted is that of the pool in which it is worse.
     """
     search, offer_filter = finder.search, finder.offer_filter
     candidates = _candidates(fleet)
+    judged = [*_judged(search, candidates)]
     predictions = _joined_predictions(
-        predict_serving(pool.requirement, pool.sizing) for pool in fleet.pools
+        (each.predictions for each in judged), requirement, fleet
     )
-    check = _joined_checks(
-        simulation_check_of(pool.requirement, search, candidate)
-        for pool, candidate in candidates
-    )
+    check = _joined_checks(each.check for each in judged)
     is_undecided = check is not None and check.verdict == "undecided"
     return Solution(
         status="feasible" if is_undecided else "optimal",
-        pools=tuple(_sized_pools(fleet, search)),
+        pools=tuple(_sized_pools(fleet, search, judged)),
         predictions=predictions,
         bindings=(),
         alternatives=_alternatives(alone),
         bill=fleet.bill,
         warnings=(
             *_warnings(spec, search, candidates, is_undecided=is_undecided),
+            *class_warnings(spec, fleet),
             *choice_warnings(
                 spec,
                 requirement,
@@ -117,14 +118,36 @@ def mixed_solution(
     )
 
 
+def _judged(
+    search: ServingSearch, candidates: _Candidates
+) -> Iterator[JudgedPool]:
+    """Yield what each pool does with its requests."""
+    for pool, candidate in candidates:
+        yield JudgedPool(
+            predict_serving(pool.requirement, pool.sizing),
+            simulation_check_of(pool.requirement, search, candidate),
+        )
+
+
 def _sized_pools(
-    fleet: MixedFleet, search: ServingSearch
+    fleet: MixedFleet, search: ServingSearch, judged: list[JudgedPool]
 ) -> Iterator[SizedPool]:
-    for (pool, candidate), weight in zip(
-        _candidates(fleet), fleet.weights, strict=True
+    for (pool, candidate), weight, requests, pool_judged in zip(
+        _candidates(fleet),
+        fleet.weights,
+        fleet.classes or (None, None),
+        judged,
+        strict=True,
     ):
         yield serving_pool(
-            pool.requirement, search, candidate, name=pool.name, weight=weight
+            pool.requirement,
+            search,
+            candidate,
+            name=pool.name,
+            weight=weight,
+            requests=requests,
+            # With random shares of the same requests pools differ in nothing that matters.
+            judged=pool_judged if requests is not None else None,
         )
 
 
@@ -141,8 +164,16 @@ def _candidates(fleet: MixedFleet) -> _Candidates:
 
 def _joined_predictions(
     predicted: Iterable[dict[str, BandedPrediction]],
+    requirement: ServingRequirement,
+    fleet: MixedFleet,
 ) -> dict[str, BandedPrediction]:
-    """Return what holds for both pools: the sum of their rates, the worse of all else."""
+    """Return what holds for both pools: the sum of their rates, the worse of all else.
+
+    Requests that may come to either pool count once: rates are those of all that arrive.
+    """
+    # Above the rate of arrivals where some requests may come to either pool.
+    counted_rps = sum(pool.requirement.load.rate_per_s for pool in fleet.pools)
+    once = requirement.load.rate_per_s / counted_rps
     first, *others = predicted
     joined = dict(first)
     for other in others:
@@ -150,9 +181,9 @@ def _joined_predictions(
             known = joined[metric]
             if metric in SUMMED_METRICS:
                 joined[metric] = BandedPrediction(
-                    known.value + prediction.value,
-                    known.low + prediction.low,
-                    known.high + prediction.high,
+                    once * (known.value + prediction.value),
+                    once * (known.low + prediction.low),
+                    once * (known.high + prediction.high),
                     known.basis,
                 )
             else:
@@ -229,7 +260,7 @@ def _joined_commitment(
 
 
 def _alternatives(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
-    """Return the cheapest fleet of one type, which costs more."""
+    """Return the cheapest fleet of one pool, which costs more."""
     if alone is None:
         return ()
     return (billed_rival(alone.bought, alone.sizing.nodes, alone.bill, DEARER),)

@@ -1,4 +1,4 @@
-"""A service on machines of two types, between which a router shares the requests."""
+"""A service on machines of two pools, between which a router shares the requests."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.perf.serving.replica import Replica
+    from planner.perf.serving.request_class import RequestClass
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import ReplicaGroup
     from planner.solve.serving.verify import FleetJudge
@@ -50,12 +51,14 @@ class PoolCount(Struct, frozen=True):
 class MixedFleet(Struct, frozen=True, kw_only=True):
     """Pools of different machine types, with the bill of the whole.
 
-    `weights` are those of one group of each pool: a router picks a group in proportion.
+    `weights` are those of one group of each pool: a router picks a group in proportion. They are 0
+    where the lengths of requests decide: `classes` are then those of the pools.
     """
 
     pools: tuple[BilledPool, ...]
     weights: tuple[int, ...]
     bill: Bill
+    classes: tuple[RequestClass, ...] = ()
 
     @property
     def candidates(self) -> tuple[ServingCandidate, ...]:
@@ -141,7 +144,7 @@ def keeps_limits(fleet: MixedFleet, judge: FleetJudge) -> bool:
 
 def may_be_had(fleet: MixedFleet) -> bool:
     """Return whether each pool may be had, and all pools together; more groups never may."""
-    return _within_shared_quotas(fleet.pools) and all(
+    return within_shared_quotas(fleet.pools) and all(
         isinstance(
             obtainable(pool.requirement, pool.offer, pool.sizing), FleetSizing
         )
@@ -162,7 +165,7 @@ def billed_pool(
     )
 
 
-def _within_shared_quotas(pools: tuple[BilledPool, ...]) -> bool:
+def within_shared_quotas(pools: tuple[BilledPool, ...]) -> bool:
     """Return whether the account may have all pools where one quota counts both.
 
     sum of nodes of a pool / nodes that the quota allows of its type <= 1

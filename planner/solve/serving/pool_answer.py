@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.market.offer import Offer
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.request_class import RequestClass
     from planner.solve.cause import Cause
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
+    from planner.solve.solution import JudgedPool
     from planner.spec.model import Batch
 
 
@@ -78,6 +80,8 @@ def serving_pool(
     *,
     name: str = "",
     weight: int = 0,
+    requests: RequestClass | None = None,
+    judged: JudgedPool | None = None,
 ) -> SizedPool:
     """Return the machines of a fleet, or of one pool of it that has a name of its own."""
     sizing = selection.sizing
@@ -104,6 +108,8 @@ def serving_pool(
         elastic=elastic_range(requirement, sizing, search.judge),
         run_window_s=run_window_s(requirement, sizing),
         weight=weight,
+        requests=requests,
+        judged=judged,
     )
 
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.margin import LimitedMetric
     from planner.solve.serving.cost_bound import LayoutOption
+    from planner.solve.serving.group_search import GroupJudge
     from planner.solve.serving.rejection import (
         RejectedLayout,
         ServingRejection,
@@ -145,12 +146,14 @@ class ServingSearch:
         *,
         ceiling_usd: float = math.inf,
         tells_why: bool = True,
+        judge: GroupJudge | None = None,
     ) -> ServingResult:
         """Return the cheapest fleet, and `estimate_count` dearer ones by formula.
 
         Fleets that cost more than `ceiling_usd` a month are not looked for. Formulas name
         candidates; the simulation then proves that no fleet is cheaper. With `tells_why` off
         the offers without a fleet are not all named: proving that they miss takes less time.
+        `judge` says which fleets pass; without one it is that of the search.
         """
         estimates, rejected_offers = self._best_first(
             requirement,
@@ -163,7 +166,7 @@ class ServingSearch:
         )
         verified = estimates[:1]
         if requirement.is_simulated:
-            groups = GroupSearch(requirement, self)
+            groups = GroupSearch(requirement, self, judge or self.judge)
             verified, rejected_offers = self._best_first(
                 requirement,
                 offers,

@@ -21,12 +21,15 @@ from msgspec import Meta, ValidationError, convert
 from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
+from planner.perf.serving.load import LengthDistribution
 from planner.perf.serving.trace import Trace
 from planner.spec.model import TokenLengths, Traffic
 
 if TYPE_CHECKING:
     import _csv
     from collections.abc import Callable, Iterator
+
+    from planner.perf.serving.load import ServingLoad
 
 MIN_REQUESTS: Final = 100
 MINUTE_S: Final = 60
@@ -76,6 +79,27 @@ def observed_traffic(traffic: Traffic, trace: Trace) -> Traffic:
         burstiness=Decimal(
             str(round(min(MAX_BURSTINESS, _gap_variation(trace.arrival_s)), 3))
         ),
+    )
+
+
+def observed_load(load: ServingLoad, trace: Trace) -> ServingLoad:
+    """Return a load with rate, lengths and burstiness of a trace, as `observed_traffic` has them.
+
+    The rate is in requests/s of the busiest minute.
+    """
+    prompts = _token_statistics(trace.prompt_tokens)
+    answers = _token_statistics(trace.answer_tokens)
+    return replace(
+        load,
+        rate_per_s=max(_minute_counts(trace.arrival_s)) / MINUTE_S,
+        prompt_lengths=LengthDistribution(
+            mean_tokens=float(prompts.mean), p95_tokens=float(prompts.p95)
+        ),
+        answer_lengths=LengthDistribution(
+            mean_tokens=float(answers.mean), p95_tokens=float(answers.p95)
+        ),
+        arrival_variation=min(MAX_BURSTINESS, _gap_variation(trace.arrival_s))
+        ** 2,
     )
 
 

@@ -44,9 +44,33 @@ PREPARING: Final = (
 )
 JOINING: Final = ("fabric", "group", "upload")
 ROLE_MODULES: Final = {
-    "serve": (*JOINING, "elastic", "hub", "router", "secret", "serve"),
-    "batch": (*JOINING, "hub", "router", "secret", "serve", "batch"),
-    "bench": (*JOINING, "hub", "router", "secret", "serve", "bench"),
+    "serve": (
+        *JOINING,
+        "elastic",
+        "hub",
+        "length_rule",
+        "router",
+        "secret",
+        "serve",
+    ),
+    "batch": (
+        *JOINING,
+        "hub",
+        "length_rule",
+        "router",
+        "secret",
+        "serve",
+        "batch",
+    ),
+    "bench": (
+        *JOINING,
+        "hub",
+        "length_rule",
+        "router",
+        "secret",
+        "serve",
+        "bench",
+    ),
     "train": (
         *JOINING,
         "checkpoint",

@@ -125,6 +125,7 @@ def _router(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
             "certificate": stack.machine_certificate,
             "is_public": stack.is_public,
             **({"weight": fleet.weight} if fleet.weight else {}),
+            **({"body_limit": fleet.body_limit} if fleet.body_limit else {}),
             **({"key": stack.api_key} if stack.checks_keys else {}),
         }
     }

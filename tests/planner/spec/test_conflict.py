@@ -31,6 +31,15 @@ ASLEEP = "elastic: {least: 0, most: 2}"
 ELASTIC = "elastic: {least: 0.5, most: 2}"
 RESERVE = "update: recreate\nbuy: {reserve: true}"
 TWO_TYPES = "buy: {machine_types: 2}"
+CLASSES = "serving: {classes: auto}"
+BATCH = """
+apiVersion: tonnage/v1
+kind: Batch
+name: summaries
+model: {name: llama-3.1-8b}
+deadline: 8h
+traffic: {total_requests: 1000, input_tokens: 100, output_tokens: 100}
+"""
 TRACED = """
 apiVersion: tonnage/v1
 kind: Inference
@@ -262,6 +271,23 @@ EXAMPLES = {
             ("base", "on_demand_base: 40%", ""),
             ("reservations", RESERVED, ""),
             ("reserve", "reserve: true", "update: recreate\n"),
+        )
+    },
+    "classes-kind": (BATCH + CLASSES, BATCH),
+    "classes-loop": (
+        chat(traffic="concurrency: 4", extra=CLASSES),
+        chat(traffic="concurrency: 4"),
+    ),
+    "classes-elastic": (service(f"{CLASSES}\n{ELASTIC}"), service(ELASTIC)),
+    **{
+        f"classes-{name}": (
+            service(f"{CLASSES}\n{other}"),
+            service(other),
+        )
+        for name, other in (
+            ("base", "buy: {on_demand_base: 40%}"),
+            ("reservations", f"buy: {{{RESERVED}}}"),
+            ("reserve", RESERVE),
         )
     },
     "addresses-network": (

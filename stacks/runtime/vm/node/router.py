@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacks.runtime.vm.node import activity, container
 from stacks.runtime.vm.node.host import RequestError, write_whole
+from stacks.runtime.vm.node.length_rule import (
+    ENGINES,
+    SHORT_ENGINES,
+    divided_paths,
+    length_map,
+)
 from stacks.runtime.vm.node.secret import write_private
 from stacks.runtime.vm.node.work import StepError
 
@@ -49,15 +55,7 @@ events {{ worker_connections 16384; }}
 http {{
   access_log off;
   client_max_body_size 256m;
-  upstream engines {{
-    zone engines 1m;
-    {method}
-{servers}
-    keepalive 256;
-    # The engine closes idle connections after five seconds.
-    keepalive_timeout 4s;
-  }}
-  proxy_http_version 1.1;
+{upstreams}  proxy_http_version 1.1;
   proxy_set_header Connection "";
   proxy_set_header Host $host;
   proxy_buffering off;
@@ -66,6 +64,15 @@ http {{
   proxy_send_timeout 3600s;
 {gate}{doors}
 }}
+"""
+UPSTREAM = """  upstream {name} {{
+    zone {name} 1m;
+    {method}
+{servers}
+    keepalive 256;
+    # The engine closes idle connections after five seconds.
+    keepalive_timeout 4s;
+  }}
 """
 # Who has the key that the engine itself does not ask for. Plain words would match in any case.
 GATE = """  map $http_authorization $has_key {{
@@ -111,21 +118,24 @@ METHODS = {
 class Route(NamedTuple):
     """The engine of a machine, and since when it is ready; the first one leads.
 
-    The proxy picks engines in proportion to their weights.
+    The proxy picks engines in proportion to their weights. One with a `body_limit` takes no
+    request with more bytes in its body; 0 is any.
     """
 
     since: str
     node: str
     address: str
     weight: int = 1
+    body_limit: int = 0
 
 
 class Router:
     """The proxy of this machine.
 
     Settings: image, routing, port, engine_port, tls_port, certificate (its secret), is_public
-    where clients come from the internet, weight where machines are of several types, and key (its
-    secret) where the engine does not ask for it.
+    where clients come from the internet, weight where machines are of several types, body_limit
+    where they take short requests alone, and key (its secret) where the engine does not ask for
+    it.
     """
 
     def __init__(
@@ -224,6 +234,12 @@ class Router:
             "node": self._node,
             "address": self._cloud.address(),
             "weight": self._settings.get("weight", 1),
+            # A program of before knows nothing of it.
+            **(
+                {"body_limit": self._settings["body_limit"]}
+                if "body_limit" in self._settings
+                else {}
+            ),
         }
         self._cloud.write(self._own_key, json.dumps(record).encode())
 
@@ -271,31 +287,52 @@ class Router:
             self._routes[key] for key in keys if self._misses[key] < MISSES
         )
 
-    @property
-    def _paths(self) -> str:
-        """What clients reach of the engines."""
+    def _paths(self, ready: list[Route]) -> str:
+        """Return what clients reach of the engines."""
+        paths = KEYED_PATHS if self._settings["is_public"] else ALL_PATHS
         if self._has_gate:
-            return GATED_PATHS
-        return KEYED_PATHS if self._settings["is_public"] else ALL_PATHS
+            paths = GATED_PATHS
+        return divided_paths(paths) if is_divided(ready) else paths
+
+    def _upstreams(self, ready: list[Route]) -> str:
+        """Return the engines in the words of the proxy, and which of them take short requests.
+
+        Without any engine requests are refused at once. Engines for long requests take all where
+        no other one is ready; what is too long for the others they never get.
+        """
+        long = [route for route in ready if not route.body_limit]
+        if not is_divided(ready):
+            return self._upstream(ENGINES, long)
+        short = [route for route in ready if route.body_limit]
+        return (
+            self._upstream(ENGINES, long)
+            + self._upstream(SHORT_ENGINES, short)
+            + length_map(min(route.body_limit for route in short))
+        )
+
+    def _upstream(self, name: str, routes: list[Route]) -> str:
+        port = self._settings["engine_port"]
+        return UPSTREAM.format(
+            name=name,
+            method=METHODS[self._settings["routing"]],
+            servers="\n".join(
+                f"    server {route.address}:{port} weight={route.weight} max_fails=0;"
+                for route in routes
+            )
+            or f"    server 127.0.0.1:{port} down;",
+        )
 
     def _apply(self, ready: list[Route], *, leads: bool) -> None:
         """Write the configuration of the proxy where it has changed, and let it read it."""
-        engine_port = self._settings["engine_port"]
         config = CONFIG.format(
-            method=METHODS[self._settings["routing"]],
-            # Without any engine requests are refused at once.
-            servers="\n".join(
-                f"    server {route.address}:{engine_port} weight={route.weight} max_fails=0;"
-                for route in ready
-            )
-            or f"    server 127.0.0.1:{engine_port} down;",
+            upstreams=self._upstreams(ready),
             gate=gate(self._key) if self._has_gate else "",
             doors=(TLS_DOORS if self._settings["certificate"] else DOOR).format(
                 port=self._settings["port"],
                 tls_port=self._settings["tls_port"],
                 certificate=CERTIFICATE_PATH,
                 health=200 if leads else 503,
-                paths=self._paths,
+                paths=self._paths(ready),
             ),
         )
         is_up = container.is_running(self._machine, NAME)
@@ -339,3 +376,8 @@ def gate(key: str) -> str:
         # Its own quotes and backslashes, outside of those of the pattern.
         pattern=pattern.replace("\\", "\\\\").replace('"', '\\"')
     )
+
+
+def is_divided(ready: list[Route]) -> bool:
+    """Whether some engines take short requests alone."""
+    return any(route.body_limit for route in ready)

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from stacks.runtime.vm.node.length_rule import ENGINES
 from stacks.runtime.vm.node.router import (
     ALL_PATHS,
     CONFIG,
@@ -33,6 +34,7 @@ from stacks.runtime.vm.node.router import (
     KEYED_PATHS,
     METHODS,
     TLS_DOORS,
+    UPSTREAM,
     gate,
 )
 from tests.stacks.runtime.vm.node.test_hub import secret_name
@@ -50,7 +52,11 @@ WEIGHTS = ["config.json", "model.safetensors", "tokenizer.json"]
 
 
 def service(
-    world: World, count: int, certificate: str = "", weight: int = 0
+    world: World,
+    count: int,
+    certificate: str = "",
+    weight: int = 0,
+    body_limit: int = 0,
 ) -> list[SandboxMachine]:
     """Machines of a service with a router, which have requests all the time."""
     world.has_traffic = lambda _: True
@@ -65,6 +71,7 @@ def service(
         "certificate": certificate,
         "is_public": False,
         **({"weight": weight} if weight else {}),
+        **({"body_limit": body_limit} if body_limit else {}),
     }
     work = {**settings["work"], "port": 8001, "router": router}
     return [
@@ -513,8 +520,9 @@ def configured(
         for engine, weight in zip(engines, weights, strict=True)
     )
     return CONFIG.format(
-        method=METHODS[routing],
-        servers=servers,
+        upstreams=UPSTREAM.format(
+            name=ENGINES, method=METHODS[routing], servers=servers
+        ),
         gate=gate(key) if key else "",
         doors=doors,
     )
