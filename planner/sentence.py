@@ -95,10 +95,12 @@ SENTENCES: Final = {
     "{acceptance_share:.0%} ({told_by}), watch vllm:spec_decode_num_accepted_tokens",
     "no-draft": "without guesses the plan costs ${without_usd:,.2f}",
     "only-draft": "without guesses no machine meets the limits",
-    "classes": "requests with bodies above {body:,} bytes go to serve-long, all others to "
-    "serve-short, whose contexts end at {context:,} tokens: prompts up to {sure:,} tokens are "
-    "short and those above {most:,} long, between them their text decides",
-    "one-class": "machines of their own for long requests would not cost less than one pool",
+    "classes": "requests with bodies above {body:,} bytes, the cheapest of {borders} borders, "
+    "go to serve-long, all others to serve-short, whose contexts end at {context:,} tokens: "
+    "prompts up to {sure:,} tokens are short and those above {most:,} long, between them their "
+    "text decides",
+    "one-class": "at none of {borders} borders would machines of their own for long requests "
+    "cost less than one pool",
     "asleep": "while nobody asks, no machine runs, and then nothing answers: the hours of the "
     "schedule bring machines back, or tonnage start, in {startup_s:time}",
     "window": "machines leave {window_s:time} after midnight, by when a run is done with the "

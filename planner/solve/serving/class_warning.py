@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.solve.cause import because
+from planner.solve.serving.length_class import BORDER_SHARES
 from planner.solve.solution import PlanWarning
 
 if TYPE_CHECKING:
@@ -21,13 +22,14 @@ def class_warnings(
     if spec.serving.classes == "none":
         return
     if fleet is None or not fleet.classes:
-        reason = because("one-class")
+        reason = because("one-class", borders=len(BORDER_SHARES))
     else:
         border = fleet.classes[0]
         short, _ = fleet.pools
         reason = because(
             "classes",
             body=border.body_bytes,
+            borders=len(BORDER_SHARES),
             sure=border.sure_tokens,
             most=border.most_tokens,
             context=short.requirement.load.max_context_tokens,

@@ -227,7 +227,7 @@ def test_the_plan_says_the_rule_or_that_there_is_none(catalog: Catalog) -> None:
     whole = find(dear, text)
     assert len(whole.pools) == 1
     [note] = [w for w in whole.warnings if w.code == "classes"]
-    assert "would not cost less" in describe(note.reason)
+    assert "at none of 5 borders" in describe(note.reason)
     none = find(few, documents("aws", "none"))
     assert not [w for w in none.warnings if w.code == "classes"]
 
@@ -283,3 +283,51 @@ def test_each_pool_is_up_often_enough_for_both(catalog: Catalog) -> None:
     asked = [present(pool.requirement.availability) for pool in fleet.pools]
     assert math.prod(asked) == pytest.approx(Decimal("0.999"))
     assert all(pool.sizing.spares.count for pool in fleet.pools)
+
+
+def recorded() -> bytes:
+    """Eight requests a second for ten minutes: some of them have prompts of a document."""
+    draw = random.Random(2)
+    rows = ["timestamp,input_tokens,output_tokens"]
+    time_s = 0.0
+    for _ in range(4800):
+        time_s += draw.expovariate(8)
+        is_document = draw.random() < 0.08
+        prompt = (
+            draw.randint(4000, 8000) if is_document else draw.randint(50, 900)
+        )
+        rows.append(f"{time_s:.3f},{prompt},{draw.randint(50, 150)}")
+    return "\n".join(rows).encode()
+
+
+def test_a_recording_is_divided_and_verified_by_itself(
+    catalog: Catalog,
+) -> None:
+    few = repriced(catalog, "aws")
+    text = re.sub(
+        r"traffic:.*?sla",
+        "traffic: {trace: requests.csv}\nsla",
+        documents("aws"),
+        flags=re.DOTALL,
+    )
+    spec = spec_of(text)
+    assert isinstance(spec, Inference)
+    requirement = serving_requirement(spec, lambda _: recorded())
+    search = ServingSearch(few.price_book)
+    fleet = present(
+        ClassSearch(requirement, search, TEXT).cheapest(
+            few.offers, few.offers, math.inf
+        )
+    )
+    short, long = fleet.pools
+    whole = present(requirement.trace)
+    taken = fleet.classes[0]
+    both_ways = sum(
+        taken.sure_tokens < prompt <= taken.most_tokens
+        for prompt in whole.prompt_tokens
+    )
+    counts = [len(present(pool.requirement.trace)) for pool in fleet.pools]
+    assert sum(counts) == len(whole) + both_ways
+    for pool in (short, long):
+        judged = present(search.judge.check(pool.requirement, pool.sizing, 0))
+        assert (judged.request_source, judged.verdict) == ("trace", "holds")
