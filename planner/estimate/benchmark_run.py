@@ -121,7 +121,8 @@ def benchmark_spec(
         model=spec.model,
         traffic=traffic,
         deadline=Decimal(ttl_s),
-        serving=spec.serving,
+        # One machine is measured, which has the requests of its pool alone.
+        serving=replace(spec.serving, classes="none"),
     )
 
 

@@ -375,6 +375,17 @@ def test_what_serves_no_named_model_is_refused(
     assert tonnage("bench", "desk.yaml")[0] == 2
 
 
+def test_classes_of_requests_are_measured_as_one(
+    tonnage: Command, here: Path, spec: Path
+) -> None:
+    """One machine has nobody to divide requests for it."""
+    _, whole, _ = tonnage("bench", spec.name)
+    (here / "classes.yaml").write_text(chat(extra="serving: {classes: auto}"))
+    code, out, err = tonnage("bench", "classes.yaml")
+    assert (code, err) == (0, "")
+    assert out == whole.replace(spec.name, "classes.yaml")
+
+
 def test_a_real_machine_does_not_wait_for_weights_that_nobody_brings(
     tonnage: Command, here: Path, spec: Path
 ) -> None:
