@@ -20,6 +20,8 @@ HOURS_PER_MONTH: Final = Decimal(730)
 DAYS_PER_MONTH: Final = HOURS_PER_MONTH / HOURS_PER_DAY
 SECONDS_PER_MONTH: Final = int(HOURS_PER_MONTH) * SECONDS_PER_HOUR
 
+BITS_PER_BYTE: Final = 8
+
 MS_PER_S: Final = 1000.0
 
 # Networks, disks and bills count in powers of ten, memory in powers of two.

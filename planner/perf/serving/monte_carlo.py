@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import random
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 # Seconds of requests by metric.
 RequestTimes: TypeAlias = "dict[str, list[float]]"
+# Gives the times of the requests of a batch.
+BatchTimer: TypeAlias = "Callable[[list[Request]], RequestTimes]"
+ReplicaMaker: TypeAlias = "Callable[[ReplicaTable], ReplicaSimulation]"
 MOST_UNFINISHED: Final = (
     40  # batches, each at least twice as long as what is in flight
 )
@@ -184,13 +188,21 @@ def trace_requests(
 
 
 class RoutedReplicas:
-    """Equal replicas behind a router, which are simulated together."""
+    """Equal replicas behind a router, which are simulated together.
+
+    `simulate` makes the simulation of one of them.
+    """
 
     def __init__(
-        self, replica_table: ReplicaTable, replica_count: int, routing: Routing
+        self,
+        replica_table: ReplicaTable,
+        replica_count: int,
+        routing: Routing,
+        *,
+        simulate: ReplicaMaker = ReplicaSimulation,
     ) -> None:
         self._simulations = [
-            ReplicaSimulation(replica_table) for _ in range(replica_count)
+            simulate(replica_table) for _ in range(replica_count)
         ]
         self._routing = routing
         self._sent_count = 0
@@ -199,17 +211,39 @@ class RoutedReplicas:
 
     def send(self, request: Request) -> None:
         """Queue a request at the replica of the router's choice; it is changed in place."""
-        position, self._sent_count = self._sent_count, self._sent_count + 1
-        simulations = self._simulations
         if self._routing == "least-loaded":
             # The choice depends on the state of all replicas at the arrival.
             self.advance(request.due_s)
-            simulation = self._least_loaded(position)
-        elif self._routing == "round-robin":
-            simulation = simulations[position % len(simulations)]
-        else:
-            simulation = self._generator.choice(simulations)
-        simulation.queue.append(request)
+        self.queue(self.choose(), request)
+
+    def choose(self) -> int:
+        """Return the place of the replica that the router sends the next request to."""
+        position, self._sent_count = self._sent_count, self._sent_count + 1
+        replica_count = len(self._simulations)
+        if self._routing == "least-loaded":
+            return self._least_loaded(position)
+        if self._routing == "round-robin":
+            return position % replica_count
+        return self._generator.choice(range(replica_count))
+
+    def queue(self, place: int, request: Request) -> None:
+        """Queue a request at the replica of a place."""
+        self._simulations[place].queue.append(request)
+
+    def collect(self, until_s: float) -> list[tuple[float, int, Request]]:
+        """Simulate all replicas up to a time; return what has ended, in order of its end.
+
+        Each request comes with its end and the place of its replica.
+        """
+        ended: list[tuple[float, int, Request]] = []
+        for place, simulation in enumerate(self._simulations):
+            simulation.advance(until_s)
+            ended += (
+                (request.end_s, place, request)
+                for request in simulation.finished
+            )
+            simulation.finished.clear()
+        return sorted(ended, key=operator.itemgetter(0))
 
     def send_all(self, requests: list[Request]) -> None:
         """Queue requests in order of arrival, each at the replica of the router's choice."""
@@ -235,19 +269,17 @@ class RoutedReplicas:
             max(crowd.tokens for crowd in crowds),
         )
 
-    def _least_loaded(self, position: int) -> ReplicaSimulation:
-        """Return the replica with the fewest requests."""
+    def _least_loaded(self, position: int) -> int:
+        """Return the place of the replica with the fewest requests."""
         replica_count = len(self._simulations)
-        return self._simulations[
-            min(
-                range(replica_count),
-                key=lambda index: (
-                    self._simulations[index].request_count,
-                    # Ties go to the replicas in turn.
-                    (index - position) % replica_count,
-                ),
-            )
-        ]
+        return min(
+            range(replica_count),
+            key=lambda index: (
+                self._simulations[index].request_count,
+                # Ties go to the replicas in turn.
+                (index - position) % replica_count,
+            ),
+        )
 
 
 def route_requests(
@@ -287,13 +319,17 @@ def open_steps(
     replica_count: int,
     routing: Routing,
     batch_size: int,
+    *,
+    simulate: ReplicaMaker = ReplicaSimulation,
 ) -> Iterator[RunStep]:
     """Play an endless run by batches of `batch_size` requests, in order of arrival.
 
     Requests go on arriving until the last one of a batch has ended. In an overload that takes
     ever longer: a batch that many later ones have followed counts as ended then.
     """
-    replicas = RoutedReplicas(replica_table, replica_count, routing)
+    replicas = RoutedReplicas(
+        replica_table, replica_count, routing, simulate=simulate
+    )
     sent_batches: deque[list[Request]] = deque()
     while batch := list(itertools.islice(requests, batch_size)):
         replicas.send_all(batch)
@@ -363,7 +399,7 @@ class OpenRun:
     """The times of the batches of `open_steps`, and how many of their requests are late for sure.
 
     The first `warm_up` requests do not count: a replica fills up before its times are those of a
-    steady state.
+    steady state. `times_of` gives the times of a batch, those of a whole request by itself.
     """
 
     def __init__(
@@ -371,10 +407,11 @@ class OpenRun:
         steps: Iterator[RunStep],
         warm_up: int,
         replica_table: ReplicaTable,
+        times_of: BatchTimer | None = None,
     ) -> None:
         self._steps = steps
         self._uncounted = warm_up
-        self._times_of = metric_timer(replica_table)
+        self._times_of = times_of or metric_timer(replica_table)
         self._now_s = 0.0
         self._ended: deque[RequestTimes] = deque()
         self._unended: list[list[Request]] = []
@@ -465,9 +502,7 @@ def request_times(
     return metric_timer(replica_table)(requests)
 
 
-def metric_timer(
-    replica_table: ReplicaTable,
-) -> Callable[[list[Request]], RequestTimes]:
+def metric_timer(replica_table: ReplicaTable) -> BatchTimer:
     """Return a function that gives ttft, tpot and e2e of simulated requests, in seconds.
 
     ttft = ttft_factor * (m * first_token + step_wait * step + prompt_share * prompt)
