@@ -91,6 +91,11 @@ SENTENCES: Final = {
     "default-cache": "the KV cache of 8 bits saves ${saved_usd:,.2f} against "
     "model.kv_precision: bf16",
     "no-default-cache": "with model.kv_precision: bf16 no machine meets the limits",
+    "apart-saves": "prompts and answers have machines of their own, which saves "
+    "${saved_usd:,.2f} against serving.pools: together",
+    "apart-only": "with serving.pools: together no machines meet the limits",
+    "hand-over": "the cache of a mean prompt takes {handed_s:time} from the machines that compute "
+    "prompts to those that answer, over TCP: nobody has measured it on these machines",
     "draft": "guesses by {method}, {guesses:,} ahead in each step: each is taken as right with "
     "{acceptance_share:.0%} ({told_by}), watch vllm:spec_decode_num_accepted_tokens",
     "no-draft": "without guesses the plan costs ${without_usd:,.2f}",

@@ -221,6 +221,13 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
             description="what the machines take where the lengths of requests decide; none: all"
         ),
     ] = None
+    part: Annotated[
+        Literal["", "prompts", "answers"],
+        Meta(
+            description="of a request, where one pool computes prompts and another one answers; "
+            "empty: all of it"
+        ),
+    ] = ""
 
     @property
     def stand_in_usd_hour(self) -> Decimal:

@@ -68,6 +68,7 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
             for other in pool.stand_ins
         ),
         weight=pool.weight,
+        part=pool.part,
         requests=_requests(pool),
     )
 

@@ -395,6 +395,8 @@ def _pool_layout_line(pool: Pool) -> str:
         f"{pool.replicas} {replica_noun} of {layout_text} in "
         f"{layout.precision}, up to {layout.max_batch} requests each"
     )
+    if pool.part:
+        pool_text = f"{pool.part}: {pool_text}"
     # The number of nodes follows the weekly load.
     if pool.elastic is None and pool.min_nodes < pool.nodes:
         pool_text += f"; {pool.min_nodes} to {pool.nodes} nodes over the week"

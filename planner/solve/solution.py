@@ -89,7 +89,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     `stand_ins` are started where a cloud has none of the type, the first first. `weight` is
     that of a group where a router shares the requests among several pools, else 0. `requests`
     are those that come where their lengths decide, else None, and `judged` is then what the pool
-    does with them.
+    does with them. `part` is what of a request its machines do, empty for all of it.
     """
 
     name: str
@@ -116,6 +116,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     weight: int = 0
     requests: RequestClass | None = None
     judged: JudgedPool | None = None
+    part: Literal["", "prompts", "answers"] = ""
 
     @property
     def summary(self) -> FleetSummary:

@@ -124,6 +124,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
 
     engine        what serves the model; auto is vLLM, also where another one would cost less, and
                   any is the one that costs least
+    pools         whether the machines that compute prompts also answer, or two pools do that
+                  where they cost less
     token_budget  most tokens of one step, prompts and answers together; None is the default of
                   the engine for the accelerator
     speculation   what guesses tokens that a step then checks; auto is off
@@ -133,6 +135,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
 
     place: Place | None = None
     engine: Literal["auto", "any"] | EngineName = "auto"
+    pools: Literal["together", "auto"] = "together"
     token_budget: int | None = None
     speculation: Literal["auto", "off", "ngram", "eagle3", "mtp"] = "auto"
     acceptance: Decimal | None = None

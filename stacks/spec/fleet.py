@@ -79,6 +79,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     `memory_share` the share of memory that it is told to fill.
     `weight` is that of its machines where a router shares requests among fleets, else 0.
     `body_limit` is the longest body of a request that its machines take, in bytes; 0 for any.
+    `part` is what of a request its machines do, empty for all of it.
     """
 
     name: str
@@ -110,6 +111,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     stand_ins: tuple[str, ...] = ()
     weight: int = 0
     body_limit: int = 0
+    part: str = ""
 
     @property
     def work(self) -> Work:
@@ -186,6 +188,8 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         or shares_files
         or isinstance(spec, Workspace)
         or spec.buy.reserve
+        # Caches are handed over within a zone.
+        or bool(pool.part)
     )
     return FleetSpec(
         name=pool.name,
@@ -224,6 +228,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         stand_ins=tuple(other.instance_type for other in pool.stand_ins),
         weight=pool.weight,
         body_limit=pool.requests.limit_bytes if pool.requests else 0,
+        part=pool.part,
     )
 
 

@@ -250,7 +250,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             for fleet, group in self.scaling_groups
         )
         is_shared = any(
-            fleet.weight or fleet.body_limit for fleet in self.fleets
+            fleet.weight or fleet.body_limit or fleet.part
+            for fleet in self.fleets
         )
         is_routed = is_shared or (self.routing != "random" and replicas > 1)
         return (

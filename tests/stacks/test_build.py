@@ -562,8 +562,13 @@ def check_shell(script: str, folder: Path) -> None:
 
 def boot_script(graph: Graph) -> str:
     """What a node runs first."""
-    template = next(
-        r.inputs
+    return boot_scripts(graph)[0]
+
+
+def boot_scripts(graph: Graph) -> list[str]:
+    """What a node of each group runs first."""
+    return [
+        _script_of(r.inputs)
         for r in graph.resources
         if r.name.endswith(("-template", "-nodes"))
         and (
@@ -571,7 +576,10 @@ def boot_script(graph: Graph) -> str:
             or "metadata" in r.inputs
             or "virtualMachineProfile" in r.inputs
         )
-    )
+    ]
+
+
+def _script_of(template: dict[str, Any]) -> str:
     if "metadata" in template:
         return str(template["metadata"]["startup-script"])
     profile = template.get("virtualMachineProfile", {}).get("osProfile", {})
@@ -585,7 +593,12 @@ def boot_script(graph: Graph) -> str:
 
 def node_of(graph: Graph) -> dict[str, Any]:
     """What the program of a node knows."""
-    packed = boot_script(graph).partition('"""')[2].partition('"""')[0]
+    return settings_in(boot_script(graph))
+
+
+def settings_in(script: str) -> dict[str, Any]:
+    """What a boot script tells the program of its node."""
+    packed = script.partition('"""')[2].partition('"""')[0]
     settings: dict[str, Any] = json.loads(
         unpacked(packed)["/etc/tonnage/node.json"]
     )

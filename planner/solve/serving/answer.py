@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from planner.market.owned import paid_machines
 from planner.solve.serving.alternative import alternatives
+from planner.solve.serving.apart_answer import apart_solution
+from planner.solve.serving.apart_fleet import ApartFleet
 from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.fleet_finder import FleetFinder
@@ -76,6 +78,15 @@ def solve_serving(
     mixed = finder.cheaper_mix(requirement, selection)
     budget_usd = spec.buy.budget
     if mixed is not None and not mixed.bill.exceeds(budget_usd):
+        if isinstance(mixed, ApartFleet):
+            return apart_solution(
+                spec,
+                settings,
+                finder,
+                requirement,
+                fleet=mixed,
+                alone=selection,
+            )
         return mixed_solution(
             spec, settings, finder, requirement, fleet=mixed, alone=selection
         )

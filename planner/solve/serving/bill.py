@@ -375,7 +375,12 @@ def _all_requests(
     if whole is not None:
         return whole.requests_per_month
     return sum(
-        (_monthly_requests(pool.requirement, pool.sizing) for pool in pools),
+        (
+            _monthly_requests(pool.requirement, pool.sizing)
+            for pool in pools
+            # Each request goes to both parts, and its answer comes from one.
+            if pool.requirement.part != "prompts"
+        ),
         Decimal(0),
     )
 

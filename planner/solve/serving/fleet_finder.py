@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from planner import figures
+from planner.solve.serving.apart_fleet import ApartFleet
+from planner.solve.serving.apart_judge import ApartJudge, ChainEnd
+from planner.solve.serving.apart_search import ApartSearch
 from planner.solve.serving.best_fleets import CENT_USD
 from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.class_search import ClassSearch
@@ -18,18 +22,20 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.market.offer_filter import OfferFilter
+    from planner.perf.serving.trial import SimulatedPercentile
     from planner.solve.serving.length_class import TextBytes
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
     from planner.spec.model import Batch, Inference, LatencyLimit
 
-AnyFleet: TypeAlias = ServingCandidate | MixedFleet
+AnyFleet: TypeAlias = ServingCandidate | MixedFleet | ApartFleet
 
 
 class FleetFinder:
     """Finds fleets of as many machine types as a spec allows, under its rules or without one.
 
     `text` is what the router divides requests by where a spec lets it; None where it does not.
+    `pools` says whether machines that compute prompts also answer, as serving.pools of a spec.
     """
 
     def __init__(
@@ -37,12 +43,15 @@ class FleetFinder:
         search: ServingSearch,
         offer_filter: OfferFilter,
         machine_types: int,
+        pools: Literal["together", "auto"] = "together",
         text: TextBytes | None = None,
     ) -> None:
         self.search = search
         self.offer_filter = offer_filter
         self.machine_types = machine_types
+        self.pools = pools
         self._text = text
+        self._apart_judge: ApartJudge | None = None
 
     @classmethod
     def of_spec(
@@ -58,6 +67,7 @@ class FleetFinder:
             search,
             offer_filter,
             spec.buy.machine_types,
+            spec.serving.pools,
             text_bytes(told_bytes) if is_divided else None,
         )
 
@@ -65,13 +75,7 @@ class FleetFinder:
         self, requirement: ServingRequirement, skipped_rule: str = ""
     ) -> AnyFleet | None:
         """Return the cheapest fleet; the rule `skipped_rule` is not applied."""
-        alone = self.search.solve(
-            requirement,
-            self.offer_filter.cheapest(skipped_rule),
-            tells_why=False,
-        ).best
-        mixed = self.cheaper_mix(requirement, alone, skipped_rule=skipped_rule)
-        return mixed or alone
+        return self._cheapest(requirement, math.inf, skipped_rule)
 
     def cheaper_than(
         self,
@@ -80,21 +84,33 @@ class FleetFinder:
         skipped_rule: str = "",
     ) -> AnyFleet | None:
         """Return the cheapest fleet if it costs less than that by a cent or more."""
+        return self._cheapest(requirement, float(usd), skipped_rule)
+
+    def _cheapest(
+        self,
+        requirement: ServingRequirement,
+        below_usd: float,
+        skipped_rule: str,
+    ) -> AnyFleet | None:
         alone = self.search.solve(
             requirement,
             self.offer_filter.cheapest(skipped_rule),
-            ceiling_usd=float(usd - CENT_USD),
+            ceiling_usd=below_usd - float(CENT_USD),
             tells_why=False,
         ).best
         mixed = self.cheaper_mix(
-            requirement, alone, float(usd), skipped_rule=skipped_rule
+            requirement, alone, below_usd, skipped_rule=skipped_rule
         )
         return mixed or alone
 
     @property
     def has_pools(self) -> bool:
         """Whether a spec allows more than one pool."""
-        return self.machine_types > 1 or self._text is not None
+        return (
+            self.machine_types > 1
+            or self.pools != "together"
+            or self._text is not None
+        )
 
     def is_bound_by(self, rule: str) -> bool:
         """Whether a rule on offers keeps any of them from a fleet; else no search is needed.
@@ -115,13 +131,18 @@ class FleetFinder:
         ceiling_usd: float = math.inf,
         *,
         skipped_rule: str = "",
-    ) -> MixedFleet | None:
+    ) -> MixedFleet | ApartFleet | None:
         """Return a fleet of two pools that costs less than one pool, as far as these are allowed.
 
-        Either both get random shares of the requests, or each gets those of some lengths.
+        Either both get random shares of the requests, or each gets those of some lengths, or one
+        computes prompts and the other one answers.
         """
         if alone is not None:
             ceiling_usd = min(ceiling_usd, float(alone.bill.total))
+        if self.pools == "auto":
+            return ApartSearch(
+                requirement, self.search, self.apart_judge(requirement)
+            ).cheapest(self.offer_filter.everywhere(skipped_rule), ceiling_usd)
         best: MixedFleet | None = None
         if self.machine_types > 1:
             best = MixedSearch(requirement, self.search).cheapest(
@@ -138,6 +159,33 @@ class FleetFinder:
         )
         return divided or best
 
+    def apart_judge(self, requirement: ServingRequirement) -> ApartJudge:
+        """Return who judges pools apart; the lengths of requests are those of the spec."""
+        if self._apart_judge is None:
+            self._apart_judge = ApartJudge(requirement.load)
+        return self._apart_judge
+
+    def apart_percentile(
+        self,
+        requirement: ServingRequirement,
+        limit: LatencyLimit,
+        fleet: ApartFleet,
+    ) -> SimulatedPercentile:
+        """Return what pools apart reach of a limit, as slow as a requirement asks."""
+        prompts, answers = (
+            ChainEnd(
+                end.offer,
+                self.search.shared_replica(
+                    requirement, end.replica.layout, end.offer.instance.node
+                ),
+                end.replica_count,
+            )
+            for end in fleet.ends
+        )
+        return self.apart_judge(requirement).percentile(
+            requirement, prompts, answers, limit
+        )
+
     def kept_seconds(
         self,
         requirement: ServingRequirement,
@@ -147,6 +195,10 @@ class FleetFinder:
         """Return a value of a limit that a fleet keeps, each of its pools with its share."""
         if isinstance(fleet, ServingCandidate):
             return self.search.kept_seconds(requirement, limit, fleet)
+        if isinstance(fleet, ApartFleet):
+            return figures.printed_seconds(
+                self.apart_percentile(requirement, limit, fleet).high_s
+            )
         return max(
             self.search.kept_seconds(
                 # What a pool carries, under other limits.

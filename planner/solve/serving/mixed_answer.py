@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from planner.perf.serving.correction import Correction
     from planner.solve.rival import RivalFleet
+    from planner.solve.serving.apart_fleet import ApartFleet
     from planner.solve.serving.bill import BilledPool
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.fleet_finder import FleetFinder
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from planner.spec.model import Batch, Inference
 
 # Each pool, and what it is as a fleet.
-_Candidates: TypeAlias = "list[tuple[BilledPool, ServingCandidate]]"
+PoolCandidates: TypeAlias = "list[tuple[BilledPool, ServingCandidate]]"
 # Of both pools together; of everything else the worse one counts.
 SUMMED_METRICS: Final = ("output_tokens_per_s", "requests_per_s")
 
@@ -69,7 +70,7 @@ def mixed_solution(
     predicted is that of the pool in which it is worse.
     """
     search, offer_filter = finder.search, finder.offer_filter
-    candidates = _candidates(fleet)
+    candidates = billed_candidates(fleet)
     judged = [*_judged(search, candidates)]
     predictions = _joined_predictions(
         (each.predictions for each in judged), requirement, fleet
@@ -81,10 +82,12 @@ def mixed_solution(
         pools=tuple(_sized_pools(fleet, search, judged)),
         predictions=predictions,
         bindings=(),
-        alternatives=_alternatives(alone),
+        alternatives=alternatives_of(alone),
         bill=fleet.bill,
         warnings=(
-            *_warnings(spec, search, candidates, is_undecided=is_undecided),
+            *pools_warnings(
+                spec, search, candidates, is_undecided=is_undecided
+            ),
             *class_warnings(spec, fleet),
             *choice_warnings(
                 spec,
@@ -98,28 +101,28 @@ def mixed_solution(
         offers_considered=offer_filter.allowed_count,
         confidence_cost=asked_confidence(requirement),
         simulation_check=check,
-        calibration=_correction(fleet),
+        calibration=pools_correction(fleet),
         token_volume=token_volume(requirement, predictions, fleet.bill),
-        commitments=_joined_commitments(
+        commitments=joined_commitments(
             commitment_options(
                 pool.requirement, candidate, settings.catalog, settings.futures
             )
             for pool, candidate in candidates
         ),
-        owned=tuple(_owned(spec, settings, candidates)),
+        owned=tuple(pools_owned(spec, settings, candidates)),
         find_reasons=partial(
             find_reasons,
             requirement,
             finder,
             candidates[0][1],
             settings.run_all,
-            pools=fleet.pools,
+            fleet=fleet,
         ),
     )
 
 
 def _judged(
-    search: ServingSearch, candidates: _Candidates
+    search: ServingSearch, candidates: PoolCandidates
 ) -> Iterator[JudgedPool]:
     """Yield what each pool does with its requests."""
     for pool, candidate in candidates:
@@ -133,7 +136,7 @@ def _sized_pools(
     fleet: MixedFleet, search: ServingSearch, judged: list[JudgedPool]
 ) -> Iterator[SizedPool]:
     for (pool, candidate), weight, requests, pool_judged in zip(
-        _candidates(fleet),
+        billed_candidates(fleet),
         fleet.weights,
         fleet.classes or (None, None),
         judged,
@@ -151,13 +154,13 @@ def _sized_pools(
         )
 
 
-def _correction(fleet: MixedFleet) -> Correction | None:
+def pools_correction(fleet: MixedFleet | ApartFleet) -> Correction | None:
     """Return what a benchmark taught of the first pool that it says something of."""
     corrections = (pool.sizing.replica.correction for pool in fleet.pools)
     return next((each for each in corrections if each is not None), None)
 
 
-def _candidates(fleet: MixedFleet) -> _Candidates:
+def billed_candidates(fleet: MixedFleet | ApartFleet) -> PoolCandidates:
     """Return each pool with what it is as a fleet; the bill is that of both."""
     return [*zip(fleet.pools, fleet.candidates, strict=True)]
 
@@ -217,7 +220,7 @@ def _joined_checks(
     )
 
 
-def _joined_commitments(
+def joined_commitments(
     options: Iterable[Iterable[CommitmentSaving]],
 ) -> tuple[CommitmentSaving, ...]:
     """Return what a commitment to the machines of both pools saves, of each term.
@@ -259,17 +262,17 @@ def _joined_commitment(
     )
 
 
-def _alternatives(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
+def alternatives_of(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
     """Return the cheapest fleet of one pool, which costs more."""
     if alone is None:
         return ()
     return (billed_rival(alone.bought, alone.sizing.nodes, alone.bill, DEARER),)
 
 
-def _warnings(
+def pools_warnings(
     spec: Inference | Batch,
     search: ServingSearch,
-    candidates: _Candidates,
+    candidates: PoolCandidates,
     *,
     is_undecided: bool,
 ) -> tuple[PlanWarning, ...]:
@@ -288,8 +291,8 @@ def _warnings(
     return tuple(warnings)
 
 
-def _owned(
-    spec: Inference | Batch, settings: SolveSettings, candidates: _Candidates
+def pools_owned(
+    spec: Inference | Batch, settings: SolveSettings, candidates: PoolCandidates
 ) -> Iterator[OwnedUse]:
     """Yield what is owned, each with the share of it that the pool of its type uses."""
     owned = paid_machines(spec, settings.catalog, settings.read_file)

@@ -142,13 +142,13 @@ def keeps_limits(fleet: MixedFleet, judge: FleetJudge) -> bool:
     )
 
 
-def may_be_had(fleet: MixedFleet) -> bool:
+def may_be_had(pools: tuple[BilledPool, ...]) -> bool:
     """Return whether each pool may be had, and all pools together; more groups never may."""
-    return within_shared_quotas(fleet.pools) and all(
+    return within_shared_quotas(pools) and all(
         isinstance(
             obtainable(pool.requirement, pool.offer, pool.sizing), FleetSizing
         )
-        for pool in fleet.pools
+        for pool in pools
     )
 
 

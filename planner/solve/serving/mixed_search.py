@@ -108,7 +108,7 @@ class MixedSearch:
                 continue
             carried_rps = [self._group_rps(kind)[0] for kind in kinds]
             fleet = self._fleet(kinds, groups, carried_rps)
-            if not may_be_had(fleet):
+            if not may_be_had(fleet.pools):
                 continue
             if keeps_limits(fleet, self._search.judge):
                 best, ceiling_usd = fleet, float(fleet.bill.total)

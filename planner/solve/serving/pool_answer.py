@@ -110,6 +110,7 @@ def serving_pool(
         weight=weight,
         requests=requests,
         judged=judged,
+        part=requirement.part,
     )
 
 

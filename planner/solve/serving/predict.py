@@ -49,11 +49,13 @@ def predict_serving(
     inverse_band = Band(
         1 / throughput_band.high, 1 / throughput_band.low, basis
     )
-    predictions = _predict_memory(requirement, sizing, memory_basis)
+    predictions = predict_memory(
+        requirement, sizing, sizing.service.in_flight, memory_basis
+    )
     rate_band = throughput_band
     if requirement.mode == "open":
         rate_band = Band(1.0, 1.0, basis)
-        predictions["busy_fraction"] = _apply_band(
+        predictions["busy_fraction"] = apply_band(
             service.rate_per_s / saturation_rps(sizing.replica.predicted),
             inverse_band,
         )
@@ -61,13 +63,13 @@ def predict_serving(
         ("output_tokens_per_s", service.output_tokens_per_s),
         ("requests_per_s", service.rate_per_s),
     ):
-        predictions[metric_name] = _apply_band(
+        predictions[metric_name] = apply_band(
             # The metric of one replica * equal replicas.
             metric_value * replica_count,
             rate_band,
         )
     if requirement.mode == "batch":
-        predictions["duration_days"] = _apply_band(
+        predictions["duration_days"] = apply_band(
             sizing.duration_hours / 24, inverse_band
         )
         return predictions
@@ -75,24 +77,28 @@ def predict_serving(
         metric: sizing.replica.band(metric) for metric in ("ttft", "tpot")
     }
     # e2e has no band of its own: it takes the wider of its two parts.
-    latency_bands["e2e"] = _wider_band(*latency_bands.values())
+    latency_bands["e2e"] = wider_band(*latency_bands.values())
     for metric, percentile in itertools.product(
         sorted(latency_bands), PERCENTILES
     ):
         metric_value = service.quantile(metric, percentile) * MS_PER_S
-        predictions[f"{metric}_p{percentile}_ms"] = _apply_band(
+        predictions[f"{metric}_p{percentile}_ms"] = apply_band(
             metric_value, latency_bands[metric]
         )
     return predictions
 
 
-def _predict_memory(
-    requirement: ServingRequirement, sizing: FleetSizing, basis: Basis
+def predict_memory(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    in_flight: float,
+    basis: Basis,
 ) -> dict[str, BandedPrediction]:
+    """Return the memory of an accelerator with a mean number of requests in a replica."""
     memory_budget = sizing.replica.startup_memory
     kv_cache_gib = (
         # Mean requests in flight * KV bytes at the mean decode context.
-        sizing.service.in_flight
+        in_flight
         * memory.kv_bytes(
             sizing.replica.stored_llm,
             sizing.layout,
@@ -110,14 +116,15 @@ def _predict_memory(
     error_share = constant("memory_error", "used")
     memory_band = Band(1 - error_share, 1 + error_share, basis)
     return {
-        "memory_gib_per_accelerator": _apply_band(used_gib, memory_band),
-        "memory_fraction": _apply_band(
+        "memory_gib_per_accelerator": apply_band(used_gib, memory_band),
+        "memory_fraction": apply_band(
             used_gib / memory_budget.total_gib, memory_band
         ),
     }
 
 
-def _wider_band(first_band: Band, second_band: Band) -> Band:
+def wider_band(first_band: Band, second_band: Band) -> Band:
+    """Return the band that covers both."""
     return Band(
         min(first_band.low, second_band.low),
         max(first_band.high, second_band.high),
@@ -125,7 +132,8 @@ def _wider_band(first_band: Band, second_band: Band) -> Band:
     )
 
 
-def _apply_band(metric_value: float, band: Band) -> BandedPrediction:
+def apply_band(metric_value: float, band: Band) -> BandedPrediction:
+    """Return a number with its band, whose ends are factors."""
     return BandedPrediction(
         metric_value,
         metric_value * band.low,

@@ -13,7 +13,8 @@ from planner.market.public_address import ADDRESS_KEY
 from planner.numeric import EVEN_ODDS
 from planner.solve.cause import ANY_VALUE, because
 from planner.solve.serving.alternative import excluded_rival
-from planner.solve.serving.mixed_fleet import MixedFleet
+from planner.solve.serving.apart_fleet import ApartFleet
+from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.pool_answer import is_small_cache_chosen
 from planner.solve.solution import (
     BindingLimit,
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from planner.solve.cause import Cause
-    from planner.solve.serving.bill import BilledPool
-    from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.fleet_finder import AnyFleet, FleetFinder
+    from planner.solve.serving.mixed_fleet import MixedFleet
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.settings import TaskRunner
     from planner.spec.model import LatencyLimit
@@ -40,16 +40,16 @@ def find_reasons(
     selection: ServingCandidate,
     run_all: TaskRunner,
     *,
-    pools: tuple[BilledPool, ...] = (),
+    fleet: MixedFleet | ApartFleet | None = None,
 ) -> Reasons:
     """Return the wishes that cost money, the most expensive first.
 
     saving = cost of the selection - cost of the optimum without the wish, USD a month
     slack  = 1 - predicted / limit, for latency limits, where it is least
-    The optimum has as many machine types as the spec allows. `pools` are those of a selection of
-    two types.
+    The optimum has as many machine types as the spec allows. `fleet` is a selection of two
+    pools.
     """
-    wishes = _Wishes(requirement, finder, selection, pools)
+    wishes = _Wishes(requirement, finder, selection, fleet)
     found = run_all(list(wishes.tasks()))
     bindings = itertools.chain.from_iterable(
         reasons.bindings for reasons in found
@@ -99,15 +99,18 @@ class _Wishes:
         requirement: ServingRequirement,
         finder: FleetFinder,
         selection: ServingCandidate,
-        pools: tuple[BilledPool, ...],
+        fleet: MixedFleet | ApartFleet | None,
     ) -> None:
         self._requirement = requirement
         self._finder = finder
         self._selection = selection
         # What the machines of each type carry, and how many they are.
-        self._parts = [(pool.requirement, pool.sizing) for pool in pools] or [
-            (requirement, selection.sizing)
-        ]
+        self._fleet = fleet
+        self._parts = (
+            [(requirement, selection.sizing)]
+            if fleet is None
+            else [(pool.requirement, pool.sizing) for pool in fleet.pools]
+        )
 
     def tasks(self) -> Iterator[Callable[[], Reasons]]:
         """Yield a plan without each wish; they do not depend on each other.
@@ -211,10 +214,7 @@ class _Wishes:
         relaxed = self._cheaper_fleet(
             self._requirement.with_limit(limit.key, seconds)
         )
-        reached_s = max(
-            self._finder.search.judge.reached(carried, sizing, limit).estimate_s
-            for carried, sizing in self._parts
-        )
+        reached_s = self._reached_s(limit)
         return self._priced(
             limit.key,
             relaxed,
@@ -223,11 +223,24 @@ class _Wishes:
             slack=1 - reached_s / float(limit.seconds),
         )
 
+    def _reached_s(self, limit: LatencyLimit) -> float:
+        """Return what the selection reaches of a limit, in seconds."""
+        if isinstance(self._fleet, ApartFleet):
+            return self._finder.apart_percentile(
+                self._requirement, limit, self._fleet
+            ).estimate_s
+        return max(
+            self._finder.search.judge.reached(carried, sizing, limit).estimate_s
+            for carried, sizing in self._parts
+        )
+
     def _is_routed_at_random(self) -> bool:
         """Whether a router could spread the requests better than chance does."""
         return (
             # Two types take random shares of the requests: no spec has both.
             self._finder.machine_types == 1
+            # Two pools have a router anyway, and it is told how in traffic.routing.
+            and not isinstance(self._fleet, ApartFleet)
             and self._requirement.mode == "open"
             and self._requirement.is_simulated
             and self._requirement.load.routing == "random"
@@ -249,9 +262,9 @@ class _Wishes:
         if cheaper is None:
             return Reasons()
         first = (
-            cheaper.candidates[0]
-            if isinstance(cheaper, MixedFleet)
-            else cheaper
+            cheaper
+            if isinstance(cheaper, ServingCandidate)
+            else cheaper.candidates[0]
         )
         priced = self._priced(
             "buy",

@@ -86,6 +86,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `elastic`  how far machines follow the load, None when they follow the hours alone
     `traffic_share`  share of all arrivals that a router sends to these machines at random
     `layout`  that every replica must have, None for any
+    `part`  of the work of a request that these machines do, empty for all of it
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -112,6 +113,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     elastic: ElasticRule | None = None
     traffic_share: float = 1.0
     layout: ReplicaLayout | None = None
+    part: Literal["", "prompts", "answers"] = ""
 
     def with_default_cache(self) -> ServingRequirement:
         """Return the same requirement without a choice of the cache: the first format alone."""

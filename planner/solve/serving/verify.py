@@ -250,23 +250,13 @@ class FleetJudge:
             return None
         trial = self._trial(requirement, sizing, Trial.decide)
         decision = trial.decide(trial_limits(requirement))
-        percentile_bands = {}
-        for metric, percentile in itertools.product(METRICS, PERCENTILES):
-            measured = trial.percentile(
-                metric, percentile, decision.batch_count
-            )
-            percentile_bands[f"{metric}_p{percentile}_ms"] = (
-                measured.estimate_s * MS_PER_S,
-                measured.low_s * MS_PER_S,
-                measured.high_s * MS_PER_S,
-            )
         return SimulationCheck(
             request_count=trial.requests_in(decision.batch_count),
             batch_count=decision.batch_count,
             decode_factor=sizing.replica.margins.decode,
             prefill_factor=sizing.replica.margins.prefill,
             added_groups=added_groups,
-            percentile_bands=percentile_bands,
+            percentile_bands=percentile_bands(trial, decision.batch_count),
             verdict="holds" if decision.verdict == "holds" else "undecided",
             request_source="trace" if requirement.trace else "drawn",
             routing=requirement.load.routing,
@@ -352,6 +342,21 @@ class FleetJudge:
                 self._streams.clear()
             self._streams[load.lengths] = RequestStream(load, self._seed)
         return self._streams[load.lengths]
+
+
+def percentile_bands(
+    trial: Trial, batch_count: int
+) -> dict[str, tuple[float, float, float]]:
+    """Return each percentile that a plan tells with its interval, as batches measured it, ms."""
+    bands = {}
+    for metric, percentile in itertools.product(METRICS, PERCENTILES):
+        measured = trial.percentile(metric, percentile, batch_count)
+        bands[f"{metric}_p{percentile}_ms"] = (
+            measured.estimate_s * MS_PER_S,
+            measured.low_s * MS_PER_S,
+            measured.high_s * MS_PER_S,
+        )
+    return bands
 
 
 def trial_limits(requirement: ServingRequirement) -> list[TrialLimit]:

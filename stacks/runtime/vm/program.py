@@ -47,6 +47,7 @@ ROLE_MODULES: Final = {
     "serve": (
         *JOINING,
         "elastic",
+        "hand_over",
         "hub",
         "length_rule",
         "router",
@@ -55,6 +56,7 @@ ROLE_MODULES: Final = {
     ),
     "batch": (
         *JOINING,
+        "hand_over",
         "hub",
         "length_rule",
         "router",
@@ -64,6 +66,7 @@ ROLE_MODULES: Final = {
     ),
     "bench": (
         *JOINING,
+        "hand_over",
         "hub",
         "length_rule",
         "router",

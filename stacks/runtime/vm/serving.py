@@ -62,6 +62,8 @@ def serving_work(
         **({"api_key": api_key} if api_key else {}),
         "port": _engine_port(stack),
         **_router(stack, fleet),
+        # Engines that hand caches over tell each other where they are.
+        **({"hands_over": True} if _hands_over(stack, fleet) else {}),
         "pool": group.name,
         **_seats(fleet, group),
         **_weights(stack, rule, folder),
@@ -107,6 +109,11 @@ def _weights(stack: StackSpec, rule: UploadRule, folder: str) -> dict[str, Any]:
     }
 
 
+def _hands_over(stack: StackSpec, fleet: FleetSpec) -> bool:
+    """Whether caches go from one pool to another; a benchmark measures a replica by itself."""
+    return bool(fleet.part) and stack.benchmark is None
+
+
 def _engine_port(stack: StackSpec) -> int:
     return ROUTED_PORT if stack.has_router else SERVING_PORT
 
@@ -126,6 +133,7 @@ def _router(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
             "is_public": stack.is_public,
             **({"weight": fleet.weight} if fleet.weight else {}),
             **({"body_limit": fleet.body_limit} if fleet.body_limit else {}),
+            **({"part": fleet.part} if _hands_over(stack, fleet) else {}),
             **({"key": stack.api_key} if stack.checks_keys else {}),
         }
     }
@@ -156,6 +164,8 @@ def _settings(
         ("memory", _told_share(fleet.memory_share)),
         *_format_settings(fleet, layout),
         *_replica_settings(stack, fleet, layout),
+        # How caches are handed over.
+        *([(fleet.part, "")] if _hands_over(stack, fleet) else []),
         *([(KEY, "")] if stack.api_key else []),
     ]
 

@@ -40,6 +40,7 @@ model: {name: llama-3.1-8b}
 deadline: 8h
 traffic: {total_requests: 1000, input_tokens: 100, output_tokens: 100}
 """
+APART = "serving: {pools: auto}"
 TRACED = """
 apiVersion: tonnage/v1
 kind: Inference
@@ -288,6 +289,49 @@ EXAMPLES = {
             ("base", "buy: {on_demand_base: 40%}"),
             ("reservations", f"buy: {{{RESERVED}}}"),
             ("reserve", RESERVE),
+        )
+    },
+    "pools-kind": (
+        BATCH + APART,
+        BATCH,
+    ),
+    **{
+        f"pools-{name}": (
+            chat(extra=f"serving: {{pools: auto, {other}}}"),
+            chat(extra=f"serving: {{pools: together, {other}}}"),
+        )
+        for name, other in (
+            ("engine", "engine: sglang"),
+            ("speculation", "speculation: ngram, acceptance: 60%"),
+        )
+    },
+    "pools-classes": (
+        service("serving: {pools: auto, classes: auto}"),
+        service("serving: {pools: together, classes: auto}"),
+    ),
+    "pools-types": (
+        service(f"{TWO_TYPES}\n{APART}"),
+        service(TWO_TYPES),
+    ),
+    "pools-loop": (
+        chat(traffic="concurrency: 4", extra=APART),
+        chat(traffic="concurrency: 4"),
+    ),
+    "pools-trace": (TRACED.replace("traffic:", f"{APART}\ntraffic:"), TRACED),
+    "pools-elastic": (service(f"{APART}\n{ELASTIC}"), service(ELASTIC)),
+    "pools-zone": (
+        chat(sla="survives: zone", extra=APART),
+        chat(sla="survives: node", extra=APART),
+    ),
+    **{
+        f"pools-{name}": (
+            service(f"{more}buy: {{{other}}}\n{APART}"),
+            service(f"{more}buy: {{{other}}}"),
+        )
+        for name, other, more in (
+            ("base", "on_demand_base: 40%", ""),
+            ("reservations", RESERVED, ""),
+            ("reserve", "reserve: true", "update: recreate\n"),
         )
     },
     "addresses-network": (

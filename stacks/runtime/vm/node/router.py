@@ -13,7 +13,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stacks.runtime.vm.node import activity, container
+from stacks.runtime.vm.node import activity, container, hand_over
 from stacks.runtime.vm.node.host import RequestError, write_whole
 from stacks.runtime.vm.node.length_rule import (
     ENGINES,
@@ -47,7 +47,7 @@ PROBE_WORKERS = 16
 # The record of a machine that left without a word.
 LOST_S = 1800.0
 # Workers share their counts only in a zone.
-CONFIG = """worker_processes auto;
+CONFIG = """{modules}worker_processes auto;
 worker_rlimit_nofile 65536;
 error_log stderr warn;
 pid /tmp/nginx.pid;
@@ -74,6 +74,8 @@ UPSTREAM = """  upstream {name} {{
     keepalive_timeout 4s;
   }}
 """
+# The part of a request that machines do which compute prompts for others.
+PROMPTS = "prompts"
 # Who has the key that the engine itself does not ask for. Plain words would match in any case.
 GATE = """  map $http_authorization $has_key {{
     default 0;
@@ -119,7 +121,8 @@ class Route(NamedTuple):
     """The engine of a machine, and since when it is ready; the first one leads.
 
     The proxy picks engines in proportion to their weights. One with a `body_limit` takes no
-    request with more bytes in its body; 0 is any.
+    request with more bytes in its body; 0 is any. `part` is what of a request the engine does,
+    empty for all of it.
     """
 
     since: str
@@ -127,6 +130,7 @@ class Route(NamedTuple):
     address: str
     weight: int = 1
     body_limit: int = 0
+    part: str = ""
 
 
 class Router:
@@ -134,8 +138,8 @@ class Router:
 
     Settings: image, routing, port, engine_port, tls_port, certificate (its secret), is_public
     where clients come from the internet, weight where machines are of several types, body_limit
-    where they take short requests alone, and key (its secret) where the engine does not ask for
-    it.
+    where they take short requests alone, key (its secret) where the engine does not ask for it,
+    and part where one pool computes prompts and another one answers.
     """
 
     def __init__(
@@ -168,7 +172,9 @@ class Router:
             self._listed_s = self._machine.now_s()
             self._list()
         ready = self._ready_routes()
-        leads = bool(ready) and ready[0].node == self._node
+        # Without an engine that answers nobody is well.
+        routes = answering(ready)
+        leads = bool(routes) and routes[0].node == self._node
         self._apply(ready, leads=leads)
 
     @property
@@ -240,6 +246,7 @@ class Router:
                 if "body_limit" in self._settings
                 else {}
             ),
+            **({"part": self._part} if self._part else {}),
         }
         self._cloud.write(self._own_key, json.dumps(record).encode())
 
@@ -287,19 +294,34 @@ class Router:
             self._routes[key] for key in keys if self._misses[key] < MISSES
         )
 
+    @property
+    def _part(self) -> str:
+        """What of a request the engine of this machine does, empty for all of it."""
+        return str(self._settings.get("part", ""))
+
     def _paths(self, ready: list[Route]) -> str:
         """Return what clients reach of the engines."""
         paths = KEYED_PATHS if self._settings["is_public"] else ALL_PATHS
         if self._has_gate:
             paths = GATED_PATHS
+        if self._part:
+            return hand_over.paths(paths, has_gate=self._has_gate)
         return divided_paths(paths) if is_divided(ready) else paths
 
     def _upstreams(self, ready: list[Route]) -> str:
         """Return the engines in the words of the proxy, and which of them take short requests.
 
-        Without any engine requests are refused at once. Engines for long requests take all where
-        no other one is ready; what is too long for the others they never get.
+        Those that compute prompts are a list of their own. Engines for long requests take all
+        where no other one is ready; what is too long for the others they never get.
         """
+        if self._part:
+            return "".join(
+                self._upstream(name, routes)
+                for name, routes in (
+                    (ENGINES, answering(ready)),
+                    (PROMPTS, [each for each in ready if each.part == PROMPTS]),
+                )
+            )
         long = [route for route in ready if not route.body_limit]
         if not is_divided(ready):
             return self._upstream(ENGINES, long)
@@ -312,21 +334,23 @@ class Router:
 
     def _upstream(self, name: str, routes: list[Route]) -> str:
         port = self._settings["engine_port"]
-        return UPSTREAM.format(
-            name=name,
-            method=METHODS[self._settings["routing"]],
-            servers="\n".join(
-                f"    server {route.address}:{port} weight={route.weight} max_fails=0;"
+        return upstream(
+            name,
+            self._settings["routing"],
+            [
+                f"{route.address}:{port} weight={route.weight}"
                 for route in routes
-            )
-            or f"    server 127.0.0.1:{port} down;",
+            ],
+            port,
         )
 
     def _apply(self, ready: list[Route], *, leads: bool) -> None:
         """Write the configuration of the proxy where it has changed, and let it read it."""
         config = CONFIG.format(
+            modules=hand_over.MODULES if self._part else "",
             upstreams=self._upstreams(ready),
-            gate=gate(self._key) if self._has_gate else "",
+            gate=(hand_over.imports(CONFIG_FOLDER) if self._part else "")
+            + (gate(self._key) if self._has_gate else ""),
             doors=(TLS_DOORS if self._settings["certificate"] else DOOR).format(
                 port=self._settings["port"],
                 tls_port=self._settings["tls_port"],
@@ -338,6 +362,9 @@ class Router:
         is_up = container.is_running(self._machine, NAME)
         if is_up and config == self._config:
             return
+        if self._part:
+            script = f"{CONFIG_FOLDER}/{hand_over.SCRIPT_NAME}"
+            write_whole(self._machine.path(script), hand_over.SCRIPT)
         # With a gate it has the key of clients.
         write = write_private if self._has_gate else write_whole
         write(self._machine.path(CONFIG_PATH), config)
@@ -369,6 +396,19 @@ class Router:
         )
 
 
+def upstream(name: str, routing: str, servers: list[str], port: int) -> str:
+    """Return the part of the configuration that picks one of some engines at a port.
+
+    Without any engine requests are refused at once.
+    """
+    lines = [f"    server {server} max_fails=0;" for server in servers]
+    return UPSTREAM.format(
+        name=name,
+        method=METHODS[routing],
+        servers="\n".join(lines or [f"    server 127.0.0.1:{port} down;"]),
+    )
+
+
 def gate(key: str) -> str:
     """Return the part of the configuration that knows who sends the key, in the proxy's words."""
     pattern = f"~^Bearer {re.escape(key)}$"
@@ -381,3 +421,8 @@ def gate(key: str) -> str:
 def is_divided(ready: list[Route]) -> bool:
     """Whether some engines take short requests alone."""
     return any(route.body_limit for route in ready)
+
+
+def answering(ready: list[Route]) -> list[Route]:
+    """Return the engines that answer: all but those that compute prompts for others."""
+    return [route for route in ready if route.part != PROMPTS]

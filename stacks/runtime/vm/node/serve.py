@@ -39,6 +39,7 @@ class EngineProgram(NamedTuple):
     group_words       of every machine of a group, with {span}, {rank} and {leader}
     follower_words    of those that do not lead
     drains            whether it answers what it has begun when it is told to end
+    hand_over_variable  has the address at which others fetch the caches of its prompts
     """
 
     metrics: activity.EngineMetrics
@@ -47,6 +48,7 @@ class EngineProgram(NamedTuple):
     group_words: tuple[str, ...]
     follower_words: tuple[str, ...] = ()
     drains: bool = False
+    hand_over_variable: str = ""
 
 
 ENGINES = {
@@ -66,6 +68,7 @@ ENGINES = {
             "--master-addr={leader}",
         ),
         follower_words=("--headless",),
+        hand_over_variable="VLLM_NIXL_SIDE_CHANNEL_HOST",
     ),
     # python/sglang/srt of SGLang 0.5.7: metrics/collector.py, server_args.py, utils/common.py and
     # managers/tokenizer_manager.py.
@@ -108,7 +111,7 @@ class ServingNode:
 
     Settings: container, words, port (of the engine), pool, group_count, span; engine where it is
     not vLLM; router where machines route requests among each other; api_key, the secret with the
-    key of clients.
+    key of clients; hands_over where prompts are computed by other machines than answers.
     """
 
     def __init__(
@@ -241,6 +244,8 @@ class ServingNode:
                 words += self._engine.follower_words
             address = epoch.members[seat.rank].address
             variables[self._engine.address_variable] = address
+        if self._settings.get("hands_over"):
+            variables[self._engine.hand_over_variable] = self._cloud.address()
         with secret_words(
             self._machine,
             self._cloud,

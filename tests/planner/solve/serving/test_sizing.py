@@ -429,6 +429,7 @@ def billed(mode: str, **words: object) -> Any:
         "runs_daily": False,
         "role": "batch" if mode == "batch" else "serve",
         "traffic_share": 1.0,
+        "part": "",
         "weights": "bucket",
         "has_own_network": True,
         "has_addresses": False,

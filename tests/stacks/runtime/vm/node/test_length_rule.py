@@ -214,6 +214,7 @@ def divided(port: int, short_port: int, long_port: int, paths: str) -> str:
         )
     )
     return CONFIG.format(
+        modules="",
         upstreams=upstreams + length_map(LIMIT),
         gate=gate("k") if paths == GATED_PATHS else "",
         doors=DOOR.format(port=port, health=200, paths=divided_paths(paths)),

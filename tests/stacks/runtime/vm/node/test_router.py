@@ -34,8 +34,8 @@ from stacks.runtime.vm.node.router import (
     KEYED_PATHS,
     METHODS,
     TLS_DOORS,
-    UPSTREAM,
     gate,
+    upstream,
 )
 from tests.stacks.runtime.vm.node.test_hub import secret_name
 from tests.stacks.runtime.vm.sandbox import (
@@ -57,6 +57,7 @@ def service(
     certificate: str = "",
     weight: int = 0,
     body_limit: int = 0,
+    part: str = "",
 ) -> list[SandboxMachine]:
     """Machines of a service with a router, which have requests all the time."""
     world.has_traffic = lambda _: True
@@ -72,8 +73,11 @@ def service(
         "is_public": False,
         **({"weight": weight} if weight else {}),
         **({"body_limit": body_limit} if body_limit else {}),
+        **({"part": part} if part else {}),
     }
     work = {**settings["work"], "port": 8001, "router": router}
+    if part:
+        work["hands_over"] = True
     return [
         world.add("serve", {**settings, "work": work}) for _ in range(count)
     ]
@@ -515,14 +519,13 @@ def configured(
     *,
     key: str = "",
 ) -> str:
-    servers = "\n".join(
-        f"    server 127.0.0.1:{engine.port} weight={weight} max_fails=0;"
+    servers = [
+        f"127.0.0.1:{engine.port} weight={weight}"
         for engine, weight in zip(engines, weights, strict=True)
-    )
+    ]
     return CONFIG.format(
-        upstreams=UPSTREAM.format(
-            name=ENGINES, method=METHODS[routing], servers=servers
-        ),
+        modules="",
+        upstreams=upstream(ENGINES, routing, servers, 1),
         gate=gate(key) if key else "",
         doors=doors,
     )
