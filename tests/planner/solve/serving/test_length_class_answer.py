@@ -29,7 +29,7 @@ from stacks.runtime.vm.node.length_rule import up_to_pattern
 from stacks.runtime.vm.serving import server_words, serving_work
 from stacks.spec.stack import derive_stack
 from stacks.spec.table import unsupported_reason
-from tests.conftest import find, only, present, solve, spec_of
+from tests.conftest import ROOT, find, only, present, solve, spec_of
 from tests.planner.solve.serving.test_mixed_answer import played
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -331,3 +331,27 @@ def test_a_recording_is_divided_and_verified_by_itself(
     for pool in (short, long):
         judged = present(search.judge.check(pool.requirement, pool.sizing, 0))
         assert (judged.request_source, judged.verdict) == ("trace", "holds")
+
+
+def test_the_example_of_the_page_costs_what_it_says(catalog: Catalog) -> None:
+    """With the whole catalog: what the page tells of both plans."""
+    page = (ROOT / "docs" / "sizing.md").read_text(encoding="utf-8")
+    example = re.search(
+        r"## Long requests.*?```yaml\n(.*?)```", page, flags=re.DOTALL
+    )
+    text = (
+        "apiVersion: tonnage/v1\nkind: Inference\nname: assistant\n"
+        + present(example)[1]
+    )
+    solution = find(catalog, text)
+    one = find(catalog, text.replace("classes: auto", "classes: none"))
+    taken = present(solution.pools[0].requests)
+    for told in (
+        f"${present(solution.bill).total:,.0f}",
+        f"${present(one.bill).total:,.0f}",
+        f"{taken.body_bytes:,} bytes",
+        f"{taken.sure_tokens:,} tokens",
+        f"{taken.most_tokens:,} long",
+    ):
+        assert told in page
+    assert solution.status == "optimal"
