@@ -86,6 +86,13 @@ SENTENCES: Final = {
     "spot": "spot machines can be taken back at short notice, all of them at once",
     "reserved-roll": "a new template takes one machine more than the {machines:,} that are "
     "reserved: write update: recreate, or the roll waits for ever",
+    "time-shares": "{engines} engines take turns on each accelerator, and each fills the memory "
+    "that it is told of: nothing else keeps them apart, and a fault of the accelerator stops all",
+    "slices": "each of {engines} engines has a MIG slice of each accelerator, with memory, "
+    "bandwidth and faults of its own",
+    "apart": "each service on machines of its own: ${apart_usd:,.2f} for all of them together",
+    "apart-one": "{service} on machines of its own: ${alone_usd:,.2f}",
+    "none-apart": "{service} has no machines of its own that meet its limits",
     "small-cache": "the KV cache has 8 bits, which may change answers: compare them on questions "
     "of your own, or write model.kv_precision: bf16",
     "default-cache": "the KV cache of 8 bits saves ${saved_usd:,.2f} against "

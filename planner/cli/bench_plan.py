@@ -171,6 +171,15 @@ def _measured_fleet(
                 next_step="measure an Inference or a Batch with model.name",
             )
         )
+    if spec.serving.beside:
+        raise UsageError(
+            Problem(
+                code="bench",
+                message=f"{spec_file.path} shares its accelerators with other services",
+                cause="a calibration is of an engine that has whole accelerators",
+                next_step="measure a spec without serving.beside",
+            )
+        )
     found = find_plan(spec_file, catalog, options)
     pools = [pool for pool in found.solution.pools if pool.layout is not None]
     spec = _with_lengths(spec, spec_file)

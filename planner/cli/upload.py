@@ -19,10 +19,18 @@ from planner.cli.compose import open_bucket, standing_stack
     "folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
+@click.option(
+    "--service",
+    default="",
+    metavar="NAME",
+    help="Bring the model of a service beside that of the spec (serving.beside).",
+)
 @option.simulate
 @option.engine
 @option.backend
-def command(stack: str, folder: Path, **option_values: Any) -> int:
+def command(
+    stack: str, folder: Path, service: str, **option_values: Any
+) -> int:
     """Bring FOLDER to the bucket of STACK: weights of its model, or the job of a training.
 
     What has arrived already is not sent again, so an upload that was interrupted goes on. While
@@ -35,7 +43,7 @@ def command(stack: str, folder: Path, **option_values: Any) -> int:
 
     options = option.planning_options(option_values)
     status = standing_stack(stack, options).arriving
-    rule = upload_of(status)
+    rule = upload_of(status, service)
     bucket = open_bucket(status, options)
     with bucket.errors():
         files = local_files(folder, rule.required)

@@ -184,7 +184,8 @@ def _elsewhere(
 def _hosted(solution: Solution) -> Iterator[types.HostedCost]:
     """Yield what the tokens would cost at the cheapest services that sell the model."""
     volume, llm = solution.token_volume, solution.llm
-    if volume is None or llm is None:
+    # Tokens of several services are those of several models.
+    if volume is None or llm is None or shares_machines(solution):
         return
     for tokens in cheapest_hosted(
         llm.model,
@@ -203,6 +204,11 @@ def _hosted(solution: Solution) -> Iterator[types.HostedCost]:
             price_source=price.source,
             price_as_of=price.as_of,
         )
+
+
+def shares_machines(solution: Solution) -> bool:
+    """Whether several services share the accelerators of a solution."""
+    return any(pool.services for pool in solution.pools)
 
 
 def _commitment(option: CommitmentSaving) -> types.CommitmentOption:

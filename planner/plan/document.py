@@ -13,7 +13,11 @@ from planner.plan.bill import cost_entry
 from planner.plan.canonical import seal
 from planner.plan.number import optional_money, plain_money, rounded
 from planner.plan.pool_entry import fleet_reference, pool_entry
-from planner.plan.prediction_entry import prediction, verification
+from planner.plan.prediction_entry import (
+    limit_entry,
+    prediction,
+    verification,
+)
 from planner.plan.run_entry import run_entry
 from planner.sentence import describe
 from planner.solve.warning import unused_prices
@@ -40,7 +44,6 @@ if TYPE_CHECKING:
     from planner.solve.cause import Cause
     from planner.solve.rival import RivalFleet
     from planner.solve.solution import (
-        BandedPrediction,
         BindingLimit,
         ConfidenceCost,
         FleetSummary,
@@ -264,7 +267,7 @@ def _outcome(
             for metric, estimate in solution.predictions.items()
         },
         limits={
-            metric: _limit(solution.predictions[metric], limit)
+            metric: limit_entry(solution.predictions[metric], limit)
             for metric, limit in metric_limits.items()
             if metric in solution.predictions
         },
@@ -299,16 +302,6 @@ def _metric_limits(spec: Spec) -> dict[str, float]:
     if not known_limits_s:
         return {}
     return {"duration_days": float(min(known_limits_s)) / SECONDS_PER_DAY}
-
-
-def _limit(estimate: BandedPrediction, limit: float) -> types.MetricLimit:
-    """Return a limit with what the predicted value leaves of it.
-
-    headroom = 1 - value / limit
-    """
-    return types.MetricLimit(
-        limit=rounded(limit), headroom=rounded(1 - estimate.value / limit)
-    )
 
 
 def _safety(confidence_cost: ConfidenceCost | None) -> types.Safety | None:

@@ -5,30 +5,23 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from planner.market.offer import RESERVED_PURCHASE
+from planner.plan.layout import (
+    Layout,  # noqa: TC001 - msgspec reads the annotations
+)
 from planner.plan.part import DocumentPart, Number, Role
 from planner.plan.prediction import (  # noqa: TC001 - msgspec reads the annotations
     Prediction,
     Verification,
 )
+from planner.plan.shared_service import (
+    SharedService,  # noqa: TC001 - msgspec reads the annotations
+)
 
 if TYPE_CHECKING:
     from planner.market.offer_key import OfferKey
-
-
-class Layout(DocumentPart, frozen=True, kw_only=True):
-    """How one replica is spread over accelerators: the degree of each kind of parallelism."""
-
-    precision: Annotated[str, Meta(description="of weights and products")]
-    kv_precision: Annotated[str, Meta(description="of the KV cache")]
-    tp: Annotated[int, Meta(description="tensor parallel")]
-    pp: Annotated[int, Meta(description="pipeline parallel")]
-    ep: Annotated[int, Meta(description="expert parallel")]
-    dp: Annotated[int, Meta(description="attention data parallel")]
-    cp: Annotated[int, Meta(description="context parallel")]
-    max_batch: Annotated[int, Meta(description="requests at a time")]
 
 
 class Purchase(DocumentPart, frozen=True, kw_only=True):
@@ -228,6 +221,18 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
             "empty: all of it"
         ),
     ] = ""
+    services: Annotated[
+        tuple[SharedService, ...] | UnsetType,
+        Meta(
+            description="services with an engine on each accelerator, the first the pool's own; "
+            "left out where it has whole accelerators"
+        ),
+    ] = UNSET
+
+    @property
+    def shared_services(self) -> tuple[SharedService, ...]:
+        """Services that share its accelerators, none where it has whole ones."""
+        return self.services or ()
 
     @property
     def stand_in_usd_hour(self) -> Decimal:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from planner.cost.bill_line import CENT
 from planner.facts.commitment import commitment_forms
 from planner.market.term import TERM_OF
 from planner.plan import pool as types
 from planner.plan.number import plain_money, rounded
 from planner.plan.prediction_entry import prediction, verification
+from planner.plan.service_entry import layout_entry, service_entry
 from planner.solve.capacity import most_nodes
 from planner.units import HOURS_PER_MONTH
 
@@ -46,18 +49,7 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
         replicas=pool.replicas,
         startup_s=rounded(pool.startup_s),
         run_window_s=pool.run_window_s,
-        layout=None
-        if layout is None
-        else types.Layout(
-            precision=layout.precision,
-            kv_precision=layout.kv_precision,
-            tp=layout.tp,
-            pp=layout.pp,
-            ep=layout.ep,
-            dp=layout.dp,
-            cp=layout.cp,
-            max_batch=pool.max_batch,
-        ),
+        layout=None if layout is None else layout_entry(layout, pool.max_batch),
         usd_per_hour=plain_money(pool.usd_hour),
         elastic=_elastic(pool),
         stand_ins=tuple(
@@ -70,6 +62,7 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
         weight=pool.weight,
         part=pool.part,
         requests=_requests(pool),
+        services=tuple(map(service_entry, pool.services)) or UNSET,
     )
 
 

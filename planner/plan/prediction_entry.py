@@ -1,19 +1,24 @@
-"""Entries of predicted numbers and of simulations, in the document of a plan."""
+"""Entries of what a fleet is predicted to do, in the document of a plan."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.plan import prediction as types
 from planner.plan.number import rounded
+from planner.plan.prediction import (
+    MetricLimit,
+    PercentileBand,
+    Prediction,
+    Verification,
+)
 
 if TYPE_CHECKING:
     from planner.solve.solution import BandedPrediction, SimulationCheck
 
 
-def prediction(estimate: BandedPrediction) -> types.Prediction:
+def prediction(estimate: BandedPrediction) -> Prediction:
     """Return a prediction with its band and basis, rounded to six digits."""
-    return types.Prediction(
+    return Prediction(
         value=rounded(estimate.value),
         low=rounded(estimate.low),
         high=rounded(estimate.high),
@@ -21,13 +26,23 @@ def prediction(estimate: BandedPrediction) -> types.Prediction:
     )
 
 
+def limit_entry(estimate: BandedPrediction, limit: float) -> MetricLimit:
+    """Return a limit with what the predicted value leaves of it.
+
+    headroom = 1 - value / limit
+    """
+    return MetricLimit(
+        limit=rounded(limit), headroom=rounded(1 - estimate.value / limit)
+    )
+
+
 def verification(
     simulation_check: SimulationCheck | None,
-) -> types.Verification | None:
-    """Return how a simulation has judged a fleet; None where nothing was simulated."""
+) -> Verification | None:
+    """Return how a fleet was simulated, None where it was not."""
     if simulation_check is None:
         return None
-    return types.Verification(
+    return Verification(
         verdict=simulation_check.verdict,
         requests=simulation_check.request_count,
         requests_of=simulation_check.request_source,
@@ -37,7 +52,7 @@ def verification(
         prefill_factor=rounded(simulation_check.prefill_factor),
         added_groups=simulation_check.added_groups,
         found={
-            metric: types.PercentileBand(
+            metric: PercentileBand(
                 value=rounded(value),
                 # A time is never below 0, whatever the spread of the batches.
                 low=rounded(max(0.0, low)),

@@ -32,6 +32,7 @@ from planner.plan.cost import (
 )
 from planner.plan.fallback import Fallback
 from planner.plan.graph import PlannedGraph, PlannedResource
+from planner.plan.layout import Layout
 from planner.plan.part import (
     Basis,
     DocumentPart,
@@ -40,7 +41,7 @@ from planner.plan.part import (
     Properties,
     Role,
 )
-from planner.plan.pool import FleetRef, Layout, Pool, Purchase, RivalPool
+from planner.plan.pool import FleetRef, Pool, Purchase, RivalPool
 from planner.plan.prediction import (
     MetricLimit,
     PercentileBand,

@@ -32,6 +32,7 @@ from planner.render.rivals import (
     rival_blocks,
 )
 from planner.render.security import security_line
+from planner.render.shared_service import shared_service_blocks
 from planner.render.token_cost import token_phrases
 from planner.render.week import week_blocks
 from planner.spec.block import OFFERED_PREFIXES
@@ -67,7 +68,7 @@ PREDICTION_TITLES: Final = (
 )
 INDENT: Final = "  "
 # Warnings that compare the plan with others, which are made after its first page.
-COMPARISONS: Final = ("default-cache", "no-draft")
+COMPARISONS: Final = ("apart", "default-cache", "no-draft")
 # What goes on after it was idle; a job has ended then.
 RETURNING_KINDS: Final = ("inference", "workspace")
 ROUTING_PHRASES: Final = {
@@ -269,7 +270,11 @@ def prediction_blocks(plan: Plan) -> list[Block]:
         page_blocks.append(
             Paragraph(f"  serves all that arrives: {', '.join(served_rates)}")
         )
-    return [*page_blocks, *_verification_blocks(plan)]
+    return [
+        *page_blocks,
+        *_verification_blocks(plan),
+        *shared_service_blocks(plan),
+    ]
 
 
 def _prediction_title(plan: Plan) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from planner.market.bought import CommitmentSaving
     from planner.market.offer import Instance, Offer
     from planner.market.owned import OwnedUse
+    from planner.perf.common.device_part import DevicePart
     from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.drafting import Drafting
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.cause import Cause
     from planner.solve.rival import RivalFleet
+    from planner.spec.model import LatencyLimit, ModelSpec
 
 # What is other about a fleet that may be bought instead of the cheapest one.
 FallbackKind: TypeAlias = Literal["zone", "type", "region", "purchase", "cloud"]
@@ -74,6 +76,28 @@ class ElasticRange(Struct, frozen=True, kw_only=True):
     linger_s: int
 
 
+class SizedService(Struct, frozen=True, kw_only=True):
+    """A service with an engine on each accelerator of a pool.
+
+    Its requests go to `path`, `part` is what each engine has of an accelerator, and `memory_share`
+    what it fills of that, or of its slice. All else is as in a pool of its own.
+    """
+
+    name: str
+    path: str
+    model: ModelSpec
+    llm: Llm
+    part: DevicePart
+    layout: ReplicaLayout
+    max_batch: int
+    context_tokens: int
+    token_budget: int
+    memory_share: float
+    predictions: dict[str, BandedPrediction]
+    limits: tuple[LatencyLimit, ...]
+    simulation_check: SimulationCheck | None
+
+
 class SizedPool(Struct, frozen=True, kw_only=True):
     """Machines of one type in one region that do the same work, bought in one or several ways.
 
@@ -83,13 +107,13 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
     else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
     `drafting` is its speculative decoding, None without it. `engine` is its name, and
-    `memory_share` the share of memory that it is told to fill.
-    `startup_s` is the time from the request of a node until its replica serves, else 0. `elastic`
-    says how far its nodes follow the load, None when they follow the hours of the week alone.
-    `stand_ins` are started where a cloud has none of the type, the first first. `weight` is
-    that of a group where a router shares the requests among several pools, else 0. `requests`
-    are those that come where their lengths decide, else None, and `judged` is then what the pool
-    does with them. `part` is what of a request its machines do, empty for all of it.
+    `memory_share` the share of memory that it is told to fill. `startup_s` is the time from the
+    request of a node until its replica serves, else 0. `elastic` says how far its nodes follow the
+    load, None when they follow the hours of the week alone. `stand_ins` are started where a cloud
+    has none of the type, the first first. `weight` is that of a group where a router shares the
+    requests among several pools, else 0. `requests` come where their lengths decide, else None,
+    and `judged` is then what the pool does with them. `part` is what of a request its machines do,
+    empty for all of it. `services` share its accelerators, its own first.
     """
 
     name: str
@@ -117,6 +141,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     requests: RequestClass | None = None
     judged: JudgedPool | None = None
     part: Literal["", "prompts", "answers"] = ""
+    services: tuple[SizedService, ...] = ()
 
     @property
     def summary(self) -> FleetSummary:

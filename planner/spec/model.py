@@ -131,6 +131,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     speculation   what guesses tokens that a step then checks; auto is off
     acceptance    chance that a guess is right if all before it were; None is what is published
     classes       whether requests of other lengths may have machines of their own
+    beside        files of the services that have an engine on the same accelerators
     """
 
     place: Place | None = None
@@ -140,6 +141,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     speculation: Literal["auto", "off", "ngram", "eagle3", "mtp"] = "auto"
     acceptance: Decimal | None = None
     classes: Literal["none", "auto"] = "none"
+    beside: tuple[str, ...] | None = None
 
     @property
     def engine_name(self) -> str:

@@ -17,4 +17,5 @@ def named_files(spec: Spec) -> tuple[str, ...]:
         names.add(spec.model.config)
     if isinstance(spec, Inference | Batch):
         names.add(spec.traffic.trace)
+        names.update(spec.serving.beside or ())
     return tuple(sorted(name for name in names if name))

@@ -9,8 +9,8 @@ from planner import figures
 from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
 from planner.solve.serving.fleet_finder import FleetFinder
+from planner.solve.serving.neighbor import machine_requirement
 from planner.solve.serving.rejection import rejection_reason
-from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.solve.serving.smaller_fleet import smaller_fleet
 from planner.solve.solution import (
@@ -52,7 +52,7 @@ class ServingWorkload:
         self, spec: Inference | Batch, read_file: Callable[[str], bytes]
     ) -> None:
         """Raise what is wrong before any offer is looked at."""
-        serving_requirement(spec, read_file)
+        machine_requirement(spec, read_file)
 
     def solve(
         self,

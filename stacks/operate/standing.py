@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Problem, UsageError
 from planner.spec.model import BUCKET_WEIGHTS
+from planner.suggest import did_you_mean
 from stacks.operate.bucket import Bucket
 from stacks.spec.upload import (
     MODEL_KINDS,
@@ -42,8 +43,13 @@ def bucket_of(status: StackStatus, simulated_folder: Path | None) -> Bucket:
     )
 
 
-def upload_of(status: StackStatus) -> UploadRule:
-    """Return what the machines of a stack wait for. Raises UsageError where that is nothing."""
+def upload_of(status: StackStatus, service: str = "") -> UploadRule:
+    """Return what the machines of a stack wait for. Raises UsageError where that is nothing.
+
+    With the name of a service it is the model of that one, of several on the same machines.
+    """
+    if service:
+        return _service_upload(status, service)
     workload = status.facts.workload if status.facts else None
     if workload is not None and workload.kind == "training":
         return job_upload()
@@ -61,3 +67,30 @@ def upload_of(status: StackStatus) -> UploadRule:
             next_step="see what they wait for: tonnage status",
         )
     )
+
+
+def _service_upload(status: StackStatus, name: str) -> UploadRule:
+    services = {
+        service.name: service
+        for pool in (status.facts.pools if status.facts else ())
+        for service in pool.shared_services
+    }
+    if name not in services:
+        raise UsageError(
+            Problem(
+                code="upload",
+                message=f"{status.stack} has no service {name} beside another one",
+                next_step=did_you_mean(
+                    name, services, otherwise="leave --service out"
+                ),
+            )
+        )
+    if services[name].weights != BUCKET_WEIGHTS:
+        raise UsageError(
+            Problem(
+                code="upload",
+                message=f"the machines of {status.stack} wait for no upload of {name}",
+                next_step="see what they wait for: tonnage status",
+            )
+        )
+    return model_upload(services[name].model)

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from planner.cost.bill_line import cache_disk_gb
 from planner.cost.lifetime import release_time
-from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common import memory
 from planner.solve.capacity import (
     capacity_changes,
@@ -27,6 +26,7 @@ from planner.units import (
     SECONDS_PER_HOUR,
 )
 from stacks.spec.rolling import RECREATE, work_of
+from stacks.spec.service import fleet_services, quantizes_on_load
 from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from planner.spec.block import CapacityBlock
     from planner.spec.model import Spec
     from stacks.spec.rolling import Work
+    from stacks.spec.service import FleetService
 
 
 class ScalingGroup(Struct, frozen=True, kw_only=True):
@@ -80,6 +81,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     `weight` is that of its machines where a router shares requests among fleets, else 0.
     `body_limit` is the longest body of a request that its machines take, in bytes; 0 for any.
     `part` is what of a request its machines do, empty for all of it.
+    `services` have engines on the same accelerators, and `profile` is the MIG profile of the
+    slices of its own engine, empty without slices.
     """
 
     name: str
@@ -112,6 +115,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     weight: int = 0
     body_limit: int = 0
     part: str = ""
+    services: tuple[FleetService, ...] = ()
+    profile: str = ""
 
     @property
     def work(self) -> Work:
@@ -229,6 +234,8 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         weight=pool.weight,
         body_limit=pool.requests.limit_bytes if pool.requests else 0,
         part=pool.part,
+        services=fleet_services(pool),
+        profile=pool.services[0].part.profile if pool.services else "",
     )
 
 
@@ -310,7 +317,10 @@ def _data_disk_gb(solution: Solution, pool: SizedPool) -> int:
     return int(
         cache_disk_gb(
             pool.instance.nvme_gb,
-            Decimal(memory.checkpoint_bytes(solution.llm, pool.layout))
+            Decimal(
+                memory.checkpoint_bytes(solution.llm, pool.layout)
+                + _beside_bytes(pool)
+            )
             / BYTES_PER_BILLED_GB,
         )
     )
@@ -322,13 +332,18 @@ def _loaded_bytes(solution: Solution, pool: SizedPool) -> int:
         return int(solution.training_run.checkpoint_bytes)
     if pool.layout is None or solution.llm is None:
         return 0
-    return int(memory.checkpoint_bytes(solution.llm, pool.layout))
+    return int(
+        memory.checkpoint_bytes(solution.llm, pool.layout)
+    ) + _beside_bytes(pool)
+
+
+def _beside_bytes(pool: SizedPool) -> int:
+    """Bytes of the weights of services that share the machines of a pool with its own."""
+    return sum(service.weights_bytes for service in fleet_services(pool))
 
 
 def _quantizes_on_load(solution: Solution, pool: SizedPool) -> bool:
     """Whether the server makes fp8 weights from a 16-bit checkpoint when it loads it."""
     if pool.layout is None or solution.llm is None or pool.role == "train":
         return False
-    return (
-        pool.layout.precision == "fp8" and solution.llm.precision in SIXTEEN_BIT
-    )
+    return quantizes_on_load(solution.llm, pool.layout)

@@ -249,8 +249,9 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             group.most_nodes // fleet.nodes_per_replica
             for fleet, group in self.scaling_groups
         )
+        # Pools that differ, and several services on a machine, take a proxy that tells them apart.
         is_shared = any(
-            fleet.weight or fleet.body_limit or fleet.part
+            fleet.weight or fleet.body_limit or fleet.part or fleet.services
             for fleet in self.fleets
         )
         is_routed = is_shared or (self.routing != "random" and replicas > 1)

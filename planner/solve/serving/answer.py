@@ -16,6 +16,10 @@ from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.fleet_finder import FleetFinder
 from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_answer import mixed_solution
+from planner.solve.serving.neighbor import (
+    machine_requirement,
+    with_confidence,
+)
 from planner.solve.serving.pool_answer import (
     choice_warnings,
     serving_pool,
@@ -25,12 +29,11 @@ from planner.solve.serving.pool_answer import (
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.reason import asked_confidence, find_reasons
 from planner.solve.serving.relaxation import relaxations
-from planner.solve.serving.requirement import (
-    ServingRequirement,
-    serving_requirement,
-)
 from planner.solve.serving.search import ServingResult, ServingSearch
-from planner.solve.serving.token_volume import token_volume
+from planner.solve.serving.shared_answer import (
+    all_volume,
+    sized_services,
+)
 from planner.solve.solution import (
     LoadPoint,
     Solution,
@@ -40,8 +43,10 @@ from planner.solve.solution import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.market.bought import CommitmentSaving
     from planner.market.offer_filter import OfferFilter
     from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Batch, Inference
@@ -51,9 +56,9 @@ def confident_requirement(
     spec: Inference | Batch, settings: SolveSettings
 ) -> ServingRequirement:
     """Return what a spec needs, to be met with the wished confidence."""
+    requirement = machine_requirement(spec, settings.read_file)
     return replace(
-        serving_requirement(spec, settings.read_file),
-        confidence=settings.confidence,
+        with_confidence(requirement, settings.confidence),
         layout=settings.layout,
     )
 
@@ -125,15 +130,18 @@ def _found_solution(
 ) -> Solution:
     search, offer_filter = finder.search, finder.offer_filter
     simulation_check = simulation_check_of(requirement, search, selection)
-    predictions = predict_serving(requirement, selection.sizing)
+    sizing = selection.sizing
+    predictions = predict_serving(requirement, sizing)
+    services = sized_services(spec, requirement, sizing, search.judge)
+    pool = serving_pool(requirement, search, selection, services=services)
     owned = paid_machines(spec, settings.catalog, settings.read_file)
-    is_undecided = (
-        simulation_check is not None and simulation_check.verdict == "undecided"
+    is_undecided = simulation_check is not None and (
+        simulation_check.verdict == "undecided"
     )
     return Solution(
         # Nothing cheaper passes, but other requests may not confirm that this fleet does.
         status="feasible" if is_undecided else "optimal",
-        pools=(serving_pool(requirement, search, selection),),
+        pools=(pool,),
         predictions=predictions,
         bindings=(),
         alternatives=alternatives(
@@ -148,7 +156,7 @@ def _found_solution(
             *serving_warnings(
                 spec, requirement, search, selection, is_undecided=is_undecided
             ),
-            *choice_warnings(spec, requirement, (selection.sizing.layout,)),
+            *choice_warnings(spec, requirement, (sizing.layout,)),
             *class_warnings(spec, None),
         ),
         week=requirement.week,
@@ -157,13 +165,11 @@ def _found_solution(
         offers_considered=offer_filter.allowed_count,
         confidence_cost=asked_confidence(requirement),
         simulation_check=simulation_check,
-        calibration=selection.sizing.replica.correction,
-        token_volume=token_volume(requirement, predictions, selection.bill),
-        commitments=tuple(
-            commitment_options(
-                requirement, selection, settings.catalog, settings.futures
-            )
+        calibration=sizing.replica.correction,
+        token_volume=all_volume(
+            requirement, predictions, sizing, selection.bill
         ),
+        commitments=_commitments(requirement, selection, settings),
         owned=tuple(owned_uses(requirement, selection, owned)),
         find_reasons=partial(
             find_reasons,
@@ -172,7 +178,19 @@ def _found_solution(
             selection,
             settings.run_all,
         ),
-        find_load_curve=_load_curve_finder(requirement, selection.sizing),
+        find_load_curve=_load_curve_finder(requirement, sizing),
+    )
+
+
+def _commitments(
+    requirement: ServingRequirement,
+    selection: ServingCandidate,
+    settings: SolveSettings,
+) -> tuple[CommitmentSaving, ...]:
+    return tuple(
+        commitment_options(
+            requirement, selection, settings.catalog, settings.futures
+        )
     )
 
 

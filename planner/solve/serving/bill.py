@@ -32,21 +32,21 @@ from planner.market.purchase import (
     machine_line,
     tier_offer,
 )
-from planner.perf.common import memory
 from planner.perf.reliability.spot_pool import billed_share
 from planner.solve.serving.committed_quota import most_committed_groups
-from planner.solve.serving.sizing import (
-    expected_service,
-    run_window_s,
-    startup_time_s,
+from planner.solve.serving.service_usage import (
+    answers_gb,
+    beside_usage,
+    checkpoint_gb,
+    monthly_requests,
+    prompts_gb,
 )
+from planner.solve.serving.sizing import run_window_s, startup_time_s
 from planner.solve.serving.spot_promise import SpotPromise, has_promise
 from planner.units import (
-    BYTES_PER_BILLED_GB,
     HOURS_PER_MONTH,
     HOURS_PER_WEEK,
     SECONDS_PER_HOUR,
-    SECONDS_PER_MONTH,
 )
 
 if TYPE_CHECKING:
@@ -341,16 +341,6 @@ def _scheduled_starts(
     )
 
 
-def _weights_gb(
-    requirement: ServingRequirement, sizing: FleetSizing
-) -> Decimal:
-    """Return the size of the checkpoint, GB, which is not that of loaded weights."""
-    return (
-        Decimal(int(memory.checkpoint_bytes(requirement.llm, sizing.layout)))
-        / BYTES_PER_BILLED_GB
-    )
-
-
 def _nat_gateways(requirement: ServingRequirement, offer: Offer) -> int:
     """Return how many NAT gateways there are: one, or one in each zone where a zone may fail."""
     if requirement.survives != "zone" or way_out(offer.provider) != "zone":
@@ -376,34 +366,13 @@ def _all_requests(
         return whole.requests_per_month
     return sum(
         (
-            _monthly_requests(pool.requirement, pool.sizing)
+            monthly_requests(pool.requirement, pool.sizing)
             for pool in pools
             # Each request goes to both parts, and its answer comes from one.
             if pool.requirement.part != "prompts"
         ),
         Decimal(0),
     )
-
-
-def _monthly_requests(
-    requirement: ServingRequirement, sizing: FleetSizing
-) -> Decimal:
-    """Return how many requests a fleet answers in a month.
-
-    A closed loop completes rate * replicas * mean load * 730 * 3600 requests.
-    """
-    if requirement.mode != "closed":
-        return requirement.requests_per_month
-    # A closed loop has no arrival rate: requests = completions.
-    mean_rate = Decimal(
-        # What is expected: a slower replica completes less, and costs no less for it.
-        expected_service(requirement, sizing).rate_per_s
-        * sizing.replicas_per_group
-        * sizing.peak_groups
-        * requirement.week.mean_load
-    )
-    # Seconds in a billing month of 730 hours.
-    return mean_rate * SECONDS_PER_MONTH
 
 
 def serving_bill(
@@ -481,33 +450,28 @@ def _usage(
 ) -> Usage:
     """Return what pools use besides their machines.
 
-    sent GB     = requests a month * mean answer tokens * stream bytes per token / 10^9
-    received GB = requests a month * mean prompt tokens * text bytes per token / 10^9
+    Services beside the first one add their weights and their traffic.
     Traffic and storage of a life are those of a month * its hours / 730.
     """
     requirement, offer = whole or pools[0].requirement, pools[0].offer
     hours = life_hours(fleet_lifetime(requirement, pools[0].sizing))
     months = hours / HOURS_PER_MONTH
     weights_gb = max(
-        _weights_gb(pool.requirement, pool.sizing) for pool in pools
+        checkpoint_gb(pool.requirement, pool.sizing) for pool in pools
     )
+    beside = beside_usage(pools[0].sizing.beside, price_book)
     # Weights that the account has already are paid for without the stack.
-    stored_gb = weights_gb if requirement.weights == "bucket" else Decimal(0)
-    fetched_gb = weights_gb if requirement.weights == "hub" else Decimal(0)
-    monthly_requests = _all_requests(pools, whole)
-    sent_gb = (
-        monthly_requests
-        * Decimal(requirement.load.answer_lengths.mean_tokens)
-        # Answers leave as one server-sent event per token.
-        * price_book.used("stream_bytes_per_token")
-        / BYTES_PER_BILLED_GB
+    stored_gb = beside.stored_gb + (
+        weights_gb if requirement.weights == "bucket" else Decimal(0)
     )
-    received_gb = (
-        monthly_requests
-        * Decimal(requirement.load.prompt_lengths.mean_tokens)
-        # Prompts arrive as UTF-8 text.
-        * price_book.used("prompt_bytes_per_token")
-        / BYTES_PER_BILLED_GB
+    fetched_gb = beside.fetched_gb + (
+        weights_gb if requirement.weights == "hub" else Decimal(0)
+    )
+    weights_gb += beside.weights_gb
+    requests = _all_requests(pools, whole)
+    sent_gb = beside.sent_gb + answers_gb(requirement, requests, price_book)
+    received_gb = beside.received_gb + prompts_gb(
+        requirement, requests, price_book
     )
     zones = max(
         pool.offer.zone_count(together=pool.sizing.nodes_per_group > 1)

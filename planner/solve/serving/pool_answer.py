@@ -17,10 +17,14 @@ from planner.perf.serving.margin import has_own_errors
 from planner.solve.cause import because
 from planner.solve.serving.bill import bought_bill
 from planner.solve.serving.elastic import elastic_range
+from planner.solve.serving.shared_answer import (
+    checked,
+    machine_startup_s,
+    shared_warnings,
+    told_share,
+)
 from planner.solve.serving.sizing import (
-    FleetSizing,
     run_window_s,
-    size_fleet,
     sized_fleet,
     startup_time_s,
 )
@@ -47,7 +51,8 @@ if TYPE_CHECKING:
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
-    from planner.solve.solution import JudgedPool
+    from planner.solve.serving.sizing import FleetSizing
+    from planner.solve.solution import JudgedPool, SizedService
     from planner.spec.model import Batch
 
 
@@ -57,20 +62,7 @@ def simulation_check_of(
     selection: ServingCandidate,
 ) -> SimulationCheck | None:
     """Return how the selection was judged, and how many groups that added."""
-    sizing = selection.sizing
-    by_formula = size_fleet(
-        requirement,
-        sizing.replica,
-        sizing.group,
-    )
-    formula_groups = (
-        by_formula.peak_groups
-        if isinstance(by_formula, FleetSizing)
-        else sizing.peak_groups
-    )
-    return search.judge.check(
-        requirement, sizing, max(0, sizing.peak_groups - formula_groups)
-    )
+    return checked(requirement, selection.sizing, search.judge)
 
 
 def serving_pool(
@@ -82,6 +74,7 @@ def serving_pool(
     weight: int = 0,
     requests: RequestClass | None = None,
     judged: JudgedPool | None = None,
+    services: tuple[SizedService, ...] = (),
 ) -> SizedPool:
     """Return the machines of a fleet, or of one pool of it that has a name of its own."""
     sizing = selection.sizing
@@ -103,14 +96,15 @@ def serving_pool(
         token_budget=sizing.replica.startup_memory.max_step_tokens,
         drafting=requirement.load.drafting,
         engine=requirement.load.engine,
-        memory_share=sizing.replica.startup_memory.told_share,
-        startup_s=startup_time_s(sizing.replica),
+        memory_share=told_share(sizing),
+        startup_s=machine_startup_s(sizing),
         elastic=elastic_range(requirement, sizing, search.judge),
         run_window_s=run_window_s(requirement, sizing),
         weight=weight,
         requests=requests,
         judged=judged,
         part=requirement.part,
+        services=services,
     )
 
 
@@ -148,6 +142,7 @@ def serving_warnings(
         *plan_warnings,
         *_sleep_warnings(spec, selection),
         *_window_warnings(spec, requirement, selection),
+        *shared_warnings(spec, selection.sizing),
         *_purchase_warnings(spec, selection),
         *_spot_warnings(spec, requirement, search, selection),
         *idle_network_warnings(

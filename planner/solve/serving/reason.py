@@ -15,6 +15,8 @@ from planner.solve.cause import ANY_VALUE, because
 from planner.solve.serving.alternative import excluded_rival
 from planner.solve.serving.apart_fleet import ApartFleet
 from planner.solve.serving.candidate import ServingCandidate
+from planner.solve.serving.mixed_fleet import MixedFleet
+from planner.solve.serving.neighbor import alone_requirements
 from planner.solve.serving.pool_answer import is_small_cache_chosen
 from planner.solve.solution import (
     BindingLimit,
@@ -127,11 +129,7 @@ class _Wishes:
         confidence = asked_confidence(self._requirement)
         if confidence is not None:
             yield partial(self._without_confidence, confidence)
-        layouts = tuple(sizing.layout for _, sizing in self._parts)
-        if is_small_cache_chosen(self._requirement, layouts):
-            yield self._with_default_cache
-        if self._requirement.load.drafting is not None:
-            yield self._without_draft
+        yield from self._comparisons()
         # Rules on offers: each is left out in turn.
         for constraint in (
             "where.regions",
@@ -152,6 +150,16 @@ class _Wishes:
             ):
                 if relaxed != self._requirement:
                     yield partial(self._without_spares, constraint, relaxed)
+
+    def _comparisons(self) -> Iterator[Callable[[], Reasons]]:
+        """Yield the plans that a fleet is compared with, whatever they cost."""
+        layouts = tuple(sizing.layout for _, sizing in self._parts)
+        if is_small_cache_chosen(self._requirement, layouts):
+            yield self._with_default_cache
+        if self._requirement.load.drafting is not None:
+            yield self._without_draft
+        if self._requirement.beside:
+            yield self._apart
 
     def _without_confidence(self, confidence: ConfidenceCost) -> Reasons:
         """Price meeting the limits with confidence over meeting them as often as not."""
@@ -200,6 +208,27 @@ class _Wishes:
             reason = because("no-draft", without_usd=fleet.bill.total)
         return Reasons(warnings=(PlanWarning(code="no-draft", reason=reason),))
 
+    def _apart(self) -> Reasons:
+        """Tell what each service costs on machines of its own, with the promise of all, USD."""
+        causes = []
+        # Sum of the bills, each with a network and a balancer of its own.
+        apart_usd = Decimal(0)
+        for name, alone in alone_requirements(self._requirement):
+            fleet = self._finder.cheapest(alone)
+            if fleet is None:
+                causes = [because("none-apart", service=name)]
+                break
+            usd = fleet.bill.total
+            apart_usd += usd
+            causes.append(because("apart-one", service=name, alone_usd=usd))
+        else:
+            causes.insert(0, because("apart", apart_usd=apart_usd))
+        return Reasons(
+            warnings=tuple(
+                PlanWarning(code="apart", reason=cause) for cause in causes
+            )
+        )
+
     def _without_limit(self, limit: LatencyLimit) -> Reasons:
         """Price a latency limit against what the cheapest fleet without it reaches.
 
@@ -241,6 +270,8 @@ class _Wishes:
             self._finder.machine_types == 1
             # Two pools have a router anyway, and it is told how in traffic.routing.
             and not isinstance(self._fleet, ApartFleet)
+            # Services that share machines share the router too.
+            and not self._requirement.beside
             and self._requirement.mode == "open"
             and self._requirement.is_simulated
             and self._requirement.load.routing == "random"

@@ -60,6 +60,17 @@ AUTO_CACHES: Final = ("bf16", "fp8")
 CONTEXT_HEADROOM: Final = 1.25
 
 
+class Neighbor(Struct, frozen=True, kw_only=True):
+    """A service on the machines of another one: what its spec says, and what that requires.
+
+    `model` is what it serves, as the spec names it.
+    """
+
+    name: str
+    model: ModelSpec
+    requirement: ServingRequirement
+
+
 class ServingRequirement(Struct, frozen=True, kw_only=True):
     """What a serving or batch workload requires of a fleet.
 
@@ -87,6 +98,8 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `traffic_share`  share of all arrivals that a router sends to these machines at random
     `layout`  that every replica must have, None for any
     `part`  of the work of a request that these machines do, empty for all of it
+    `beside`  services that have an engine on each accelerator of the same machines
+    `own_week`  load of this service where `week` is that of all who share its machines
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -114,6 +127,13 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     traffic_share: float = 1.0
     layout: ReplicaLayout | None = None
     part: Literal["", "prompts", "answers"] = ""
+    beside: tuple[Neighbor, ...] = ()
+    own_week: Week | None = None
+
+    @property
+    def traffic_week(self) -> Week:
+        """Hourly load of this service alone, relative to its peak."""
+        return self.own_week or self.week
 
     def with_default_cache(self) -> ServingRequirement:
         """Return the same requirement without a choice of the cache: the first format alone."""
@@ -154,7 +174,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
         )
 
     def with_scaled_load(self, traffic_factor: float) -> ServingRequirement:
-        """Return the same requirement at `traffic_factor` times the traffic."""
+        """Return the same requirement at `traffic_factor` times the traffic of each service."""
         scaled_load = replace(
             self.load,
             rate_per_s=self.load.rate_per_s * traffic_factor,
@@ -166,6 +186,15 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
             # More traffic: the same requests in less time.
             trace=self.trace and self.trace.with_traffic(traffic_factor),
             request_count=self.request_count * Decimal(traffic_factor),
+            beside=tuple(
+                replace(
+                    neighbor,
+                    requirement=neighbor.requirement.with_scaled_load(
+                        traffic_factor
+                    ),
+                )
+                for neighbor in self.beside
+            ),
         )
 
     def with_share(self, share: float) -> ServingRequirement:
@@ -224,7 +253,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
         seconds_per_month = Decimal(SECONDS_PER_MONTH)
         return (
             # Peak rate * mean load relative to the peak = mean rate.
-            Decimal(self.load.rate_per_s * self.week.mean_load)
+            Decimal(self.load.rate_per_s * self.traffic_week.mean_load)
             * seconds_per_month
         )
 

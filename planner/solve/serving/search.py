@@ -38,6 +38,7 @@ from planner.solve.serving.group_search import GroupSearch
 from planner.solve.serving.layout_choice import serving_layouts
 from planner.solve.serving.quota import beyond_quota
 from planner.solve.serving.rejection import offer_rejections
+from planner.solve.serving.shared_search import SharedSearch
 from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
     ONE_NODE,
@@ -154,7 +155,17 @@ class ServingSearch:
         candidates; the simulation then proves that no fleet is cheaper. With `tells_why` off
         the offers without a fleet are not all named: proving that they miss takes less time.
         `judge` says which fleets pass; without one it is that of the search.
+        Of machines that several services share no offer is named.
         """
+        if requirement.beside:
+            shared = SharedSearch(requirement, self).cheapest(
+                offers, 1 + estimate_count, ceiling_usd
+            )
+            return ServingResult(
+                best=shared[0] if shared else None,
+                estimated=tuple(shared[1:]),
+                rejected_offers=(),
+            )
         estimates, rejected_offers = self._best_first(
             requirement,
             offers,
@@ -221,7 +232,7 @@ class ServingSearch:
                 )
                 if verified is None:
                     continue
-                found = self._bought(requirement, estimate.offer, verified)
+                found = self.bought(requirement, estimate.offer, verified)
                 if isinstance(found, ServingCandidate):
                     return [found]
         return []
@@ -282,7 +293,7 @@ class ServingSearch:
             )
             if outcome is None:
                 continue
-            candidate = self._bought(requirement, offer, outcome)
+            candidate = self.bought(requirement, offer, outcome)
             if isinstance(candidate, LayoutRejection):
                 rejected_layouts.append(
                     self._rejected(requirement, offer, layout_option, candidate)
@@ -300,7 +311,7 @@ class ServingSearch:
             rejected_layouts, best.by_purchase
         )
 
-    def _bought(
+    def bought(
         self,
         requirement: ServingRequirement,
         offer: Offer,
@@ -371,7 +382,7 @@ class ServingSearch:
         """Return the fleet of a candidate, as slow as another requirement asks."""
         sizing = candidate.sizing
         replica = self.shared_replica(
-            requirement, sizing.layout, candidate.offer.instance.node
+            requirement, sizing.layout, sizing.replica.node
         )
         return sized_fleet(
             requirement, replica, sizing.group, sizing.peak_groups
@@ -402,8 +413,21 @@ class ServingSearch:
         group_sizes: tuple[int, ...],
     ) -> list[LayoutOption]:
         """Return each layout on a kind of node with its group bound."""
-        node = offer.instance.node
-        zones = counted_zones(requirement, offer)
+        return self.node_options(
+            requirement,
+            offer.instance.node,
+            counted_zones(requirement, offer),
+            group_sizes,
+        )
+
+    def node_options(
+        self,
+        requirement: ServingRequirement,
+        node: Node,
+        zones: int,
+        group_sizes: tuple[int, ...],
+    ) -> list[LayoutOption]:
+        """Return each layout on nodes that are spread over some zones, with its group bound."""
         cached_options = self._cache_for(requirement).layout_options
         # Precisions are in the key: a relaxation may add one.
         cache_key = (

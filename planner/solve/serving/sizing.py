@@ -21,10 +21,14 @@ from planner.units import (
 )
 
 if TYPE_CHECKING:
+    from planner.perf.common.device_part import DevicePart
     from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.replica import Replica
     from planner.perf.serving.service import Service
-    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.requirement import (
+        Neighbor,
+        ServingRequirement,
+    )
     from planner.spec.model import LatencyLimit
 
 MAX_GROUPS: Final = 4096
@@ -62,6 +66,8 @@ class FleetSizing(Struct, frozen=True, kw_only=True):
     `spares`  groups for nodes that fail
     `service`  one replica at its share of the peak
     `duration_hours`  hours of a batch run, 0 for serving
+    `part`  of each accelerator that a replica has, None where it has whole ones
+    `beside`  services with other parts of the same accelerators
     """
 
     layout: ReplicaLayout
@@ -71,6 +77,8 @@ class FleetSizing(Struct, frozen=True, kw_only=True):
     spares: SpareGroups
     service: Service
     duration_hours: float = 0.0
+    part: DevicePart | None = None
+    beside: tuple[NeighborSizing, ...] = ()
 
     @property
     def replicas_per_group(self) -> int:
@@ -91,6 +99,13 @@ class FleetSizing(Struct, frozen=True, kw_only=True):
     def nodes(self) -> int:
         """Nodes at the peak, spares included."""
         return self.total_groups * self.nodes_per_group
+
+
+class NeighborSizing(Struct, frozen=True, kw_only=True):
+    """A service beside another one: as many groups of it, with replicas on its own parts."""
+
+    neighbor: Neighbor
+    sizing: FleetSizing
 
 
 class LayoutRejection(Struct, frozen=True, kw_only=True):

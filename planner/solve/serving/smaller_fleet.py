@@ -35,10 +35,11 @@ def smaller_fleet(
 ) -> RivalFleet | None:
     """Return the selected fleet with one group fewer, and the limit that it misses.
 
-    None for a fleet of one group.
+    None for a fleet of one group, and for one that several services share: the limit may be that
+    of any of them.
     """
     sizing = selection.sizing
-    if sizing.total_groups == 1:
+    if sizing.total_groups == 1 or sizing.beside:
         return None
     if sizing.spares.count and has_promise(requirement, selection.bought):
         return _with_fewer_on_spot(requirement, search, selection)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from planner.solve.cause import because
 from planner.solve.serving.bill import bought_bill, settled_fleet
 from planner.solve.serving.sizing import sized_fleet
@@ -35,8 +37,12 @@ def promise_at_both_ends(
     )
     calm_sizing, calm_offer = settled_fleet(
         requirement,
-        sized_fleet(
-            requirement, sizing.replica, sizing.group, sizing.peak_groups
+        replace(
+            sized_fleet(
+                requirement, sizing.replica, sizing.group, sizing.peak_groups
+            ),
+            part=sizing.part,
+            beside=sizing.beside,
         ),
         selection.offer,
         price_book,

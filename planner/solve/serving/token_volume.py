@@ -10,6 +10,8 @@ from planner.solve.solution import TokenVolume
 from planner.units import HOURS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_MONTH
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.cost.bill import Bill
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.solution import BandedPrediction
@@ -28,6 +30,29 @@ def token_volume(
         request_count * Decimal(load.prompt_lengths.mean_tokens),
         request_count * Decimal(load.answer_lengths.mean_tokens),
         Decimal(load.prefix_hit),
+    )
+
+
+def joint_volume(volumes: Sequence[TokenVolume]) -> TokenVolume:
+    """Return the requests and tokens of services that one bill is for.
+
+    cached share = cached prompt tokens of all / prompt tokens of all
+    """
+    first, *others = volumes
+    if not others:
+        return first
+    prompt_tokens = sum(
+        (volume.prompt_tokens for volume in volumes), Decimal(0)
+    )
+    cached_tokens = sum(
+        (volume.prompt_tokens * volume.cached_share for volume in volumes),
+        Decimal(0),
+    )
+    return TokenVolume(
+        sum((volume.requests for volume in volumes), Decimal(0)),
+        prompt_tokens,
+        sum((volume.answer_tokens for volume in volumes), Decimal(0)),
+        cached_tokens / prompt_tokens if prompt_tokens else Decimal(0),
     )
 
 
@@ -58,7 +83,8 @@ def _billed_requests(
     monthly_requests = requirement.requests_per_month
     if requirement.mode == "closed":
         mean_rate = (
-            predictions["requests_per_s"].value * requirement.week.mean_load
+            predictions["requests_per_s"].value
+            * requirement.traffic_week.mean_load
         )
         monthly_requests = Decimal(mean_rate) * SECONDS_PER_MONTH
     return monthly_requests * life_hours(bill.life) / HOURS_PER_MONTH

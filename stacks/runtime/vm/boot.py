@@ -41,7 +41,10 @@ def node_boot(
 ) -> NodeBoot:
     """Return what the machines of a group are given; the script fits into their user data."""
     settings = node_settings(stack, fleet, group, node_cloud.settings)
-    more = ("driver",) if "driver" in settings else ()
+    more = (
+        *(("driver",) if "driver" in settings else ()),
+        *(("beside", "slices") if "beside" in settings["work"] else ()),
+    )
     role = stack.node_role(fleet)
     core, rest = program.node_program(node_cloud.modules, role, more)
     program_text = program.packed_role(role, more)

@@ -6,6 +6,9 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
+from planner.facts.mig import chip_profiles, placed
 from planner.facts.serving_engine import DEFAULT_ENGINE
 from stacks.runtime.vm.bench import bench_settings
 from stacks.runtime.vm.container import container_settings, fabric_settings
@@ -16,13 +19,14 @@ from stacks.runtime.vm.serving_engine import (
     expert_kernels,
 )
 from stacks.spec.stack import HTTPS_PORT, ROUTED_PORT, SERVING_PORT
-from stacks.spec.table import lookup_table
+from stacks.spec.table import lookup_table, stack_error
 from stacks.spec.upload import model_upload
 
 if TYPE_CHECKING:
     from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.drafting import Drafting
     from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.service import FleetService
     from stacks.spec.stack import StackSpec
     from stacks.spec.upload import UploadRule
 
@@ -43,7 +47,7 @@ def serving_work(
     rule = model_upload(stack.model_name)
     folder = f"/{rule.prefix.rstrip('/')}"
     launch = engine_launches()[fleet.engine]
-    settings = _settings(stack, fleet, layout)
+    settings = _settings(stack, fleet, layout, _engine_port(stack))
     # An engine that asks nobody for a key leaves that to the proxy.
     api_key = "" if stack.checks_keys else stack.api_key
     return {
@@ -71,6 +75,83 @@ def serving_work(
         "parallel": fleet.max_batch,
         "runs_once": fleet.runs_once,
         **bench_settings(stack, fleet, layout, folder),
+        **_beside(stack, fleet),
+    }
+
+
+def _beside(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
+    """Return the engines beside that of the stack, and the slices of all, that first."""
+    if not fleet.services:
+        return {}
+    engines = [
+        _beside_engine(stack, fleet, service, _engine_port(stack) + number)
+        for number, service in enumerate(fleet.services, 1)
+    ]
+    if not fleet.profile:
+        return {"beside": engines}
+    return {"beside": engines, "slices": _slices(fleet)}
+
+
+def _slices(fleet: FleetSpec) -> list[dict[str, Any]]:
+    """Return the slice of each engine, that of the stack first, at places where all fit."""
+    known = {
+        profile.profile: profile
+        for profile in chip_profiles(fleet.instance.accelerator)
+    }
+    profiles = [
+        known[profile]
+        for profile in (
+            fleet.profile,
+            *(service.profile for service in fleet.services),
+        )
+    ]
+    starts = placed(profiles)
+    if starts is None:
+        raise stack_error(
+            "slices of the plan do not fit beside each other",
+            "plan again",
+        )
+    return [
+        {"profile": profile.profile, "start": start}
+        for profile, start in zip(profiles, starts, strict=True)
+    ]
+
+
+def _beside_engine(
+    stack: StackSpec, fleet: FleetSpec, service: FleetService, port: int
+) -> dict[str, Any]:
+    """Return one engine as the node starts it: as that of a stack of its own, at its port."""
+    own_stack = replace(
+        stack,
+        model_name=service.model_name,
+        hub_weights=service.hub_weights,
+        weights_place=None,
+    )
+    own_fleet = replace(
+        fleet,
+        layout=service.layout,
+        max_batch=service.max_batch,
+        context_tokens=service.context_tokens,
+        token_budget=service.token_budget,
+        memory_share=service.memory_share,
+        quantize_on_load=service.quantize_on_load,
+    )
+    rule = model_upload(service.model_name)
+    folder = f"/{rule.prefix.rstrip('/')}"
+    launch = engine_launches()[fleet.engine]
+    settings = _settings(own_stack, own_fleet, service.layout, port)
+    return {
+        "name": service.name,
+        "port": port,
+        "container": container_settings(
+            own_fleet,
+            fleet.engine,
+            launch.program(folder),
+            prelude=launch.prelude(dict(settings), has_key=bool(stack.api_key)),
+            environment=launch.environment,
+        ),
+        "words": launch.words(settings),
+        **_weights(own_stack, rule, folder),
     }
 
 
@@ -135,6 +216,19 @@ def _router(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
             **({"body_limit": fleet.body_limit} if fleet.body_limit else {}),
             **({"part": fleet.part} if _hands_over(stack, fleet) else {}),
             **({"key": stack.api_key} if stack.checks_keys else {}),
+            **_paths(fleet),
+        }
+    }
+
+
+def _paths(fleet: FleetSpec) -> dict[str, Any]:
+    """Return the ports of the engines beside the first one, by the names in their paths."""
+    if not fleet.services:
+        return {}
+    return {
+        "beside": {
+            service.name: ROUTED_PORT + number
+            for number, service in enumerate(fleet.services, 1)
         }
     }
 
@@ -143,18 +237,18 @@ def server_words(
     stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout
 ) -> list[str]:
     """Return the arguments of the server: the layout, the steps and the memory of the plan."""
-    settings = _settings(stack, fleet, layout)
+    settings = _settings(stack, fleet, layout, _engine_port(stack))
     return engine_launches()[fleet.engine].words(settings)
 
 
 def _settings(
-    stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout
+    stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout, port: int
 ) -> list[tuple[str, object]]:
-    """Return all that the server is told, by the names of its launch."""
+    """Return all that the server is told, by the names of its launch; `port` is its own."""
     return [
         *((name, "") for name in FIXED),
         ("name", stack.model_name),
-        ("port", _engine_port(stack)),
+        ("port", port),
         ("tensor", layout.tp),
         ("stages", layout.pp),
         ("sequences", fleet.max_batch),

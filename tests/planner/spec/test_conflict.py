@@ -59,6 +59,7 @@ NETWORK = (
     "network: {id: vpc-0a1b2c3d4e5f60718, range: 10.20.0.0/20, "
     "subnets: [subnet-0a1b2c3d4e5f60711@us-east-1a]}"
 )
+BESIDE = "beside: [rerank.yaml]"
 ADDRESSED = "network: {public_addresses: true}"
 
 
@@ -76,6 +77,33 @@ def service(more: str) -> str:
 
 # A spec that breaks the rule, and one that does not, by one key.
 EXAMPLES = {
+    "beside-kind": (
+        chat(extra=f"deadline: 12h\nserving: {{{BESIDE}}}")
+        .replace("kind: Inference", "kind: Batch")
+        .replace("sla: {ttft_p95: 2s, tpot_p95: 80ms}\n", "")
+        .replace("peak_rps: 2", "total_requests: 1000"),
+        chat(extra=f"serving: {{{BESIDE}}}"),
+    ),
+    **{
+        f"beside-{name}": (
+            service(f"serving: {{{BESIDE}, {other}}}"),
+            service(f"serving: {{{other}}}"),
+        )
+        for name, other in (
+            ("engine", "engine: sglang"),
+            ("speculation", "speculation: mtp"),
+            ("classes", "classes: auto"),
+            ("pools", "pools: auto"),
+        )
+    },
+    "beside-elastic": (
+        service(f"serving: {{{BESIDE}}}\n{ELASTIC}"),
+        service(ELASTIC),
+    ),
+    "beside-types": (
+        service(f"serving: {{{BESIDE}}}\n{TWO_TYPES}"),
+        service(TWO_TYPES),
+    ),
     "engine-network": (
         service(f"serving: {{engine: tensorrt-llm}}\n{KEYED}\n{NETWORK}"),
         service(f"serving: {{engine: tensorrt-llm}}\n{KEYED}"),

@@ -26,12 +26,12 @@ TOOLKIT = Repository(
 # Into the journal of the machine, where they outlive the container and have a limit. What Python
 # prints comes at once.
 LOG_WORDS = ("--log-driver=journald", "--env=PYTHONUNBUFFERED=1")
+ALL_DEVICES = "all"
 # Every container of accelerators: the network and the memory of the host, and pinned memory.
 RUN_WORDS = (
     "docker",
     "run",
     "--detach",
-    "--gpus=all",
     "--network=host",
     "--ipc=host",
     "--ulimit=memlock=-1",
@@ -97,16 +97,18 @@ def start(
     variables: Mapping[str, str] | None = None,
     *,
     more_options: Sequence[str] = (),
+    devices: str = ALL_DEVICES,
 ) -> None:
     """Start a container in place of an older one of its name.
 
     Settings: image, options (words of docker run), environment, entry and lead (the program and
-    its first words).
+    its first words). `devices` are the accelerators that it sees, as docker names them.
     """
     remove(machine, name)
     environment = {**settings["environment"], **(variables or {})}
     machine.run(
         *RUN_WORDS,
+        f"--gpus={devices}",
         f"--name={name}",
         *settings["options"],
         *more_options,

@@ -15,7 +15,7 @@ from stacks.runtime.vm.node.work import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from stacks.runtime.vm.node.cloud import CloudApi
     from stacks.runtime.vm.node.host import Host
@@ -128,6 +128,8 @@ def _steps(
                 ),
             )
         )
+    if "slices" in job:
+        steps.append(("slices", partial(_make_slices, machine, job["slices"])))
     if "bench" in job:
         # Of another engine than its own the client has an image of its own.
         client = job["bench"]["container"]["image"]
@@ -144,6 +146,15 @@ def _steps(
         steps.append(
             ("file system", partial(_mount_files, machine, cloud, job))
         )
+    return [*steps, *_weight_steps(machine, cloud, settings)]
+
+
+def _weight_steps(
+    machine: Host, cloud: CloudApi, settings: Mapping[str, Any]
+) -> list[tuple[str, Callable[[], None]]]:
+    """Return what brings the weights, or the program of a training, to the disk."""
+    steps: list[tuple[str, Callable[[], None]]] = []
+    job = settings["work"]
     if "hub" in job:
         steps.append(
             ("weights", partial(_fetch_repository, machine, cloud, job))
@@ -156,6 +167,14 @@ def _steps(
                 machine, {**cloud_settings, **cloud_settings["weights"]}
             )
         steps.append(("upload", partial(_fetch_upload, machine, bucket, job)))
+    for other in job.get("beside", ()):
+        fetch = _fetch_repository if "hub" in other else _fetch_upload
+        steps.append(
+            (
+                f"weights of {other['name']}",
+                partial(fetch, machine, cloud, other),
+            )
+        )
     return steps
 
 
@@ -191,6 +210,12 @@ def _mount_files(
     from stacks.runtime.vm.node.file_system import mount_files
 
     mount_files(machine, cloud, job["file_system"])
+
+
+def _make_slices(machine: Host, slices: Sequence[Mapping[str, Any]]) -> None:
+    from stacks.runtime.vm.node.slices import make_slices
+
+    make_slices(machine, slices)
 
 
 def _fetch_repository(

@@ -31,6 +31,8 @@ POSITION_PATH = "/var/lib/tonnage/journal.json"
 UNITS = ("tonnage-agent", "tonnage-work")
 CONTAINERS = (
     "tonnage-serve",
+    # Engines beside the first one.
+    *(f"tonnage-serve-{number}" for number in range(1, 7)),
     "tonnage-train",
     "tonnage-rxdm",
     "tonnage-router",

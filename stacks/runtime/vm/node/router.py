@@ -76,6 +76,9 @@ UPSTREAM = """  upstream {name} {{
 """
 # The part of a request that machines do which compute prompts for others.
 PROMPTS = "prompts"
+# What clients reach of the engines of a service beside the first one.
+BESIDE_PATH = """location {path} {{ proxy_pass http://{upstream}{end}; }}
+    """
 # Who has the key that the engine itself does not ask for. Plain words would match in any case.
 GATE = """  map $http_authorization $has_key {{
     default 0;
@@ -139,7 +142,8 @@ class Router:
     Settings: image, routing, port, engine_port, tls_port, certificate (its secret), is_public
     where clients come from the internet, weight where machines are of several types, body_limit
     where they take short requests alone, key (its secret) where the engine does not ask for it,
-    and part where one pool computes prompts and another one answers.
+    part where one pool computes prompts and another one answers, and beside, the ports of the
+    engines of other services by the names in their paths.
     """
 
     def __init__(
@@ -273,11 +277,7 @@ class Router:
         with ThreadPoolExecutor(PROBE_WORKERS) as workers:
             answers = list(
                 workers.map(
-                    lambda key: activity.is_healthy(
-                        self._machine,
-                        self._settings["engine_port"],
-                        self._routes[key].address,
-                    ),
+                    lambda key: self._is_well(self._routes[key].address),
                     keys,
                 )
             )
@@ -299,6 +299,32 @@ class Router:
         """What of a request the engine of this machine does, empty for all of it."""
         return str(self._settings.get("part", ""))
 
+    @property
+    def _beside(self) -> dict[str, int]:
+        """Ports of the engines of other services, by the names in their paths."""
+        ports: dict[str, int] = self._settings.get("beside", {})
+        return ports
+
+    def _is_well(self, address: str) -> bool:
+        """Whether all engines of a machine are well."""
+        return all(
+            activity.is_healthy(self._machine, port, address)
+            for port in (self._settings["engine_port"], *self._beside.values())
+        )
+
+    @property
+    def _beside_paths(self) -> str:
+        """What clients reach of the engines of other services."""
+        is_public = self._settings["is_public"]
+        return "".join(
+            BESIDE_PATH.format(
+                path=f"/{name}/v1/" if is_public else f"/{name}/",
+                upstream=f"beside-{name}",
+                end="/v1/" if is_public else "/",
+            )
+            for name in self._beside
+        )
+
     def _paths(self, ready: list[Route]) -> str:
         """Return what clients reach of the engines."""
         paths = KEYED_PATHS if self._settings["is_public"] else ALL_PATHS
@@ -306,7 +332,9 @@ class Router:
             paths = GATED_PATHS
         if self._part:
             return hand_over.paths(paths, has_gate=self._has_gate)
-        return divided_paths(paths) if is_divided(ready) else paths
+        if is_divided(ready):
+            return divided_paths(paths)
+        return self._beside_paths + paths
 
     def _upstreams(self, ready: list[Route]) -> str:
         """Return the engines in the words of the proxy, and which of them take short requests.
@@ -324,7 +352,10 @@ class Router:
             )
         long = [route for route in ready if not route.body_limit]
         if not is_divided(ready):
-            return self._upstream(ENGINES, long)
+            return self._upstream(ENGINES, long) + "".join(
+                self._upstream(f"beside-{name}", long, port)
+                for name, port in self._beside.items()
+            )
         short = [route for route in ready if route.body_limit]
         return (
             self._upstream(ENGINES, long)
@@ -332,8 +363,10 @@ class Router:
             + length_map(min(route.body_limit for route in short))
         )
 
-    def _upstream(self, name: str, routes: list[Route]) -> str:
-        port = self._settings["engine_port"]
+    def _upstream(
+        self, name: str, routes: list[Route], port: int | None = None
+    ) -> str:
+        port = port or self._settings["engine_port"]
         return upstream(
             name,
             self._settings["routing"],

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stacks.runtime.vm.node.activity import EngineCounts
+    from stacks.runtime.vm.node.beside import BesideEngines
     from stacks.runtime.vm.node.cloud import CloudApi
     from stacks.runtime.vm.node.group import Epoch, Seat
     from stacks.runtime.vm.node.host import Host
@@ -111,7 +112,8 @@ class ServingNode:
 
     Settings: container, words, port (of the engine), pool, group_count, span; engine where it is
     not vLLM; router where machines route requests among each other; api_key, the secret with the
-    key of clients; hands_over where prompts are computed by other machines than answers.
+    key of clients; hands_over where prompts are computed by other machines than answers; beside,
+    the engines of other services; slices, their MIG slices.
     """
 
     def __init__(
@@ -153,6 +155,11 @@ class ServingNode:
             if "router" in settings
             else None
         )
+        self._beside = (
+            _beside_engines(machine, cloud, work, self._engine, settings)
+            if "beside" in settings
+            else None
+        )
         # The place of this node in a group that works.
         self._place: tuple[Seat, Epoch] | None = None
 
@@ -164,18 +171,24 @@ class ServingNode:
     @property
     def is_ready(self) -> bool:
         """Whether the engine has answered since it was started."""
-        return self._was_healthy and (
-            self._membership is None or self._membership.epoch is not None
+        return (
+            self._was_healthy
+            and (self._membership is None or self._membership.epoch is not None)
+            and (self._beside is None or self._beside.are_ready)
         )
 
     def look(self) -> bool:
         """Do what is due, and say how it stands. A service never ends by itself."""
-        if self._failures.are_many:
+        if self._failures.are_many or (
+            self._beside is not None and self._beside.have_failed
+        ):
             self._work.tell(
                 "unhealthy", "serve", "the engine fails again and again"
             )
         elif self._membership is None:
             self._keep_up()
+            if self._beside is not None:
+                self._beside.look(may_start=self._was_healthy)
         else:
             self._place = self._membership.join()
             if self._place is not None:
@@ -193,6 +206,8 @@ class ServingNode:
         else:
             self._drain()
             container.stop(self._machine, NAME, STOP_S)
+        if self._beside is not None:
+            self._beside.stop()
         if self._router is not None:
             self._router.stop()
         if self._membership is not None:
@@ -209,8 +224,10 @@ class ServingNode:
                 self._engine.metrics,
             )
             if traffic is None or not traffic.requests:
-                return
+                break
             self._machine.sleep(DRAIN_LOOK_S)
+        if self._beside is not None:
+            self._beside.drain(deadline_s, DRAIN_LOOK_S)
 
     def _keep_up(self) -> None:
         """Start the engine when it does not run, and look at it when it does."""
@@ -220,7 +237,7 @@ class ServingNode:
                 self._fail(
                     f"the engine ended with {exit_.code}: {exit_.last_lines}"
                 )
-            else:
+            elif self._beside is None or not self._beside.is_starting:
                 self._start()
         else:
             self._look_at_engine()
@@ -259,6 +276,7 @@ class ServingNode:
                 words,
                 variables,
                 more_options=key_words,
+                devices=_devices(self._machine, self._settings),
             )
         self._was_started, self._was_healthy, self._sick_looks = True, False, 0
         self._traffic = None
@@ -305,9 +323,10 @@ class ServingNode:
         if self._machine.now_s() - self._moved_s >= HUNG_S:
             self._fail("the engine has requests and makes no tokens")
             return
-        self._work.tell(
-            "working", "serve", is_busy=has_tokens or traffic.requests > 0
-        )
+        is_busy = has_tokens or traffic.requests > 0
+        if self._beside is not None:
+            is_busy = is_busy or self._beside.are_busy
+        self._work.tell("working", "serve", is_busy=is_busy)
 
     def _measure(self, before: EngineCounts | None, now: EngineCounts) -> None:
         """Keep the load for the charts; the nodes that follow have that of their leader."""
@@ -317,7 +336,8 @@ class ServingNode:
             tokens = max(0.0, now.tokens - before.tokens) if before else 0.0
             self._work.measure(
                 {
-                    "Requests": now.requests,
+                    "Requests": now.requests
+                    + (self._beside.requests if self._beside else 0.0),
                     "Tokens": tokens / max(1.0, now_s - self._counted_s),
                 }
             )
@@ -331,3 +351,25 @@ class ServingNode:
             self._remove()
         else:
             self._membership.fail()
+
+
+# What only some machines do, only they have.
+def _beside_engines(
+    machine: Host,
+    cloud: CloudApi,
+    work: Work,
+    engine: EngineProgram,
+    settings: Mapping[str, Any],
+) -> BesideEngines:
+    from stacks.runtime.vm.node.beside import BesideEngines
+
+    return BesideEngines(machine, cloud, work, engine, settings)
+
+
+def _devices(machine: Host, settings: Mapping[str, Any]) -> str:
+    """Return the accelerators that the engine sees: its slice, or all."""
+    if "slices" not in settings:
+        return container.ALL_DEVICES
+    from stacks.runtime.vm.node.slices import slice_device
+
+    return slice_device(machine, 0)

@@ -402,6 +402,7 @@ def fleet(**words: object) -> Any:
         "nodes_per_group": 2,
         "replicas_per_group": 4,
         "duration_hours": 2.5,
+        "beside": (),
         "replica": SimpleNamespace(
             llm=find_model("llama-3.1-8b"),
             node=node(),
@@ -440,6 +441,7 @@ def billed(mode: str, **words: object) -> Any:
         "shutdown": ShutdownRule(idle=Decimal(3600)),
         "period": "run" if mode == "batch" else "month",
         "week": weekly_load("business-hours", None),
+        "traffic_week": weekly_load("business-hours", None),
     }
     return SimpleNamespace(**base | {"mode": mode} | words)
 

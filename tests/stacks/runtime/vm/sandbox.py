@@ -22,7 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from planner.estimate.benchmark_sweep import BenchmarkSweep, SweepStep
-from planner.plan.pool import Layout
+from planner.plan.layout import Layout
 from providers.catalog.load import load_catalog
 from stacks import registry
 from stacks.runtime.vm.node import __main__ as program
@@ -36,12 +36,15 @@ from stacks.spec.stack import StackSpec, derive_stack
 from stacks.user_data import NodeBoot
 from tests.conftest import find, only, spec_of
 from tests.stacks.runtime.vm import clouds, engines
+from tests.stacks.runtime.vm.mig import MigDevice
 from tests.stacks.runtime.vm.timeline import Killed, Program, Timeline
 
 START = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 ARRAY = "/dev/md/tonnage"
 FABRIC_SERVICE = "tonnage-rxdm"
+# The port of the first engine, where a machine has a router.
+FIRST_ENGINE = 8001
 LOCAL_NAMES = {
     "aws": "nvme-Amazon_EC2_NVMe_Instance_Storage_AWS{}",
     "gcp": "google-local-nvme-ssd-{}",
@@ -215,6 +218,8 @@ class World:
     cut_off: Callable[[str, str], bool] = lambda _a, _b: False
     # Whether requests come at a time.
     has_traffic: Callable[[float], bool] = lambda _: False
+    # Whether they come to engines beside the first one.
+    has_beside_traffic: Callable[[float], bool] = lambda _: False
     # How many requests there are in all, spread over the machines that answer.
     requests: Callable[[float], float] | None = None
     load_s: float = 300.0
@@ -373,6 +378,7 @@ class SandboxMachine(Host):
         self.array_is_up = False
         self.mounts: set[str] = set()
         self.enabled: list[str] = []
+        self.mig = MigDevice()
         self.has_image_mount = False
         self.wall_jump_s = 0.0
         self.job: Callable[[SandboxMachine, Container], None] = lambda _m, _c: (
@@ -564,7 +570,7 @@ class SandboxMachine(Host):
     ) -> Answer:
         if url.startswith("http://127.0.0.1:8888/api/"):
             return self._notebook(url.rpartition("/")[2].partition("?")[0])
-        if re.match(r"http://[\d.]+:800[01]/", url):
+        if re.match(r"http://[\d.]+:800\d/", url):
             return self._engine(url, body)
         if url.endswith(".run"):
             if url not in self.world.drivers:
@@ -609,7 +615,12 @@ class SandboxMachine(Host):
             if not there or self.world.cut_off(self.address, address):
                 raise RequestError(0, "no route to host")
             [host] = there
-        container = host.containers.get("tonnage-serve")
+        beside = max(0, int(url.split(":")[2][:4]) - FIRST_ENGINE)
+        name = f"tonnage-serve-{beside}" if beside else "tonnage-serve"
+        container = host.containers.get(name)
+        running_at = self._running
+        if beside:
+            running_at = self._running_beside
         if (
             container is None
             or not container.is_running
@@ -625,18 +636,22 @@ class SandboxMachine(Host):
         now_s = self.world.timeline.now_s
         if url.endswith("/health") and container.is_ending:
             raise RequestError(503, "shuts down")
-        if engines.never_answers(container.words, url, self._running(now_s)):
+        if engines.never_answers(container.words, url, running_at(now_s)):
             raise RequestError(0, "timed out")
         text = engines.told_metrics(
             container.words,
             url,
-            self._running,
-            lambda at_s: int(at_s) if self._running(at_s) else 0,
+            running_at,
+            lambda at_s: int(at_s) if running_at(at_s) else 0,
             now_s,
         )
         if text is None:
             raise RequestError(404, "not found")
         return Answer(200, {}, text.encode())
+
+    def _running_beside(self, at_s: float) -> float:
+        """Requests of each engine beside the first one."""
+        return 1.0 if self.world.has_beside_traffic(at_s) else 0.0
 
     def _running(self, at_s: float) -> float:
         """Requests of the engine of a machine at a time."""
@@ -767,6 +782,8 @@ class SandboxMachine(Host):
         self._fail(has_free or not self.has_driver)
         if not words:
             return "NVIDIA-SMI"
+        if self.mig.is_asked(words):
+            return self.mig.answer(words, self.boots)
         if "power.draw" in words[0]:
             return f"{self._utilization()}, 350.5\n" * self.accelerators
         if "utilization" in words[0]:
