@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 import click
+from msgspec.structs import replace
 
 from planner.cli import option, progress
-from planner.cli.compose import own_live_catalog
+from planner.cli.compose import own_live_catalog, solve_settings
 from planner.cli.parallel import results_in_order
 from planner.cli.shared_quota import (
     QuotaSharing,
@@ -23,9 +24,12 @@ from planner.cli.shared_quota import (
 )
 from planner.plan.portfolio import portfolio_document
 from planner.solve.settings import Memory
+from planner.spec.model import Inference
 from planner.units import SECONDS_PER_MINUTE
+from planner.workload.one_fleet import ApartService, one_fleets
 from planner.workload.portfolio import share
 from planner.workload.sharing import own_path
+from planner.workload.solver import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from planner.plan.change import LiveInputs
     from planner.plan.portfolio_document import PortfolioDocument
     from planner.plan.types import Plan
+    from planner.solve.solution import Solution
+    from planner.workload.one_fleet import OneFleet
 
 DAYS_PER_YEAR: Final = 365
 
@@ -84,8 +90,45 @@ def shared_plans(
         portfolio,
         chosen=chosen,
         remedy=partial(remedy, facts=quota_sharing.facts),
+        one_fleets=_one_fleets(spec_files, plans, catalog, options),
     )
     return plans, document
+
+
+def _one_fleets(
+    spec_files: Sequence[SpecFile],
+    plans: Sequence[Plan],
+    catalog: Catalog,
+    options: PlanningOptions,
+) -> tuple[OneFleet, ...]:
+    """Return which services would cost less on the same accelerators, each billed by the month."""
+    services = [
+        ApartService(
+            spec=spec_file.spec,
+            file_bytes=spec_file.file_bytes,
+            usd=plan.cost.total,
+        )
+        for spec_file, plan in zip(spec_files, plans, strict=True)
+        if isinstance(spec_file.spec, Inference)
+        # A key that is said elsewhere is not in the file that a host would name.
+        and not spec_file.overrides
+        and plan.is_feasible
+        and plan.cost.period == "month"
+        and not plan.is_compared_only
+    ]
+    memory = Memory()
+
+    def answer(spec: Inference, read_file: Callable[[str], bytes]) -> Solution:
+        settings = solve_settings(
+            replace(spec_files[0], spec=spec), catalog, options, memory=memory
+        )
+        return find(
+            spec,
+            replace(settings, read_file=read_file, alternative_count=0),
+        )
+
+    with progress.waiting("looking for services that share accelerators"):
+        return tuple(one_fleets(services, answer))
 
 
 def write_portfolio(

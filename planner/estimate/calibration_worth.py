@@ -41,10 +41,12 @@ def calibration_worth(
     """Return what a calibration of the planned fleet would change.
 
     It measures what is expected: the mean error of published measurements that the fit had not
-    seen. Nothing for a plan that has a calibration, and where nobody waits for an answer.
+    seen. Nothing for a plan that has a calibration, where nobody waits for an answer, and where
+    services share accelerators: a calibration is of whole ones.
     """
     if (
         not isinstance(spec, Inference)
+        or spec.serving.beside
         or settings.confidence.correction is not None
     ):
         return None

@@ -5,12 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from planner.plan.amount import CostAmount, add_amounts
 from planner.plan.bill import owned_cost
 from planner.plan.diff import total_amount
 from planner.plan.number import plain_money, rounded
 from planner.plan.portfolio_document import (
     PortfolioDocument,
+    PortfolioFleet,
     PortfolioPlace,
     PortfolioPool,
     PortfolioQuota,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from planner.plan.portfolio_document import LeftOut, PlanStatus
     from planner.plan.types import Plan
     from planner.workload.joint_purchase import SharedPlace
+    from planner.workload.one_fleet import OneFleet
     from planner.workload.portfolio import Portfolio, SharedBill
     from planner.workload.quota_share import QuotaNeed, SharedChoice
 
@@ -40,8 +44,11 @@ def portfolio_document(
     *,
     chosen: SharedChoice | None,
     remedy: Callable[[QuotaNeed], str],
+    one_fleets: Sequence[OneFleet] = (),
 ) -> PortfolioDocument:
     """Return the document of workloads that buy together; equal inputs give equal bytes.
+
+    `one_fleets` are groups of them that would cost less on the same accelerators.
 
     `chosen` says how their fleets fit into the quotas of an account, None where nobody asked it,
     and `remedy` how one of these is raised.
@@ -61,6 +68,20 @@ def portfolio_document(
         places=tuple(map(_place, portfolio.places)),
         owned=tuple(map(owned_cost, portfolio.owned)),
         quotas=_quota_choice(chosen, remedy),
+        one_fleets=tuple(map(_one_fleet, one_fleets)) or UNSET,
+    )
+
+
+def _one_fleet(group: OneFleet) -> PortfolioFleet:
+    return PortfolioFleet(
+        workloads=group.names,
+        provider=group.fleet.provider,
+        region=group.fleet.region,
+        instance_type=group.fleet.instance_type,
+        nodes=group.fleet.nodes,
+        apart_usd=plain_money(group.apart_usd),
+        usd=plain_money(group.usd),
+        saved_usd=plain_money(group.saved_usd),
     )
 
 

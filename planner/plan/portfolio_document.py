@@ -10,7 +10,7 @@ from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from planner.plan.amount import CostAmount  # noqa: TC001
 from planner.plan.canonical import dump_document
@@ -214,6 +214,24 @@ class QuotaChoice(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class PortfolioFleet(DocumentPart, frozen=True, kw_only=True):
+    """Services that would cost less with an engine of each on the accelerators of one fleet."""
+
+    workloads: Annotated[
+        tuple[str, ...],
+        Meta(description="the first names the others in serving.beside"),
+    ]
+    provider: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    instance_type: Annotated[str, Meta(description="machine type")]
+    nodes: Annotated[int, Meta(description="at the peak")]
+    apart_usd: Annotated[
+        Decimal, Meta(description="what they cost alone, USD a month")
+    ]
+    usd: Annotated[Decimal, Meta(description="of the one fleet, USD a month")]
+    saved_usd: Annotated[Decimal, Meta(description="what that saves")]
+
+
 class PortfolioDocument(DocumentPart, frozen=True, kw_only=True):
     """What several workloads cost alone and together, and what they share."""
 
@@ -259,6 +277,13 @@ class PortfolioDocument(DocumentPart, frozen=True, kw_only=True):
         QuotaChoice | None,
         Meta(description="none where no account was asked"),
     ]
+    one_fleets: Annotated[
+        tuple[PortfolioFleet, ...] | UnsetType,
+        Meta(
+            description="services that would cost less on the same accelerators; left out where "
+            "none would. No total counts on it: their specs have to say so"
+        ),
+    ] = UNSET
 
     @property
     def shared(self) -> tuple[PortfolioWorkload, ...]:

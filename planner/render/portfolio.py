@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from planner.plan.portfolio_document import (
         LeftOut,
         PortfolioDocument,
+        PortfolioFleet,
         PortfolioPlace,
         PortfolioQuota,
         PortfolioWorkload,
@@ -46,6 +47,7 @@ def portfolio_page(document: PortfolioDocument) -> Page:
         bill_table(document),
         *bill_notes(document),
         *shared_blocks(document),
+        *one_fleet_blocks(document),
         *quota_blocks(document.quotas),
     )
 
@@ -139,6 +141,24 @@ def shared_blocks(document: PortfolioDocument) -> list[Block]:
             )
         )
     return blocks
+
+
+def one_fleet_blocks(document: PortfolioDocument) -> list[Block]:
+    """Return which services would cost less on the same accelerators; nothing without any."""
+    return [
+        Paragraph(f"  {_one_fleet_sentence(group)}", "good", LINE_WIDTH)
+        for group in document.one_fleets or ()
+    ]
+
+
+def _one_fleet_sentence(group: PortfolioFleet) -> str:
+    host, *others = group.workloads
+    return (
+        f"{', '.join(group.workloads)} on one fleet: {group.nodes} x {group.instance_type} on "
+        f"{group.provider} {group.region} for {figures.dollars(group.usd)} a month, "
+        f"{figures.dollars(group.saved_usd)} less than alone: name {', '.join(others)} in "
+        f"serving.beside of {host}"
+    )
 
 
 def _place_sentence(place: PortfolioPlace) -> str:

@@ -377,3 +377,47 @@ def test_the_schema_is_printed_and_refuses_what_it_does_not_name(
         {key: value for key, value in document.items() if key != "places"},
     ):
         assert not validator.is_valid(wrong)
+
+
+def small_services(here: Path) -> list[str]:
+    paths = []
+    for name, model in (
+        ("small", "llama-3.2-3b"),
+        ("rerank", "llama-3.2-1b"),
+        ("embed", "qwen2.5-3b"),
+    ):
+        path = here / f"{name}.yaml"
+        path.write_text(
+            chat(
+                model,
+                traffic="peak_rps: 0.2",
+                extra="where: {clouds: [aws]}\nbuy: {spot: never}",
+            ).replace("name: chat", f"name: {name}")
+        )
+        paths.append(path.name)
+    return paths
+
+
+def test_services_that_would_share_accelerators_are_named(
+    tonnage: Command, here: Path
+) -> None:
+    specs = small_services(here)
+    document = document_of(tonnage, specs)
+    jsonschema.validate(document, portfolio_schema())
+    [group] = document["one_fleets"]
+    assert group["workloads"] == ["small", "rerank", "embed"]
+    apart = sum(Decimal(each["alone"]["usd"]) for each in document["workloads"])
+    assert Decimal(group["apart_usd"]) == apart
+    assert apart - Decimal(group["usd"]) == Decimal(group["saved_usd"]) > 0
+    # No bill counts on what the specs do not say.
+    assert Decimal(document["total"]["together"]["usd"]) == apart
+    _, page, _ = tonnage("plan", "--share", *specs)
+    told = " ".join(page.split())
+    assert "name rerank, embed in serving.beside of small" in told
+    # What is told is what a plan says of it.
+    (here / "host.yaml").write_text(
+        (here / "small.yaml").read_text()
+        + "\nserving: {beside: [rerank.yaml, embed.yaml]}\n"
+    )
+    _, out, _ = tonnage("plan", "host.yaml", "-f", "json")
+    assert json.loads(out)["cost"]["total"] == group["usd"]
