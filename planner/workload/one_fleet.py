@@ -49,8 +49,10 @@ def one_fleets(
 
     `find` returns the answer to a spec whose files a function reads. A group has a host, and as
     many others as may be beside it: what they say of place, purchase and network is the same.
+    Hosts and groups are in the order of names.
     """
-    left = list(services)
+    # The order of the files decides nothing.
+    left = sorted(services, key=lambda service: service.spec.name)
     while left:
         host, *others = left
         group = [

@@ -62,7 +62,7 @@ EMBED = text_of("embed", "qwen2.5-3b")
 def test_small_services_are_told_of_one_fleet() -> None:
     services = [apart(text) for text in (SMALL, RERANK, EMBED)]
     [group] = one_fleets(services, answer)
-    assert group.names == ("small", "rerank", "embed")
+    assert group.names == ("embed", "rerank", "small")
     assert group.apart_usd == sum((s.usd for s in services), Decimal(0))
     assert group.saved_usd == group.apart_usd - group.usd > 0
     assert group.fleet.nodes == 1

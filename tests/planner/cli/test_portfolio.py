@@ -405,7 +405,7 @@ def test_services_that_would_share_accelerators_are_named(
     document = document_of(tonnage, specs)
     jsonschema.validate(document, portfolio_schema())
     [group] = document["one_fleets"]
-    assert group["workloads"] == ["small", "rerank", "embed"]
+    assert group["workloads"] == ["embed", "rerank", "small"]
     apart = sum(Decimal(each["alone"]["usd"]) for each in document["workloads"])
     assert Decimal(group["apart_usd"]) == apart
     assert apart - Decimal(group["usd"]) == Decimal(group["saved_usd"]) > 0
@@ -413,11 +413,11 @@ def test_services_that_would_share_accelerators_are_named(
     assert Decimal(document["total"]["together"]["usd"]) == apart
     _, page, _ = tonnage("plan", "--share", *specs)
     told = " ".join(page.split())
-    assert "name rerank, embed in serving.beside of small" in told
+    assert "name rerank, small in serving.beside of embed" in told
     # What is told is what a plan says of it.
     (here / "host.yaml").write_text(
-        (here / "small.yaml").read_text()
-        + "\nserving: {beside: [rerank.yaml, embed.yaml]}\n"
+        (here / "embed.yaml").read_text()
+        + "\nserving: {beside: [rerank.yaml, small.yaml]}\n"
     )
     _, out, _ = tonnage("plan", "host.yaml", "-f", "json")
     assert json.loads(out)["cost"]["total"] == group["usd"]
