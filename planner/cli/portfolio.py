@@ -107,11 +107,14 @@ def _one_fleets(
             spec=spec_file.spec,
             file_bytes=spec_file.file_bytes,
             usd=plan.cost.total,
+            read_file=spec_file.folder_reader(),
         )
         for spec_file, plan in zip(spec_files, plans, strict=True)
         if isinstance(spec_file.spec, Inference)
         # A key that is said elsewhere is not in the file that a host would name.
         and not spec_file.overrides
+        # Each bill alone counts on all that is owned.
+        and spec_file.spec.buy.owned is None
         and plan.is_feasible
         and plan.cost.period == "month"
         and not plan.is_compared_only

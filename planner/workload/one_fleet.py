@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 
 class ApartService(Struct, frozen=True, kw_only=True):
-    """A service with machines of its own: its spec, the bytes of its file, and its bill, USD."""
+    """A service with machines of its own: its spec, the bytes of its file, and its bill, USD.
+
+    `read_file` opens the files that its spec names.
+    """
 
     spec: Inference
     file_bytes: bytes
     usd: Decimal
+    read_file: Callable[[str], bytes]
 
 
 class OneFleet(Struct, frozen=True, kw_only=True):
@@ -74,7 +78,7 @@ def _one_fleet(
     spec = _host_spec(host, others)
     if not others or spec is None:
         return None
-    solution = find(spec, _reader(others))
+    solution = find(spec, _reader(host, others))
     if solution.bill is None or not solution.pools:
         return None
     return OneFleet(
@@ -94,18 +98,24 @@ def _host_spec(
     if host.spec.serving.beside or conflict_problems(spec):
         return None
     try:
-        neighbor_specs(spec, _reader(others))
+        neighbor_specs(spec, _reader(host, others))
     except SpecError:
         return None
     return spec
 
 
-def _reader(others: Sequence[ApartService]) -> Callable[[str], bytes]:
+def _reader(
+    host: ApartService, others: Sequence[ApartService]
+) -> Callable[[str], bytes]:
     files = {
         _file_name(number): each.file_bytes
         for number, each in enumerate(others)
     }
-    return files.__getitem__
+
+    def read(name: str) -> bytes:
+        return files[name] if name in files else host.read_file(name)
+
+    return read
 
 
 def _file_name(number: int) -> str:

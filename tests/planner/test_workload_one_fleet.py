@@ -47,7 +47,12 @@ def apart(text: str) -> ApartService:
     spec = spec_of(text)
     assert isinstance(spec, Inference)
     bill = present(answer(spec, lambda _: b"").bill)
-    return ApartService(spec=spec, file_bytes=text.encode(), usd=bill.total)
+    return ApartService(
+        spec=spec,
+        file_bytes=text.encode(),
+        usd=bill.total,
+        read_file=lambda _: b"",
+    )
 
 
 def groups(*texts: str) -> list[OneFleet]:
@@ -87,7 +92,10 @@ def test_services_that_may_not_share_are_told_of_nothing(other: str) -> None:
     spec = spec_of(other)
     assert isinstance(spec, Inference)
     second = ApartService(
-        spec=spec, file_bytes=other.encode(), usd=Decimal(10_000)
+        spec=spec,
+        file_bytes=other.encode(),
+        usd=Decimal(10_000),
+        read_file=lambda _: b"",
     )
     assert not list(one_fleets([first, second], answer))
 
@@ -98,7 +106,12 @@ def test_one_service_alone_is_no_group() -> None:
 
 def test_a_group_that_saves_nothing_is_not_told() -> None:
     cheap = [
-        ApartService(spec=s.spec, file_bytes=s.file_bytes, usd=Decimal(1))
+        ApartService(
+            spec=s.spec,
+            file_bytes=s.file_bytes,
+            usd=Decimal(1),
+            read_file=lambda _: b"",
+        )
         for s in (apart(SMALL), apart(RERANK))
     ]
     assert not list(one_fleets(cheap, answer))
