@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from planner.errors import UsageError
+from planner.plan.canonical import dump_plan, parse_plan
 from planner.plan.document import PlannedStack, SpecSource, assemble
 from planner.plan.status import StackFacts, StackStatus
 from planner.plan.types import Plan
@@ -136,15 +137,21 @@ def test_each_engine_has_a_port_a_model_and_its_share(cloud: str) -> None:
     assert len({"VLLM_API_KEY" in lead for lead in keyed}) == 1
 
 
-def status_of(cloud: str) -> StackStatus:
+def plan_of_all(cloud: str) -> Plan:
+    """The plan of a service with its neighbors, written and read back."""
     spec, solution = spec_of(text_of(cloud)), solution_of(cloud)
-    plan: Plan = assemble(
+    plan = assemble(
         spec,
         solution,
         load_catalog(None),
         source=SpecSource("spec.yaml", "0" * 64),
         stack=planned_stack(spec, solution, PlannedStack(name="chat")),
     )
+    return parse_plan(dump_plan(plan).encode(), "p.json")
+
+
+def status_of(cloud: str) -> StackStatus:
+    plan = plan_of_all(cloud)
     return StackStatus(
         stack="chat",
         plan=plan.digest,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.planner.solve.serving import test_length_class_answer
 from tests.planner.solve.serving.test_mixed_answer import (
     TYPES,
     repriced,
@@ -18,6 +19,7 @@ from tests.providers.simulated.test_clock_mix import (
     job_spec,
     spec,
 )
+from tests.stacks import test_build_apart, test_build_beside
 from tests.stacks.engine.test_pulumi import (
     engine_in,
     objects,
@@ -53,6 +55,40 @@ def test_the_real_engine_previews_builds_and_destroys_two_machine_types(
 ) -> None:
     plan = plan_of(repriced(catalog, cloud), two_types(cloud))
     assert len(plan.solution.pools) == 2
+    previewed_built_and_destroyed(here, plan)
+
+
+@pytest.mark.parametrize("cloud", TYPES)
+def test_the_real_engine_previews_builds_and_destroys_pools_by_length(
+    here: Path, catalog: Catalog, cloud: str
+) -> None:
+    offered = test_length_class_answer.repriced(catalog, cloud)
+    text = test_length_class_answer.documents(cloud)
+    plan = plan_of(offered, text)
+    assert [pool.requests is None for pool in plan.solution.pools] == 2 * [
+        False
+    ]
+    previewed_built_and_destroyed(here, plan)
+
+
+@pytest.mark.parametrize("cloud", test_build_apart.CLOUDS)
+def test_the_real_engine_previews_builds_and_destroys_pools_apart(
+    here: Path, catalog: Catalog, cloud: str
+) -> None:
+    offered = test_build_apart.sold(catalog, cloud)
+    plan = plan_of(offered, test_build_apart.text_of(cloud))
+    parts = [pool.part for pool in plan.solution.pools]
+    assert parts == ["prompts", "answers"]
+    previewed_built_and_destroyed(here, plan)
+
+
+@pytest.mark.parametrize("cloud", test_build_beside.MACHINES)
+def test_the_real_engine_previews_builds_and_destroys_services_together(
+    here: Path, cloud: str
+) -> None:
+    plan = test_build_beside.plan_of_all(cloud)
+    [pool] = plan.solution.pools
+    assert len(pool.shared_services) == 3
     previewed_built_and_destroyed(here, plan)
 
 

@@ -20,7 +20,7 @@ BODY_LIMIT = "32m"
 REPLY_LIMIT = "4m"
 
 # A key that stands twice in an object counts as it stands last: so nothing else of a request is
-# written anew, and a client cannot say where a cache lies.
+# written anew, and a client cannot say where a cache lies. Empty lines do not reach a machine.
 SCRIPT = """const ONE_TOKEN = {
   max_tokens: 1, max_completion_tokens: 1, min_tokens: 0, stream: false, stream_options: null,
   kv_transfer_params: {
@@ -28,19 +28,16 @@ SCRIPT = """const ONE_TOKEN = {
     remote_block_ids: null, remote_host: null, remote_port: null,
   },
 };
-
 function isHandedOver(asked) {
   const isMany = (asked.n || 1) > 1 || (asked.best_of || 1) > 1;
   const isTold = asked.echo || asked.prompt_logprobs || asked.use_beam_search;
   const isList = Array.isArray(asked.prompt) && typeof asked.prompt[0] !== "number";
   return !isMany && !isTold && !isList;
 }
-
 function withKeys(body, keys) {
   const end = body.lastIndexOf("}");
   return body.slice(0, end) + "," + JSON.stringify(keys).slice(1) + body.slice(end + 1);
 }
-
 function read(body) {
   try {
     const asked = JSON.parse(body);
@@ -50,7 +47,6 @@ function read(body) {
     return null;
   }
 }
-
 async function answer(r) {
   const body = r.requestText || "";
   const asked = read(body);
@@ -68,7 +64,6 @@ async function answer(r) {
     asked === null ? body : withKeys(body, { kv_transfer_params: handed });
   r.internalRedirect("@answers");
 }
-
 export default { answer, isHandedOver, withKeys, read };
 """
 # Before everything else of the configuration, and within its block of HTTP.

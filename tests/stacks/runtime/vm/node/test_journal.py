@@ -8,8 +8,10 @@ from functools import partial
 import pytest
 
 from planner.facts import table
+from planner.spec.beside import MOST_NEIGHBORS
 from stacks.runtime.vm.node import (
     agent,
+    beside,
     hub,
     journal,
     router,
@@ -221,4 +223,8 @@ def test_every_container_is_one_whose_lines_are_told() -> None:
     }
     assert services
     own = {module.NAME for module in (hub, router, serve, train, workspace)}
-    assert own | services == set(journal.CONTAINERS)
+    neighbors = {
+        beside.NAME.format(number=number)
+        for number in range(1, MOST_NEIGHBORS + 1)
+    }
+    assert own | neighbors | services == set(journal.CONTAINERS)
