@@ -111,6 +111,7 @@ def _one_fleets(
         )
         for spec_file, plan in zip(spec_files, plans, strict=True)
         if isinstance(spec_file.spec, Inference)
+        and _leaves_room(plan)
         # A key that is said elsewhere is not in the file that a host would name.
         and not spec_file.overrides
         # Each bill alone counts on all that is owned.
@@ -132,6 +133,18 @@ def _one_fleets(
 
     with progress.waiting("looking for services that share accelerators"):
         return tuple(one_fleets(services, answer))
+
+
+def _leaves_room(plan: Plan) -> bool:
+    """Whether a service has one accelerator, and uses less of it than one of three engines has.
+
+    A choice of ours: of two that share, each has half, and bursts need some of that.
+    """
+    busy = plan.solution.predicted.get("busy_fraction")
+    accelerators = sum(
+        pool.nodes * pool.accelerators_per_node for pool in plan.solution.pools
+    )
+    return accelerators == 1 and busy is not None and busy.value < 1 / 3
 
 
 def write_portfolio(
