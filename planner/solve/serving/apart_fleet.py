@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from planner.solve.serving.apart_judge import PARTS, ChainEnd
 from planner.solve.serving.bill import pools_bill
-from planner.solve.serving.candidate import ServingCandidate
-from planner.solve.serving.mixed_fleet import billed_pool
+from planner.solve.serving.mixed_fleet import billed_pool, pool_candidates
 from planner.solve.solution import FleetSummary, joint_summary
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.solve.serving.bill import BilledPool
+    from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.mixed_fleet import PoolKind
     from planner.solve.serving.requirement import ServingRequirement
 
@@ -31,15 +31,7 @@ class ApartFleet(Struct, frozen=True, kw_only=True):
     @property
     def candidates(self) -> tuple[ServingCandidate, ...]:
         """Each pool as a fleet; the bill is that of both."""
-        return tuple(
-            ServingCandidate(
-                offer=pool.offer,
-                bought=pool.offer,
-                sizing=pool.sizing,
-                bill=self.bill,
-            )
-            for pool in self.pools
-        )
+        return pool_candidates(self.pools, self.bill)
 
     @property
     def ends(self) -> tuple[ChainEnd, ChainEnd]:

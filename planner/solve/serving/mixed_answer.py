@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.market.bought import CommitmentSaving
@@ -69,31 +70,67 @@ def mixed_solution(
     Every request keeps the limits on the machine that it comes to, so all of them do. What is
     predicted is that of the pool in which it is worse.
     """
-    search, offer_filter = finder.search, finder.offer_filter
-    candidates = billed_candidates(fleet)
+    search = finder.search
+    candidates = _billed_candidates(fleet)
     judged = [*_judged(search, candidates)]
     predictions = _joined_predictions(
         (each.predictions for each in judged), requirement, fleet
     )
-    check = _joined_checks(each.check for each in judged)
+    return pools_solution(
+        spec,
+        settings,
+        finder,
+        requirement,
+        fleet=fleet,
+        alone=alone,
+        answer=PoolsAnswer(
+            pools=tuple(_sized_pools(fleet, search, judged)),
+            predictions=predictions,
+            check=_joined_checks(each.check for each in judged),
+            warnings=tuple(class_warnings(spec, fleet)),
+        ),
+    )
+
+
+class PoolsAnswer(Struct, frozen=True, kw_only=True):
+    """What two pools do together, and how that was judged."""
+
+    pools: tuple[SizedPool, ...]
+    predictions: dict[str, BandedPrediction]
+    check: SimulationCheck | None
+    warnings: tuple[PlanWarning, ...]
+
+
+def pools_solution(
+    spec: Inference | Batch,
+    settings: SolveSettings,
+    finder: FleetFinder,
+    requirement: ServingRequirement,
+    *,
+    fleet: MixedFleet | ApartFleet,
+    alone: ServingCandidate | None,
+    answer: PoolsAnswer,
+) -> Solution:
+    """Return the solution of two pools, which cost less than one pool `alone`."""
+    search, offer_filter = finder.search, finder.offer_filter
+    candidates = _billed_candidates(fleet)
+    check = answer.check
     is_undecided = check is not None and check.verdict == "undecided"
     return Solution(
         status="feasible" if is_undecided else "optimal",
-        pools=tuple(_sized_pools(fleet, search, judged)),
-        predictions=predictions,
+        pools=answer.pools,
+        predictions=answer.predictions,
         bindings=(),
-        alternatives=alternatives_of(alone),
+        alternatives=_alternatives(alone),
         bill=fleet.bill,
         warnings=(
-            *pools_warnings(
-                spec, search, candidates, is_undecided=is_undecided
-            ),
-            *class_warnings(spec, fleet),
+            *_warnings(spec, search, candidates, is_undecided=is_undecided),
             *choice_warnings(
                 spec,
                 requirement,
                 tuple(pool.sizing.layout for pool in fleet.pools),
             ),
+            *answer.warnings,
         ),
         week=requirement.week,
         llm=requirement.llm,
@@ -101,15 +138,15 @@ def mixed_solution(
         offers_considered=offer_filter.allowed_count,
         confidence_cost=asked_confidence(requirement),
         simulation_check=check,
-        calibration=pools_correction(fleet),
-        token_volume=token_volume(requirement, predictions, fleet.bill),
-        commitments=joined_commitments(
+        calibration=_correction(fleet),
+        token_volume=token_volume(requirement, answer.predictions, fleet.bill),
+        commitments=_joined_commitments(
             commitment_options(
                 pool.requirement, candidate, settings.catalog, settings.futures
             )
             for pool, candidate in candidates
         ),
-        owned=tuple(pools_owned(spec, settings, candidates)),
+        owned=tuple(_owned(spec, settings, candidates)),
         find_reasons=partial(
             find_reasons,
             requirement,
@@ -136,7 +173,7 @@ def _sized_pools(
     fleet: MixedFleet, search: ServingSearch, judged: list[JudgedPool]
 ) -> Iterator[SizedPool]:
     for (pool, candidate), weight, requests, pool_judged in zip(
-        billed_candidates(fleet),
+        _billed_candidates(fleet),
         fleet.weights,
         fleet.classes or (None, None),
         judged,
@@ -154,13 +191,13 @@ def _sized_pools(
         )
 
 
-def pools_correction(fleet: MixedFleet | ApartFleet) -> Correction | None:
+def _correction(fleet: MixedFleet | ApartFleet) -> Correction | None:
     """Return what a benchmark taught of the first pool that it says something of."""
     corrections = (pool.sizing.replica.correction for pool in fleet.pools)
     return next((each for each in corrections if each is not None), None)
 
 
-def billed_candidates(fleet: MixedFleet | ApartFleet) -> PoolCandidates:
+def _billed_candidates(fleet: MixedFleet | ApartFleet) -> PoolCandidates:
     """Return each pool with what it is as a fleet; the bill is that of both."""
     return [*zip(fleet.pools, fleet.candidates, strict=True)]
 
@@ -220,7 +257,7 @@ def _joined_checks(
     )
 
 
-def joined_commitments(
+def _joined_commitments(
     options: Iterable[Iterable[CommitmentSaving]],
 ) -> tuple[CommitmentSaving, ...]:
     """Return what a commitment to the machines of both pools saves, of each term.
@@ -262,14 +299,14 @@ def _joined_commitment(
     )
 
 
-def alternatives_of(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
+def _alternatives(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
     """Return the cheapest fleet of one pool, which costs more."""
     if alone is None:
         return ()
     return (billed_rival(alone.bought, alone.sizing.nodes, alone.bill, DEARER),)
 
 
-def pools_warnings(
+def _warnings(
     spec: Inference | Batch,
     search: ServingSearch,
     candidates: PoolCandidates,
@@ -291,7 +328,7 @@ def pools_warnings(
     return tuple(warnings)
 
 
-def pools_owned(
+def _owned(
     spec: Inference | Batch, settings: SolveSettings, candidates: PoolCandidates
 ) -> Iterator[OwnedUse]:
     """Yield what is owned, each with the share of it that the pool of its type uses."""

@@ -63,30 +63,27 @@ class MixedFleet(Struct, frozen=True, kw_only=True):
     @property
     def candidates(self) -> tuple[ServingCandidate, ...]:
         """Each pool as a fleet; the bill is that of both."""
-        return tuple(
-            ServingCandidate(
-                offer=pool.offer,
-                bought=pool.offer,
-                sizing=pool.sizing,
-                bill=self.bill,
-            )
-            for pool in self.pools
-        )
+        return pool_candidates(self.pools, self.bill)
 
     @property
     def summary(self) -> FleetSummary:
         """Cloud, region, and both machine types with their numbers."""
-        return joint_summary(
-            [
-                FleetSummary(
-                    pool.offer.provider,
-                    pool.offer.region,
-                    pool.offer.instance.instance_type,
-                    pool.sizing.nodes,
-                )
-                for pool in self.pools
-            ]
+        return joint_summary([each.summary for each in self.candidates])
+
+
+def pool_candidates(
+    pools: tuple[BilledPool, ...], bill: Bill
+) -> tuple[ServingCandidate, ...]:
+    """Return each pool as a fleet, with the bill of all of them."""
+    return tuple(
+        ServingCandidate(
+            offer=pool.offer,
+            bought=pool.offer,
+            sizing=pool.sizing,
+            bill=bill,
         )
+        for pool in pools
+    )
 
 
 def router_weights(counts: tuple[PoolCount, ...]) -> tuple[int, ...]:
