@@ -107,11 +107,11 @@ def _one_fleets(
             spec=spec_file.spec,
             file_bytes=spec_file.file_bytes,
             usd=plan.cost.total,
+            busy_accelerators=_busy_accelerators(plan),
             read_file=spec_file.folder_reader(),
         )
         for spec_file, plan in zip(spec_files, plans, strict=True)
         if isinstance(spec_file.spec, Inference)
-        and _leaves_room(plan)
         # A key that is said elsewhere is not in the file that a host would name.
         and not spec_file.overrides
         # Each bill alone counts on all that is owned.
@@ -135,16 +135,13 @@ def _one_fleets(
         return tuple(one_fleets(services, answer))
 
 
-def _leaves_room(plan: Plan) -> bool:
-    """Whether a service has one accelerator, and uses less of it than one of three engines has.
-
-    A choice of ours: of two that share, each has half, and bursts need some of that.
-    """
+def _busy_accelerators(plan: Plan) -> float:
+    """Return how many accelerators a service keeps busy at its peak: a share of all it has."""
     busy = plan.solution.predicted.get("busy_fraction")
     accelerators = sum(
         pool.nodes * pool.accelerators_per_node for pool in plan.solution.pools
     )
-    return accelerators == 1 and busy is not None and busy.value < 1 / 3
+    return accelerators * (1.0 if busy is None else busy.value)
 
 
 def write_portfolio(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from planner.solve.settings import SolveSettings
 from planner.solve.solution import Solution
@@ -51,6 +52,7 @@ def apart(text: str) -> ApartService:
         spec=spec,
         file_bytes=text.encode(),
         usd=bill.total,
+        busy_accelerators=0.1,
         read_file=lambda _: b"",
     )
 
@@ -95,6 +97,7 @@ def test_services_that_may_not_share_are_told_of_nothing(other: str) -> None:
         spec=spec,
         file_bytes=other.encode(),
         usd=Decimal(10_000),
+        busy_accelerators=0.1,
         read_file=lambda _: b"",
     )
     assert not list(one_fleets([first, second], answer))
@@ -110,8 +113,18 @@ def test_a_group_that_saves_nothing_is_not_told() -> None:
             spec=s.spec,
             file_bytes=s.file_bytes,
             usd=Decimal(1),
+            busy_accelerators=0.1,
             read_file=lambda _: b"",
         )
         for s in (apart(SMALL), apart(RERANK))
     ]
     assert not list(one_fleets(cheap, answer))
+
+
+def test_what_keeps_an_accelerator_busy_is_not_tried() -> None:
+    """The others still are, and no answer is asked for with the busy one."""
+    services = [apart(SMALL), apart(RERANK)]
+    [group] = one_fleets(services, answer)
+    busy = replace(apart(text_of("busy", "llama-3.2-1b")), busy_accelerators=2)
+    assert list(one_fleets([*services, busy], answer)) == [group]
+    assert "busy" not in group.names

@@ -10,6 +10,10 @@ from stacks.runtime.vm.node.host import CommandError, RequestError
 if TYPE_CHECKING:
     from stacks.runtime.vm.node.host import Host
 
+# Looks at an engine that was well before, until it counts as broken.
+SICK_LOOKS = 4
+# An engine that has requests and makes no tokens.
+HUNG_S = 300.0
 # Per cent at which an accelerator works: a display or a monitor causes less.
 BUSY_UTILIZATION = 5.0
 # Processes that wait for a processor, on average over a minute.

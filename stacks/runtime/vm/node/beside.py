@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 # The journal knows them by these names.
 NAME = "tonnage-serve-{number}"
-# Looks at an engine that was well before, until it counts as broken.
-SICK_LOOKS = 4
-# An engine that has requests and makes no tokens.
-HUNG_S = 300.0
 STOP_S = 10
 
 
@@ -80,7 +76,7 @@ class BesideEngine:
             self._judge(traffic)
             return
         self._sick_looks += 1
-        if self.was_healthy and self._sick_looks >= SICK_LOOKS:
+        if self.was_healthy and self._sick_looks >= activity.SICK_LOOKS:
             self.fail("does not answer")
 
     def traffic(self) -> EngineCounts | None:
@@ -108,7 +104,7 @@ class BesideEngine:
         self.is_busy = has_tokens or traffic.requests > 0
         if before is None or has_tokens or not traffic.requests:
             self._moved_s = self._machine.now_s()
-        if self._machine.now_s() - self._moved_s >= HUNG_S:
+        if self._machine.now_s() - self._moved_s >= activity.HUNG_S:
             self.fail("has requests and makes no tokens")
 
 

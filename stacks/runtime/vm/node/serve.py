@@ -24,10 +24,6 @@ NAME = "tonnage-serve"
 DRAIN_S = 100.0
 DRAIN_LOOK_S = 2.0
 STOP_S = 10
-# Looks at an engine that was well before, until it counts as broken.
-SICK_LOOKS = 4
-# An engine that has requests and makes no tokens.
-HUNG_S = 300.0
 
 
 class EngineProgram(NamedTuple):
@@ -304,7 +300,7 @@ class ServingNode:
         self._sick_looks += 1
         if not self._was_healthy:
             self._work.tell("starting", "load the model")
-        elif self.leads and self._sick_looks >= SICK_LOOKS:
+        elif self.leads and self._sick_looks >= activity.SICK_LOOKS:
             self._fail("the engine does not answer")
 
     def _judge(self, traffic: EngineCounts) -> None:
@@ -320,7 +316,7 @@ class ServingNode:
         # Requests may come before the first look at an engine that has loaded for long.
         if before is None or has_tokens or not traffic.requests:
             self._moved_s = self._machine.now_s()
-        if self._machine.now_s() - self._moved_s >= HUNG_S:
+        if self._machine.now_s() - self._moved_s >= activity.HUNG_S:
             self._fail("the engine has requests and makes no tokens")
             return
         is_busy = has_tokens or traffic.requests > 0
