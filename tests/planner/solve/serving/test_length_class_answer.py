@@ -29,8 +29,11 @@ from stacks.runtime.vm.node.length_rule import up_to_pattern
 from stacks.runtime.vm.serving import server_words, serving_work
 from stacks.spec.stack import derive_stack
 from stacks.spec.table import unsupported_reason
-from tests.conftest import ROOT, find, only, present, solve, spec_of
-from tests.planner.solve.serving.test_mixed_answer import played
+from tests.conftest import ROOT, find, present, solve, spec_of
+from tests.planner.solve.serving.test_mixed_answer import (
+    played,
+    with_prices,
+)
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
     objects,
@@ -76,24 +79,7 @@ buy: {{spot: never}}
 
 
 def repriced(catalog: Catalog, cloud: str) -> Catalog:
-    prices = TYPES[cloud]
-    few = only(
-        catalog,
-        lambda offer: (
-            offer.provider == cloud
-            and offer.purchase == "on_demand"
-            and offer.instance.instance_type in prices
-        ),
-    )
-    return replace(
-        few,
-        offers=tuple(
-            replace(
-                offer, usd_hour=Decimal(prices[offer.instance.instance_type])
-            )
-            for offer in few.offers
-        ),
-    )
+    return with_prices(catalog, cloud, TYPES[cloud])
 
 
 @pytest.mark.parametrize("cloud", TYPES)

@@ -68,7 +68,13 @@ def two_types(cloud: str, machine_types: int = 2, more: str = "") -> str:
 
 
 def repriced(catalog: Catalog, cloud: str) -> Catalog:
-    prices = TYPES[cloud]
+    return with_prices(catalog, cloud, TYPES[cloud])
+
+
+def with_prices(
+    catalog: Catalog, cloud: str, prices: dict[str, str]
+) -> Catalog:
+    """Some machine types of a cloud on demand, each at one price in all regions."""
     few = only(
         catalog,
         lambda offer: (
