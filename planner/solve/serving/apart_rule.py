@@ -6,15 +6,14 @@ attention that it takes by itself (`vllm/platforms/cuda.py`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from planner.perf.common.constant import constant
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.market.offer import Offer
     from planner.perf.serving.replica import Replica
-
-# Generations that read a cache of 16 bits with the same kernels, by compute capability.
-SAME_KERNELS: Final = (8.0, 9.0)
 
 
 def may_take_part(offer: Offer, replica: Replica) -> bool:
@@ -68,6 +67,10 @@ def _reads_alike(
     """Whether two accelerators read a cache with the same kernels."""
     if first.compute_capability == second.compute_capability:
         return True
+    generations = (
+        constant("same_kernels", "least"),
+        constant("same_kernels", "most"),
+    )
     return is_plain and all(
-        each.has_capability(*SAME_KERNELS) for each in (first, second)
+        each.has_capability(*generations) for each in (first, second)
     )
