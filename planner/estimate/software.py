@@ -18,6 +18,7 @@ from planner.estimate.cell import (
     read_year,
 )
 from planner.estimate.inference_row import chip_cores
+from planner.estimate.names import RefusedError
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
 from planner.perf.training.error_band import covered_names, is_newer_release
@@ -76,6 +77,8 @@ PRODUCT_PRECISIONS: Final = (
     "int8",
     "unknown",
 )
+# Of experts it is stated, or that of other products.
+EXPERT_PRECISIONS: Final = PRODUCT_PRECISIONS[:-1]
 GATHER_BYTES: Final = {"bf16": 2.0, "fp8": 1.0}  # of a weight
 ROUTINGS: Final = ("dropless", "token_drop")
 # Years in which a framework recomputes no further than backward needs: from PyTorch 2.1 on, and
@@ -119,7 +122,9 @@ def row_software(
     is_torchtune = framework == "torchtune"
     return Software(
         kernels=kernel_kind,
-        precision=math_precision,
+        **_precision_traits(
+            table_row, kernel_kind, math_precision, language_model
+        ),
         sequence_parallel=read_flag(
             table_row,
             "sequence_parallel",
@@ -139,7 +144,6 @@ def row_software(
         and kernel_kind == "te"
         and not captures_steps,
         packed_tokens=_packed_tokens(table_row, framework),
-        gather_bytes=_gather_bytes(table_row, kernel_kind, math_precision),
         **_novelty(table_row, framework, kernel_kind),
         is_whole_run=read_choice(table_row, "scope", SCOPES) == "run",
         loss="chunked"
@@ -192,6 +196,46 @@ def _product_precision(table_row: Row, accelerator: Accelerator) -> str:
         and _source_year(table_row) >= FP4_YEAR
     )
     return "nvfp4" if multiplies_fp4 else "fp8"
+
+
+def _precision_traits(
+    table_row: Row,
+    kernel_kind: Kernels,
+    math_precision: str,
+    language_model: Llm,
+) -> dict[str, Any]:
+    """Return the precisions of products, and the bytes of a weight that is gathered."""
+    expert_precision = _expert_precision(
+        table_row, math_precision, language_model
+    )
+    return {
+        "precision": math_precision,
+        "expert_precision": expert_precision,
+        "gather_bytes": _gather_bytes(
+            table_row,
+            kernel_kind,
+            # Weights of two formats are gathered as they are trained.
+            "bf16" if expert_precision else math_precision,
+        ),
+    }
+
+
+def _expert_precision(
+    table_row: Row, math_precision: str, language_model: Llm
+) -> str:
+    """Return the precision of experts where it is another one than that of other products.
+
+    Raises RefusedError for a model without experts.
+    """
+    expert_precision = read_choice(
+        table_row, "expert_precision", EXPERT_PRECISIONS
+    )
+    if expert_precision and not language_model.experts:
+        raise RefusedError(
+            f"expert_precision '{expert_precision}' is of experts, and "
+            f"{language_model.model} has none"
+        )
+    return "" if expert_precision == math_precision else expert_precision or ""
 
 
 def _packed_tokens(table_row: Row, framework: str) -> int:

@@ -10,7 +10,7 @@ from planner.estimate.inference import BandedValue, Estimate
 from planner.estimate.names import RefusedError
 from planner.estimate.training_row import parse_job
 from planner.perf.common.constant import constant
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.error_band import half_width_ln, prediction_basis
 from planner.perf.training.memory import (
     activation_total,
@@ -55,7 +55,7 @@ def predict_training(table_row: Row) -> Estimate:
         )
     step_work = rank_work(training_job)
     step_time_s = step_time(
-        step_work, TRAINING_TABLE.select(coefficient_keys(training_job))
+        step_work, training_coefficients(training_job)
     ).total
     tokens_per_s = step_work.tokens / step_time_s
     half_width = half_width_ln(training_job, assumed=parsed_job.is_assumed)

@@ -20,7 +20,7 @@ from planner.estimate.cell import read_cell, read_number
 from planner.estimate.names import RefusedError
 from planner.estimate.spelling import typed_row
 from planner.estimate.training_row import parse_job
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.correction import (
     RunKind,
     TrainingCorrection,
@@ -95,9 +95,7 @@ def read_runs(text: str, source_path: str) -> list[MeasuredRun]:
 def _measured_run(row: Mapping[str, str], place: str) -> MeasuredRun:
     job = parse_job(typed_row("training", row)).job
     work = rank_work(job)
-    predicted_s = step_time(
-        work, TRAINING_TABLE.select(coefficient_keys(job))
-    ).total
+    predicted_s = step_time(work, training_coefficients(job)).total
     measured_s = read_number(row, "step_time_s")
     speed = read_number(row, "tokens_per_s_per_gpu")
     if not measured_s and not speed:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from planner.numeric import EVEN_ODDS
 from planner.perf.common.constant import constant
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.framework import frameworks
 from planner.perf.training.memory import memory_room_gib, peak_gib
 from planner.perf.training.step import step_time
@@ -56,7 +56,7 @@ def shortest_run(solution: Solution) -> TrainingRecipe | None:
         return None
     small_job = _fewest_ranks(run.layouts[0].job, pool)
     step_s = step_time(
-        rank_work(small_job), TRAINING_TABLE.select(coefficient_keys(small_job))
+        rank_work(small_job), training_coefficients(small_job)
     ).total
     nodes = small_job.layout.accelerators // pool.instance.accelerators
     minutes = (constant("boot") + STEPS * step_s) / SECONDS_PER_MINUTE
@@ -106,6 +106,7 @@ def _table_row(job: Job, method: str) -> dict[str, str]:
         "compiled": "yes" if framework.kernels == "compiled" else "",
         "method": method if method in METHODS else "full",
         "precision": job.software.precision,
+        "expert_precision": job.software.expert_precision,
         "n_gpus": layout.accelerators,
         "tp": layout.tp,
         "pp": layout.pp,

@@ -161,7 +161,7 @@ def training_layout(timed_layout: TimedLayout) -> types.TrainingLayout:
         recomputed_layers=recomputed_layers(
             layout, timed_layout.job.llm.layers
         ),
-        precision=timed_layout.job.software.precision,
+        precision=timed_layout.job.software.precision_text,
         step_time_s=rounded(timed_layout.step_time.total),
         peak_gib=rounded(timed_layout.peak_gib),
         limit=timed_layout.bottleneck,

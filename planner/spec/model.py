@@ -420,6 +420,7 @@ class TrainingMethod(Struct, frozen=True, kw_only=True):
     global_batch  sequences in an optimizer step
     framework     whose kernels and launch, `auto` by method
     precision     allowed precisions of matrix products
+    expert_precision  precision of the products of routed experts, `auto` that of the others
     deadline      maximum duration, seconds
     budget        maximum cost of the run, USD
     prefer        what is minimized within the limits: cost, or time up to the knee
@@ -437,6 +438,7 @@ class TrainingMethod(Struct, frozen=True, kw_only=True):
     optimizer: str = "adamw"
     framework: str = "auto"
     precision: tuple[str, ...] = ("auto",)
+    expert_precision: str = "auto"
     deadline: Decimal | None = None
     budget: Decimal | None = None
     prefer: Literal["cost", "time"] = "cost"

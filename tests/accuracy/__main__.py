@@ -16,6 +16,7 @@ from tests.accuracy import (
     page,
     plot,
     training,
+    training_apart,
     training_bars,
 )
 
@@ -39,6 +40,8 @@ def main(arguments: list[str]) -> int:
         )
         runs, left_out_runs, refused_runs = training.now()
         found += training_bars.bars(runs, left_out_runs, len(refused_runs))
+        apart = training_apart.read_apart()
+        found += training_apart.bars(apart)
     for bar in found:
         mark = "ok    " if bar.met else "MISSED"
         print(f"{mark}  {bar.reached:6.1f} {bar.unit}  {bar.name}")  # noqa: T201
@@ -56,6 +59,7 @@ def main(arguments: list[str]) -> int:
             batch, schemes, found, [reason for _, reason in refused]
         )
         text += "\n" + training_bars.page(runs, left_out_runs)
+        text += "\n" + training_apart.page(apart)
         (DOCS / "accuracy.md").write_text(text, encoding="utf-8")
         left_out = next(s for s in schemes if s.name == "GPU")
         for target in plot.UNITS:

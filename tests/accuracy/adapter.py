@@ -77,6 +77,19 @@ TRAINING_COLUMNS: Final = (
     "framework_version",
     "source_date",
 )
+# The shape of a model that nobody lists, such as one of two layers for an experiment.
+SHAPE: Final = (
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "vocab",
+    "experts",
+    "experts_per_token",
+    "moe_ffn",
+    "shared_experts",
+)
 STARTUP_COLUMNS: Final = (
     "row_id",
     "kind",
@@ -195,6 +208,7 @@ def _run_row(table_kind: TableKind, truth_row: Row) -> TypedRow:
         "gather_precision": "fp8" if "all-gather" in notes else "",
         "routing": "token_drop" if "tokendrop)" in notes else "",
         "optimizer": _optimizer(notes) if is_torchtune else "",
+        "expert_precision": _text(truth_row, "expert_precision"),
         "early_stop": _text(truth_row, "early_stop"),
         "cuda_graphs": _text(truth_row, "cuda_graphs"),
         "exchange": _text(truth_row, "exchange"),
@@ -204,6 +218,7 @@ def _run_row(table_kind: TableKind, truth_row: Row) -> TypedRow:
         "optimizer_in_backward": _yes(
             is_torchtune and "optimizer-in-backward" in notes
         ),
+        **{name: cell for name in SHAPE if (cell := _text(truth_row, name))},
     }
 
 

@@ -40,6 +40,8 @@ from tests.accuracy.least import (
 )
 
 TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "training.csv"
+# Runs that no fit sees.
+APART: Final = TRUTH.with_name("training_apart.csv")
 CELL: Final = (
     "model",
     "gpu",
@@ -63,7 +65,6 @@ FEWEST: Final = 8
 WIDER: Final = 1.4  # the structure was chosen while looking at these errors: new sources err more
 # Kinds of which too few rows are measured: judged, and wide.
 JUDGED: Final = {
-    "hybrid": 0.8,
     "sparse": 0.8,
     "latent": 0.6,
     "consumer": 0.5,
@@ -110,11 +111,11 @@ LEAVES: Final[Mapping[str, Callable[[Run], str]]] = {
 }
 
 
-def load() -> tuple[list[Run], list[str]]:
+def load(path: Path = TRUTH) -> tuple[list[Run], list[str]]:
     """Read the runs, and the reasons of those that are refused."""
     runs = []
     refused = []
-    for row in csv.DictReader(TRUTH.read_text(encoding="utf-8").splitlines()):
+    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
         try:
             runs.append(Run(row, parse_job(training_row(row)), _measured(row)))
         except RefusedError as error:
@@ -277,6 +278,14 @@ def halves(
             yield _row(
                 "kind", kind, half=f"{WIDER * wide:.3f}", rows=int(here.sum())
             )
+    hybrids, _ = load(APART)
+    apart = Batch([run for run in hybrids if run.read.job.llm.state_layers])
+    wide = float(
+        np.quantile(np.abs(apart.ratios(current(TRAINING_TABLE))), 0.9)
+    )
+    yield _row(
+        "kind", "hybrid", half=f"{WIDER * wide:.3f}", rows=len(apart.runs)
+    )
     added, rows = newer_half(batch, found)
     yield _row("kind", NEWER, half=f"{max(FLOOR, added):.3f}", rows=rows)
     for kind, wide in JUDGED.items():

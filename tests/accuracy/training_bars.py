@@ -324,8 +324,8 @@ Tokens a second of one accelerator, on rows of quality A: mean over rows (median
 brackets the aim. Left out are a family of sources (all of Megatron-Bridge is one, and holds every
 mixture of experts but two), a model, or an accelerator. The structure, and some priors of mixtures
 of experts, were chosen while looking at such figures: rows of a new source will err more, and the
-bands that are shown are 1.4 times those of these errors. Hybrids and consumer cards have too few
-rows; their bands are judged, and wide.
+bands that are shown are 1.4 times those of these errors. Consumer cards have too few rows: their
+band is judged, and wide. That of hybrids comes from runs that are kept apart (below).
 
 Traits of a release count as its recipes state them, in columns of the truth: graphs of the host,
 who sends a token how often, overlap of the exchange, what is recomputed, and a kernel that its

@@ -6,6 +6,7 @@ import base64
 import ipaddress
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -864,6 +865,27 @@ def test_training_is_built_in_every_precision(
     assert present(solution.training_run).layouts[
         0
     ].job.software.precision == precision.replace("auto", "bf16")
+
+
+def test_machines_and_batch_script_write_the_precisions_of_modules(
+    tmp_path: Path,
+) -> None:
+    made = TRAINED.replace("SPOT", "never").replace(
+        "llama-3.1-70b", "gpt-oss-20b"
+    )
+    made = made.replace("deadline", "expert_precision: nvfp4, deadline")
+    solution = find(load_catalog(), made, keep=0)
+    graph, _, launch = build_stack(spec_of(made), solution, "chat")
+    check(graph)
+    assert launch is not None
+    container = node_of(graph)["work"]["container"]
+    [command] = [
+        part for part in container["lead"][1].split("; ") if "printf" in part
+    ]
+    told = launch.environment["TONNAGE_MODULE_PRECISIONS"]
+    assert container["environment"]["TONNAGE_MODULE_PRECISIONS"] == told
+    assert f"srun bash -c {shlex.quote(command)}\n" in launch.slurm
+    check_shell(launch.slurm, tmp_path)
 
 
 def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:

@@ -11,24 +11,20 @@ from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
 
 if TYPE_CHECKING:
+    from planner.facts.accelerator import Accelerator
     from planner.perf.training.job import Job
 
 # 16-bit FLOP for each exponential, where nobody publishes the rate.
 FLOP_PER_EXP: Final = 250.0
+# 16-bit peak over the 32-bit one of ordinary units, where nobody publishes the latter (A100: 16).
+MATRIX_GAIN: Final = 16.0
 
 
 def accelerator_rates(job: Job) -> dict[str, float]:
     """Return the peak rates and bandwidths of the accelerator, a second, and its `power_ratio`."""
     accelerator = job.chip
-    flop_s_16bit = (job.chip.bf16_tflops or 0.0) * 1e12
-    low_precision = {
-        **dict.fromkeys(SIXTEEN_BIT, 0.0),
-        "int8": accelerator.int8_tops,
-        "nvfp4": accelerator.fp4_tflops,
-    }
-    peak_flop_s = (
-        low_precision.get(job.software.precision, accelerator.fp8_tflops) or 0.0
-    ) * 1e12
+    software = job.software
+    flop_s_16bit = (accelerator.bf16_tflops or 0.0) * 1e12
     # The data sheet gives the sum of both directions.
     link_bytes_s = accelerator.link_gb_s / 2 * 1e9
     # Without a link accelerators of a machine communicate over PCIe.
@@ -40,8 +36,13 @@ def accelerator_rates(job: Job) -> dict[str, float]:
         (accelerator.bf16_tflops or 1.0) * constant("train_watts")
     )
     return {
-        "peak_flop_s": peak_flop_s or flop_s_16bit,
+        "peak_flop_s": _peak_flop_s(accelerator, software.precision),
+        "expert_peak_flop_s": _peak_flop_s(
+            accelerator, software.precision_of_experts
+        ),
         "flop_s_16bit": flop_s_16bit,
+        "flop_s_32bit": (accelerator.fp32_tflops or 0.0) * 1e12
+        or flop_s_16bit / MATRIX_GAIN,
         "memory_bytes_s": (accelerator.bandwidth_gb_s or 0.0) * 1e9,
         "link_bytes_s": link_bytes_s,
         "network_bytes_s": job.network_bytes_s,
@@ -51,6 +52,17 @@ def accelerator_rates(job: Job) -> dict[str, float]:
         * 1e12,
         "power_ratio": min(1.0, power_ratio),
     }
+
+
+def _peak_flop_s(accelerator: Accelerator, precision: str) -> float:
+    """Return the dense peak in a precision, FLOP/s: that of 16 bit where it has none."""
+    low_precision = {
+        **dict.fromkeys(SIXTEEN_BIT, 0.0),
+        "int8": accelerator.int8_tops,
+        "nvfp4": accelerator.fp4_tflops,
+    }
+    peak_tflops = low_precision.get(precision, accelerator.fp8_tflops)
+    return (peak_tflops or accelerator.bf16_tflops or 0.0) * 1e12
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.coefficient_table import CoefficientTable
@@ -29,7 +30,9 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     exchange          share of the all-to-all that is exposed
     exchange_network  share of the network part of the all-to-all that is exposed
     exchange_rate     share of link and network bandwidth that an all-to-all reaches
+    expert_precision  `precision` of experts over that of other products
     expert_products   rate of expert products over that of dense products
+    expert_quantizing  `quantizing` of experts over that of other products
     expert_traffic    factor on element-wise bytes of experts
     forced            forward passes that forced recomputation of all activations costs
     forced_power      exponent of the share of activations that is recomputed by force
@@ -46,6 +49,7 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     precision         rate of products over the data-sheet rate of the precision
     products          share of the peak at the sustained clock
     quantizing        factor on the bytes that quantize operands
+    scan              share of the 32-bit peak that scans of state-space layers reach
     scores            passes over a stored score matrix
     softmax           exponentials for each pair of tokens
     speed             rate of products over the data-sheet rate of the accelerator
@@ -68,7 +72,9 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     exchange: float
     exchange_network: float
     exchange_rate: float
+    expert_precision: float
     expert_products: float
+    expert_quantizing: float
     expert_traffic: float
     forced: float
     forced_power: float
@@ -85,6 +91,7 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     precision: float
     products: float
     quantizing: float
+    scan: float
     scores: float
     softmax: float
     speed: float
@@ -99,6 +106,28 @@ class TrainingCoefficients(Struct, frozen=True, kw_only=True):
 BIASED_FAMILIES: Final = ("gpt_oss",)  # whose experts have biases
 
 TRAINING_TABLE: Final = CoefficientTable(TrainingCoefficients, "training.csv")
+
+
+def training_coefficients(job: Job, *conditions: str) -> TrainingCoefficients:
+    """Return the coefficients of a job; `conditions` are keys that hold besides.
+
+    Products of experts in a precision of their own have the factors of that precision.
+    """
+    selected_keys = coefficient_keys(job).union(conditions)
+    coefficients = TRAINING_TABLE.select(selected_keys)
+    precision = job.software.precision
+    expert_precision = job.software.precision_of_experts
+    if expert_precision == precision:
+        return coefficients
+    of_experts = TRAINING_TABLE.select(
+        (selected_keys - {precision}) | {expert_precision}
+    )
+    return replace(
+        coefficients,
+        expert_precision=of_experts.precision / coefficients.precision,
+        expert_quantizing=of_experts.quantizing / coefficients.quantizing,
+        local_expert=of_experts.local_expert,
+    )
 
 
 def coefficient_keys(job: Job) -> frozenset[str]:

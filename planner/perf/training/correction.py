@@ -43,7 +43,7 @@ def run_kind(job: Job) -> RunKind:
         model=job.llm.model,
         accelerator=job.chip.accelerator,
         kernels=job.software.kernels,
-        precision=job.software.precision,
+        precision=job.software.precision_text,
         sequence_tokens=job.sequence_tokens,
         frozen_bytes=job.frozen_bytes,
     )

@@ -54,7 +54,7 @@ def _expert_products(job: Job, moe_layers: float) -> dict[str, float]:
     language_model = job.llm
     routed_tokens = _routed_tokens(job)
     hidden_width = _expert_hidden(job)
-    operand_bytes = OPERAND_BYTES.get(job.software.precision, 1.0)
+    operand_bytes = OPERAND_BYTES.get(job.software.precision_of_experts, 1.0)
     local_experts = language_model.experts / job.layout.ep
     up_matrices = language_model.mlp_matrices - 1
     expert_width = language_model.moe_ffn / _expert_tp(job)

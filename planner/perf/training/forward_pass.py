@@ -23,6 +23,7 @@ class ForwardTime(Struct, frozen=True, kw_only=True):
     gemm       dense products
     expert     products of routed experts
     attention  attention kernels
+    scan       scans of state-space layers
     scores     traffic of a stored score matrix
     traffic    other element-wise traffic
     quantizing  quantization of inputs
@@ -34,6 +35,7 @@ class ForwardTime(Struct, frozen=True, kw_only=True):
     gemm: float
     expert: float
     attention: float
+    scan: float
     scores: float
     traffic: float
     quantizing: float
@@ -52,16 +54,16 @@ class ForwardTime(Struct, frozen=True, kw_only=True):
             + self.exchange
             + self.permute
         )
-        return self.gemm + self.expert + self.attention + movement_s
+        return self.gemm + self.expert + self.attention + self.scan + movement_s
 
 
 def forward_time(
     work_counts: RankWork, coefficients: TrainingCoefficients
 ) -> ForwardTime:
     """Return the time of one forward pass of a micro-batch on one stage."""
-    flop_per_s = (
-        work_counts.peak_flop_s
-        * coefficients.precision
+    # Of a peak that products reach in the precision of their data sheet.
+    reached_share = (
+        coefficients.precision
         * coefficients.products
         * clock_share(work_counts, coefficients)
     )
@@ -71,16 +73,20 @@ def forward_time(
             # What starts and ends a sum costs as much as so much more depth.
             + coefficients.depth * work_counts.gemm_sum_flop
         )
-        / flop_per_s
+        / (work_counts.peak_flop_s * reached_share)
         + work_counts.gemm_bytes / work_counts.memory_bytes_s,
-        expert=_expert_time(work_counts, coefficients, flop_per_s),
+        expert=_expert_time(work_counts, coefficients, reached_share),
         attention=_attention_time(work_counts, coefficients),
+        scan=_scan_time(work_counts, coefficients),
         scores=coefficients.scores
         * work_counts.score_bytes
         / work_counts.memory_bytes_s,
         traffic=_traffic_time(work_counts, coefficients),
         quantizing=quantization_time(
-            work_counts.quantized_input_bytes, work_counts, coefficients
+            work_counts.quantized_input_bytes,
+            work_counts.quantized_expert_input_bytes,
+            work_counts,
+            coefficients,
         ),
         tensor=_tensor_time(work_counts, coefficients),
         exchange=_exchange_time(work_counts, coefficients),
@@ -108,17 +114,22 @@ def clock_share(
 def _expert_time(
     work_counts: RankWork,
     coefficients: TrainingCoefficients,
-    flop_per_s: float,
+    reached_share: float,
 ) -> float:
     """Return the time of products of routed experts, in seconds.
 
     (FLOP + depth * FLOP of depth 1) / rate + bytes / memory bandwidth
+
+    `reached_share` is that of a peak which dense products reach.
     """
     return (
         work_counts.expert_flop
         + coefficients.depth * work_counts.expert_sum_flop
     ) / (
-        flop_per_s * coefficients.expert_products
+        work_counts.expert_peak_flop_s
+        * reached_share
+        * coefficients.expert_precision
+        * coefficients.expert_products
     ) + work_counts.expert_bytes / work_counts.memory_bytes_s
 
 
@@ -144,6 +155,21 @@ def _attention_time(
     )
 
 
+def _scan_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
+    """Return the time of scans of state-space layers, in seconds.
+
+    FLOP / (scan * 32-bit peak) + bytes / memory bandwidth
+
+    Published kernels gain as little by a newer accelerator as its 32-bit units do.
+    """
+    return (
+        work_counts.scan_flop / (coefficients.scan * work_counts.flop_s_32bit)
+        + work_counts.scan_bytes / work_counts.memory_bytes_s
+    )
+
+
 def _traffic_time(
     work_counts: RankWork, coefficients: TrainingCoefficients
 ) -> float:
@@ -159,11 +185,18 @@ def _traffic_time(
 
 
 def quantization_time(
-    quantized_bytes: float,
+    usual_bytes: float,
+    expert_bytes: float,
     work_counts: RankWork,
     coefficients: TrainingCoefficients,
 ) -> float:
-    """Return the time that quantizes operands of products, in seconds."""
+    """Return the time that quantizes operands of products, in seconds.
+
+    quantizing * (bytes + expert_quantizing * bytes of experts) / memory bandwidth
+    """
+    quantized_bytes = (
+        usual_bytes + coefficients.expert_quantizing * expert_bytes
+    )
     return (
         coefficients.quantizing * quantized_bytes / work_counts.memory_bytes_s
     )

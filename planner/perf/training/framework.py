@@ -54,12 +54,21 @@ class Framework(Struct, frozen=True, kw_only=True):
     whole_expert_groups: bool
     default_for: frozenset[str]
 
-    def software(self, precision: str, *, is_unseen: bool = False) -> Software:
-        """Return the software of a job in a precision."""
+    def software(
+        self,
+        precision: str,
+        expert_precision: str = "",
+        *,
+        is_unseen: bool = False,
+    ) -> Software:
+        """Return the software of a job in a precision, and one of experts if it is another."""
         return Software(
             framework=self.name,
             kernels=self.kernels,
             precision=precision,
+            expert_precision=""
+            if expert_precision == precision
+            else expert_precision,
             loss=self.loss,
             tp_overlapped=self.kernels == "te",
             sends_per_expert=self.sends_per_expert,

@@ -138,6 +138,7 @@ class Software(Struct, frozen=True, kw_only=True):
     framework          row of planner/perf/data/frameworks.csv, which limits the layouts
     kernels            family of kernels
     precision          bf16, fp16, fp8, fp8row, mxfp8, nvfp4 or int8
+    expert_precision   that of the products of routed experts, where it is another one
     sequence_parallel  norms and residuals are split over tp too
     tp_overlapped      collectives of tensor parallelism overlap with products
     graph_captured     a whole step is one graph, with an overlapped all-to-all
@@ -161,6 +162,7 @@ class Software(Struct, frozen=True, kw_only=True):
     framework: str = "megatron"
     kernels: Kernels = "te"
     precision: str = "bf16"
+    expert_precision: str = ""
     sequence_parallel: bool = True
     tp_overlapped: bool = True
     graph_captured: bool = False
@@ -184,6 +186,18 @@ class Software(Struct, frozen=True, kw_only=True):
     def is_torch(self) -> bool:
         """Whether the kernels are those of plain PyTorch."""
         return self.kernels in TORCH_KERNELS
+
+    @property
+    def precision_of_experts(self) -> str:
+        """Precision of the products of routed experts."""
+        return self.expert_precision or self.precision
+
+    @property
+    def precision_text(self) -> str:
+        """The precision of products, and that of experts where it is another one."""
+        if not self.expert_precision:
+            return self.precision
+        return f"{self.precision}, experts {self.expert_precision}"
 
 
 class Job(NamedTuple):
@@ -225,8 +239,12 @@ class Job(NamedTuple):
 
     @property
     def is_unseen(self) -> bool:
-        """Whether no run of its framework, or of its task, was measured."""
-        return self.software.is_unseen or self.reference != "none"
+        """Whether no run of its framework, task or mixed precisions was measured."""
+        return (
+            self.software.is_unseen
+            or self.reference != "none"
+            or bool(self.software.expert_precision)
+        )
 
     @property
     def min_sequences(self) -> int:

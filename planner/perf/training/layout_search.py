@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from planner.frontier import Frontier
 from planner.perf.training.candidate_cuts import candidate_cuts
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.enumeration import microbatch_sizes
 from planner.perf.training.lower_bound import step_lower_bound
 from planner.perf.training.step import StepTime, step_time
@@ -149,7 +149,7 @@ class LayoutSearch:
                 layout_job,
                 step_time(
                     rank_work(layout_job),
-                    TRAINING_TABLE.select(coefficient_keys(layout_job)),
+                    training_coefficients(layout_job),
                 ),
                 layout_peak,
             )

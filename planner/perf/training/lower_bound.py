@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.enumeration import MICRO_BATCHES, least_bubbles
 from planner.perf.training.experts import remote_machines, sent_times
 from planner.perf.training.sharding import sharding_traffic
@@ -573,8 +573,8 @@ def step_lower_bound(job: Job) -> StepLowerBound:
         / max(1, job.llm.experts_per_token),
         context_bytes=single.context_shard_s * single.link_bytes_s,
         coefficients=single.coefficients,
-        pipelined_share=TRAINING_TABLE.select(
-            coefficient_keys(single.job) | {"pipelined"}
+        pipelined_share=training_coefficients(
+            single.job, "pipelined"
         ).exchange_network,
         link_bytes_s=single.link_bytes_s,
         network_bytes_s=single.work.network_bytes_s

@@ -21,7 +21,7 @@ from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
-    from planner.perf.training.job import Job, Recompute
+    from planner.perf.training.job import Job, Recompute, Software
 
 BYTES_16BIT: Final = 2.0  # bytes of a number in 16 bit
 GATED_MATRICES: Final = 3  # matrices of an MLP with a gate
@@ -103,7 +103,7 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
 
     With products of 8 bit and less Transformer Engine keeps their inputs in that format: b bytes
     in place of 2 for both norms, for the MLP and for copies of experts, and b o / tp more, since
-    attention keeps its own output.
+    attention keeps its own output. Routed experts may have a precision of their own.
 
     h, q, kv, mlp  widths of hidden state, queries, keys (or values) and MLP
     k, v, o        widths of keys, values and the output of attention
@@ -124,10 +124,15 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     residual_ranks = tp_ranks if software.sequence_parallel else 1
     query_width = language_model.heads * language_model.head_dim
     kv_width = language_model.kv_heads * language_model.head_dim
-    mlp_width, copied_width = _mlp_width(language_model)
-    input_bytes = kept_input_bytes(job)
+    widths = _mlp_widths(language_model)
+    input_bytes = kept_input_bytes(software, software.precision)
+    expert_input_bytes = kept_input_bytes(
+        software, software.precision_of_experts
+    )
     # A copy of the token before each expert, as its products read it, and one after it.
-    routed_bytes = (input_bytes + BYTES_16BIT) * copied_width / residual_ranks
+    routed_bytes = (
+        (expert_input_bytes + BYTES_16BIT) * widths.copied / residual_ranks
+    )
     if recompute == "full":
         return BYTES_16BIT * language_model.hidden / residual_ranks
     if recompute == "layer":
@@ -146,7 +151,9 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
         )
         return (
             residual_bytes
-            + BYTES_16BIT * (2 * query_width + kv_width + mlp_width) / tp_ranks
+            + BYTES_16BIT
+            * (2 * query_width + kv_width + widths.usual + widths.routed)
+            / tp_ranks
             + routed_bytes
         )
     # Inputs of norms, attention and MLP; 10 includes dropout masks.
@@ -155,12 +162,14 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     ) * language_model.hidden
     is_gated = language_model.mlp_matrices == GATED_MATRICES
     if recompute == "experts" and language_model.experts:
-        routed_bytes = mlp_width = 0.0
+        routed_bytes = 0.0
+        widths = _MlpWidths(0.0, 0.0, 0.0)
+    # 16-bit tensors of the MLP beside its input: 1, with a gate 2, unfused 3.
+    beside_bytes = 2 if not is_gated else 6 if is_eager else 4
     inside_bytes = (
         _attention_bytes(job, input_bytes)
-        # 16-bit tensors of the MLP beside its input: 1, with a gate 2, unfused 3.
-        + ((2 if not is_gated else 6 if is_eager else 4) + input_bytes)
-        * mlp_width
+        + (beside_bytes + input_bytes) * widths.usual
+        + (beside_bytes + expert_input_bytes) * widths.routed
     )
     if recompute == "none" and is_megatron21:
         inside_bytes += (
@@ -171,12 +180,11 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     )
 
 
-def kept_input_bytes(job: Job) -> float:
+def kept_input_bytes(software: Software, precision: str) -> float:
     """Return the bytes of an element of the input that a product keeps for backward."""
-    software = job.software
     if software.kernels != "te":
         return BYTES_16BIT
-    return OPERAND_BYTES.get(software.precision, 1.0)
+    return OPERAND_BYTES.get(precision, 1.0)
 
 
 def _attention_bytes(job: Job, input_bytes: float) -> float:
@@ -198,16 +206,27 @@ def _attention_bytes(job: Job, input_bytes: float) -> float:
     )
 
 
-def _mlp_width(language_model: Llm) -> tuple[float, float]:
-    """Return the MLP width of a token and the width of its copies for experts."""
+class _MlpWidths(NamedTuple):
+    """Widths of the MLP of a token in a layer.
+
+    usual   of a dense MLP, or of shared experts
+    routed  of its routed experts
+    copied  of its copies for these
+    """
+
+    usual: float
+    routed: float
+    copied: float
+
+
+def _mlp_widths(language_model: Llm) -> _MlpWidths:
     if not language_model.experts:
-        return float(language_model.ffn), 0.0
-    expert_width = language_model.moe_ffn * (
-        language_model.experts_per_token + language_model.shared_experts
-    )
-    return (
-        float(expert_width),
-        float(language_model.hidden * language_model.experts_per_token),
+        return _MlpWidths(float(language_model.ffn), 0.0, 0.0)
+    chosen_experts = language_model.experts_per_token
+    return _MlpWidths(
+        float(language_model.moe_ffn * language_model.shared_experts),
+        float(language_model.moe_ffn * chosen_experts),
+        float(language_model.hidden * chosen_experts),
     )
 
 

@@ -18,7 +18,7 @@ COPY_BYTES: Final = 1.0  # of an element in 8 bit
 
 
 class _Operands(NamedTuple):
-    """Elements of the operands of a layer for each token of a rank.
+    """Elements of the operands of all layers for each token of a rank.
 
     whole  of tensors as wide as the hidden state, which tensor parallelism gathers
     cut    of tensors that tensor parallelism cuts
@@ -26,6 +26,13 @@ class _Operands(NamedTuple):
 
     whole: float
     cut: float
+
+
+class _Quantized(NamedTuple):
+    """Operands of a forward pass, and gradients of results in a backward one."""
+
+    inputs: _Operands
+    gradients: _Operands
 
 
 def quantization_work(job: Job) -> dict[str, float]:
@@ -36,71 +43,88 @@ def quantization_work(job: Job) -> dict[str, float]:
     3  bytes: 2 are read and 1 is written, by the rank that has the tensor before a gather
     c  1 where weights are trained: a transposed copy, of whole tensors; else 0
     r  tp with sequence parallelism and gathers of 8 bit, else 1; tp of tensors that are cut
+
+    Products in 16 bit have none. Those of routed experts may have a precision of their own.
     """
     software = job.software
-    if software.precision in SIXTEEN_BIT:
-        return {"quantized_input_bytes": 0.0, "quantized_gradient_bytes": 0.0}
-    inputs, gradients = _layer_operands(job.llm)
+    usual = _quantized_bytes(job, _usual_operands(job.llm), software.precision)
+    routed = _quantized_bytes(
+        job, _routed_operands(job.llm), software.precision_of_experts
+    )
+    return {
+        "quantized_input_bytes": usual[0],
+        "quantized_gradient_bytes": usual[1],
+        "quantized_expert_input_bytes": routed[0],
+        "quantized_expert_gradient_bytes": routed[1],
+    }
+
+
+def _quantized_bytes(
+    job: Job, operands: _Quantized, precision: str
+) -> tuple[float, float]:
+    """Return the bytes that quantize inputs, and those that quantize gradients."""
+    if precision in SIXTEEN_BIT:
+        return 0.0, 0.0
     is_gathered_first = (
-        software.precision == GATHERED_16BIT or not software.sequence_parallel
+        precision == GATHERED_16BIT or not job.software.sequence_parallel
     )
     whole_ranks = 1 if is_gathered_first else job.layout.tp
     # Gradients of weights read operands along the other dimension.
     transposed_bytes = 0.0 if job.frozen_bytes else COPY_BYTES
+    quantized_bytes = BYTES_16BIT + COPY_BYTES
 
-    def moved_bytes(operands: _Operands) -> float:
-        quantized_bytes = BYTES_16BIT + COPY_BYTES
+    def moved_bytes(elements: _Operands) -> float:
         return (
             job.micro_tokens
             / job.layout.pp
             * (
-                operands.whole
+                elements.whole
                 * (quantized_bytes / whole_ranks + transposed_bytes)
-                + operands.cut
+                + elements.cut
                 * (quantized_bytes + transposed_bytes)
                 / job.layout.tp
             )
         )
 
-    return {
-        "quantized_input_bytes": moved_bytes(inputs),
-        "quantized_gradient_bytes": moved_bytes(gradients),
-    }
+    return moved_bytes(operands.inputs), moved_bytes(operands.gradients)
 
 
-def _layer_operands(language_model: Llm) -> tuple[_Operands, _Operands]:
-    """Return the elements of inputs, and of gradients of results, in all layers of a token."""
+def _usual_operands(language_model: Llm) -> _Quantized:
+    """Return the operands of attention, dense MLP, shared experts and state-space layers."""
     hidden_width = language_model.hidden
     head_width = language_model.heads * language_model.head_dim
     kv_width = language_model.kv_heads * language_model.head_dim
     up_matrices = language_model.mlp_matrices - 1
     mlp_layers = dense_mlp_layers(language_model)
-    routed_width = (
-        language_model.moe_layers
-        * (language_model.experts_per_token + language_model.shared_experts)
+    attention_layers = language_model.attending_layers
+    mlp_width = (
+        mlp_layers * language_model.ffn
+        + language_model.moe_layers
+        * language_model.shared_experts
         * language_model.moe_ffn
     )
-    # Tokens are gathered once for each of their experts, on the ranks of these.
-    routed_hidden = (
-        language_model.moe_layers
-        * language_model.experts_per_token
-        * (language_model.expert_hidden or hidden_width)
-    )
-    attention_layers = language_model.attending_layers
     whole = (
         attention_layers + mlp_layers + 2 * language_model.state_layers
     ) * hidden_width
-    inputs = _Operands(
-        whole,
-        attention_layers * head_width
-        + mlp_layers * language_model.ffn
-        + routed_width
-        + routed_hidden,
+    return _Quantized(
+        inputs=_Operands(whole, attention_layers * head_width + mlp_width),
+        gradients=_Operands(
+            whole,
+            attention_layers * (head_width + 2 * kv_width)
+            + up_matrices * mlp_width,
+        ),
     )
-    gradients = _Operands(
-        whole,
-        attention_layers * (head_width + 2 * kv_width)
-        + up_matrices * (mlp_layers * language_model.ffn + routed_width)
-        + routed_hidden,
+
+
+def _routed_operands(language_model: Llm) -> _Quantized:
+    """Return the operands of routed experts: tokens are gathered once for each of theirs."""
+    up_matrices = language_model.mlp_matrices - 1
+    copies = language_model.moe_layers * language_model.experts_per_token
+    routed_width = copies * language_model.moe_ffn
+    routed_hidden = copies * (
+        language_model.expert_hidden or language_model.hidden
     )
-    return inputs, gradients
+    return _Quantized(
+        inputs=_Operands(0.0, routed_width + routed_hidden),
+        gradients=_Operands(0.0, up_matrices * routed_width + routed_hidden),
+    )

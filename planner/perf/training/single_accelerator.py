@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.forward_pass import TRAINING_PASSES
 from planner.perf.training.job import OPERAND_BYTES, ParallelLayout
 from planner.perf.training.memory import BYTES_16BIT
@@ -135,7 +135,9 @@ class SingleAccelerator(Struct, frozen=True, kw_only=True):
 
         unlike * (permutation + passes * permuted bytes * (1 + operand bytes / 2) / bandwidth)
         """
-        operand_bytes = OPERAND_BYTES.get(self.job.software.precision, 1.0)
+        operand_bytes = OPERAND_BYTES.get(
+            self.job.software.precision_of_experts, 1.0
+        )
         return self.coefficients.unlike * (
             self._permute_s
             + self.work.pass_count
@@ -231,7 +233,7 @@ def single_accelerator(job: Job) -> SingleAccelerator:
     """Return the step of a job on one accelerator, whatever its layout."""
     # One accelerator without memory limit does all the work.
     single_job = job._replace(layout=ParallelLayout())
-    coefficients = TRAINING_TABLE.select(coefficient_keys(single_job))
+    coefficients = training_coefficients(single_job)
     single_work = rank_work(single_job)
     weight_bytes, expert_bytes = _weight_bytes(single_job, single_work)
     invariant_work = replace(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.perf.training.sharding import ShardingTraffic
     from planner.perf.training.work import RankWork
 
-# Passes of attention's products in a backward that recomputes the scores.
+# Passes of attention's products in a backward that recomputes the scores, and of scans.
 BACKWARD_PASSES: Final = 2.5
 
 
@@ -37,7 +37,7 @@ class StepTime(Struct, frozen=True, kw_only=True):
 
     total            time of the step
     products         dense products, forward and backward
-    attention        attention kernels, forward and backward
+    attention        attention kernels and scans of state-space layers, forward and backward
     traffic          element-wise traffic and stored scores
     quantization     quantization of operands, forward and backward
     expert_products  products of routed experts
@@ -152,12 +152,16 @@ def _part_times(
         "products": work_counts.pass_count * forward_pass.gemm,
         "expert_products": (work_counts.pass_count + work_counts.slow_passes)
         * forward_pass.expert,
-        "attention": (1 + BACKWARD_PASSES) * forward_pass.attention,
+        "attention": (1 + BACKWARD_PASSES)
+        * (forward_pass.attention + forward_pass.scan),
         "traffic": TRAINING_PASSES
         * (forward_pass.scores + forward_pass.traffic),
         "quantization": forward_pass.quantizing
         + quantization_time(
-            work_counts.quantized_gradient_bytes, work_counts, coefficients
+            work_counts.quantized_gradient_bytes,
+            work_counts.quantized_expert_gradient_bytes,
+            work_counts,
+            coefficients,
         ),
         # Backward sends as much as forward: two passes.
         "tensor_comm": 2 * forward_pass.tensor,
@@ -199,7 +203,8 @@ def _recompute_time(
         forward_pass.expert + forward_pass.exchange + forward_pass.permute
     )
     stated_s = (
-        work_counts.recomputed_gemm * (forward_pass.gemm + forward_pass.tensor)
+        work_counts.recomputed_gemm
+        * (forward_pass.gemm + forward_pass.tensor + forward_pass.scan)
         + work_counts.recomputed_experts * expert_s
         + work_counts.recomputed_attention
         * (forward_pass.attention + forward_pass.scores)

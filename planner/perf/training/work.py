@@ -24,6 +24,7 @@ from planner.perf.training.products import (
 )
 from planner.perf.training.quantization import quantization_work
 from planner.perf.training.rank_group import context_group, tensor_group
+from planner.perf.training.scan import scan_work
 from planner.perf.training.sharding import sharding_traffic
 from planner.units import BYTES_PER_GIB
 
@@ -54,11 +55,13 @@ class RankWork(Struct, frozen=True, kw_only=True):
     head_flop, head_bytes   FLOP of the head, and bytes of the loss in all passes
     attention_flop          FLOP of attention
     exponentials            exponentials of the softmax
+    scan_flop, scan_bytes   FLOP and bytes of scans of state-space layers
     score_bytes             bytes of a stored score matrix, 0 with fused attention
     traffic_bytes           element-wise bytes, each tensor once
     expert_traffic_bytes    the same of experts
     quantized_input_bytes, quantized_gradient_bytes  bytes that quantize inputs of products in a
                             forward pass, and gradients in a backward one
+    quantized_expert_input_bytes, quantized_expert_gradient_bytes  the same of routed experts
     tensor_bytes            bytes that tensor parallelism sends
     tensor_on_network       1 when tensor parallelism exceeds the link, else 0
     tensor_latency_s        latency of the network in its collectives, s
@@ -80,7 +83,9 @@ class RankWork(Struct, frozen=True, kw_only=True):
     shard_*, reduce_*, gathers_once, optimizer_bytes  as in `ShardingTraffic`
     rank_doublings          doublings of accelerators beyond 8
     peak_flop_s             dense peak in the precision of products, FLOP/s
+    expert_peak_flop_s      the same in that of experts, FLOP/s
     flop_s_16bit            dense peak in 16 bit, FLOP/s
+    flop_s_32bit            peak of ordinary units in 32 bit, FLOP/s
     memory_bytes_s          memory bandwidth, bytes/s
     link_bytes_s            link bandwidth, one direction, bytes/s
     network_bytes_s         network bandwidth of one accelerator, one direction, bytes/s
@@ -107,11 +112,15 @@ class RankWork(Struct, frozen=True, kw_only=True):
     head_bytes: float
     attention_flop: float
     exponentials: float
+    scan_flop: float
+    scan_bytes: float
     score_bytes: float
     traffic_bytes: float
     expert_traffic_bytes: float
     quantized_input_bytes: float
     quantized_gradient_bytes: float
+    quantized_expert_input_bytes: float
+    quantized_expert_gradient_bytes: float
     tensor_bytes: float
     tensor_on_network: float
     tensor_latency_s: float
@@ -142,7 +151,9 @@ class RankWork(Struct, frozen=True, kw_only=True):
     optimizer_bytes: float
     rank_doublings: float
     peak_flop_s: float
+    expert_peak_flop_s: float
     flop_s_16bit: float
+    flop_s_32bit: float
     memory_bytes_s: float
     link_bytes_s: float
     network_bytes_s: float
@@ -167,6 +178,7 @@ def rank_work(job: Job) -> RankWork:
         **product_work(job),
         **quantization_work(job),
         **_attention_work(job),
+        **scan_work(job),
         **_traffic_work(job),
         **_parallel_work(job),
         **expert_work(job),

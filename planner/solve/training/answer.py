@@ -194,7 +194,7 @@ def _training_pool(cluster: Cluster) -> SizedPool:
 def _pool_layout(cluster: Cluster) -> ReplicaLayout:
     parallel_layout = cluster.timed_layout.job.layout
     return ReplicaLayout(
-        precision=cluster.timed_layout.job.software.precision,
+        precision=cluster.timed_layout.job.software.precision_text,
         kv_precision="bf16",
         tp=parallel_layout.tp,
         pp=parallel_layout.pp,

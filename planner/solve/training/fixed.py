@@ -90,7 +90,8 @@ def estimate_training(
     instance = offer.instance
     search_spaces = layout_searches(requirement, instance, nodes)
     if not search_spaces:
-        message = f"{instance.accelerator} does not run {', '.join(requirement.precisions)}"
+        names = [*requirement.precisions, requirement.expert_precision]
+        message = f"{instance.accelerator} does not run {', '.join(filter(None, names))}"
         raise _infeasible(message, "choose another precision")
     # Options need every layout; without them the search has bounds.
     if layout_options:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.enumeration import enumerate_layouts
 from planner.perf.training.fabric import (
     ORDINARY_NETWORK,
@@ -75,8 +75,8 @@ def layout_searches(
             network_latency_s=network_latency_s(fabric_kind),
         )
         for precision in requirement.precisions
-        if UNITS_BY_PRECISION.get(precision, precision)
-        in accelerator.precisions
+        if _multiplies(accelerator, precision)
+        and _multiplies(accelerator, requirement.expert_precision or precision)
     ]
     return [
         LayoutSearch(
@@ -87,6 +87,13 @@ def layout_searches(
         )
         for training_job in training_jobs
     ]
+
+
+def _multiplies(accelerator: Accelerator, precision: str) -> bool:
+    """Whether an accelerator has units for products in a precision."""
+    return (
+        UNITS_BY_PRECISION.get(precision, precision) in accelerator.precisions
+    )
 
 
 def has_fabric(instance: Instance) -> bool:
@@ -170,7 +177,7 @@ def _time_layout(
         step_time(
             rank_work(training_job),
             # Coefficients for the precision, kernels and hardware.
-            TRAINING_TABLE.select(coefficient_keys(training_job)),
+            training_coefficients(training_job),
         ),
         search_space.candidates.layout_peak_gib(parallel_layout),
     )

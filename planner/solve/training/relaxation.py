@@ -11,6 +11,7 @@ from planner.market.public_address import ADDRESS_KEY
 from planner.solve.cause import because
 from planner.solve.solution import BindingLimit, FleetSummary
 from planner.solve.training.cluster import LONGEST_RUN_S
+from planner.solve.training.machine_layouts import layout_searches
 from planner.solve.training.search import TrainSearch
 
 if TYPE_CHECKING:
@@ -33,7 +34,13 @@ def nearest_feasible(
     1. the lowest cost, when only a budget is violated
     2. else the shortest duration, and the global batch rounded up to a power of two
     3. else the longest sequence that fits in memory
+
+    Where no allowed accelerator multiplies in an asked precision, it is one of all accelerators.
     """
+    if not any(
+        layout_searches(requirement, offer.instance, 1) for offer in offers
+    ):
+        return _usual_precision(requirement, offers, price_book)
     without_budget = replace(
         requirement, budget_usd=None, monthly_budget_usd=None
     )
@@ -74,6 +81,26 @@ def nearest_feasible(
     return tuple(relaxations) or _longest_sequence(
         without_deadline, offers, price_book
     )
+
+
+def _usual_precision(
+    requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
+) -> tuple[BindingLimit, ...]:
+    """Return what 16 bit, or experts in the precision of all, would cost; nothing if neither.
+
+    Of both keys the one that is enough by itself comes first.
+    """
+    usual = {
+        "train.expert_precision": replace(requirement, expert_precision=""),
+        "train.precision": replace(requirement, precisions=("bf16",)),
+    }
+    for key, relaxed in usual.items():
+        feasible = TrainSearch(relaxed, price_book).solve(offers, 1).feasible
+        if feasible and relaxed != requirement:
+            software = feasible[0].cluster.timed_layout.job.software
+            told = because("told", told=software.precision_of_experts)
+            return (_relaxation(key, feasible[0], told),)
+    return ()
 
 
 def behind_nat(

@@ -68,6 +68,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     optimizer              optimizer by its name in the spec
     framework              whose kernels and launch
     precisions             allowed precisions of matrix products
+    expert_precision       precision of experts, nothing where it is that of other products
     lora_rank              rank of the adapters
     deadline_s             maximum duration, seconds
     shutdown               when machines are given back
@@ -101,6 +102,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     optimizer: str
     framework: Framework
     precisions: tuple[str, ...]
+    expert_precision: str
     lora_rank: int
     deadline_s: float | None
     shutdown: ShutdownRule
@@ -209,6 +211,7 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
             layout=ParallelLayout(),
             software=self.framework.software(
                 precision,
+                self.expert_precision,
                 is_unseen=("framework", self.framework.trainer)
                 not in covered_names(),
             ),
@@ -251,6 +254,7 @@ def training_requirement(
         optimizer=train_section.optimizer,
         framework=framework_of(train_section.framework, train_section.method),
         precisions=_resolved_precisions(train_section.precision),
+        expert_precision=_expert_precision(train_section, language_model),
         lora_rank=train_section.rank,
         deadline_s=_optional_seconds(train_section.deadline),
         shutdown=spec.shutdown,
@@ -393,6 +397,27 @@ def _resolved_precisions(precision_names: tuple[str, ...]) -> tuple[str, ...]:
         for precision in precision_names
     )
     return tuple(precisions)
+
+
+def _expert_precision(
+    train_section: TrainingMethod, language_model: Llm
+) -> str:
+    """Return the stated precision of experts, or nothing.
+
+    Raises SpecError when the model has no experts.
+    """
+    if train_section.expert_precision == "auto":
+        return ""
+    if not language_model.experts:
+        problem = Problem(
+            code="experts",
+            message=f"{language_model.model} has no experts: train.expert_precision "
+            "is of nothing",
+            place=train_section.place,
+            next_step="remove train.expert_precision",
+        )
+        raise SpecError(problem)
+    return train_section.expert_precision
 
 
 def _optional_seconds(duration_s: Decimal | None) -> float | None:

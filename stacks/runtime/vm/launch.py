@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 from planner.plan.types import Launch
 from stacks.runtime.shell import fill_script
 from stacks.runtime.vm.container import nccl_environment
-from stacks.runtime.vm.trainer import job_arguments, job_variables
+from stacks.runtime.vm.trainer import (
+    job_arguments,
+    job_prelude,
+    job_variables,
+)
 from stacks.runtime.vm.training import (
     MASTER_PORT,
     argument_words,
@@ -30,8 +34,10 @@ def training_launch(stack: StackSpec) -> Launch | None:
         return None
     ranks_per_node = job_fleet.instance.accelerators
     variables = nccl_environment(job_fleet)
+    prelude: tuple[str, ...] = ()
     if stack.training_run is not None:
         variables |= job_variables(stack.training_run)
+        prelude = job_prelude(stack.training_run)
     return Launch(
         world_size=job_fleet.working_nodes * ranks_per_node,
         nodes=job_fleet.working_nodes,
@@ -51,8 +57,17 @@ def training_launch(stack: StackSpec) -> Launch | None:
             },
             code={
                 "exports": "\n".join(
-                    f"export {variable_name}={shlex.quote(variable_value)}"
-                    for variable_name, variable_value in variables.items()
+                    [
+                        *(
+                            f"export {variable_name}={shlex.quote(variable_value)}"
+                            for variable_name, variable_value in variables.items()
+                        ),
+                        # On every machine, of which each runs one task.
+                        *(
+                            f"srun bash -c {shlex.quote(command)}"
+                            for command in prelude
+                        ),
+                    ]
                 )
             },
         ),

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stacks.runtime.vm.megatron import megatron_options, save_interval
+from stacks.runtime.vm.megatron import (
+    megatron_options,
+    megatron_prelude,
+    megatron_variables,
+    save_interval,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,12 +44,19 @@ def job_arguments(stack: StackSpec) -> tuple[str, ...]:
 def job_variables(training_run: TrainingRun) -> dict[str, str]:
     """Variables that tell a job what its framework has no argument for."""
     training_job = training_run.layouts[0].job
+    framework = training_job.software.framework
     return {
-        "TONNAGE_FRAMEWORK": training_job.software.framework,
+        "TONNAGE_FRAMEWORK": framework,
         "TONNAGE_METHOD": training_run.method,
         "TONNAGE_OPTIMIZER": training_job.optimizer,
         "TONNAGE_PRECISION": training_job.software.precision,
+        **(megatron_variables(training_job) if framework == "megatron" else {}),
     }
+
+
+def job_prelude(training_run: TrainingRun) -> tuple[str, ...]:
+    """Commands of the shell that a container runs before the job."""
+    return megatron_prelude(training_run.layouts[0].job)
 
 
 def trainer_options(

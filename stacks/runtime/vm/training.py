@@ -20,6 +20,7 @@ from stacks.runtime.vm.container import (
 )
 from stacks.runtime.vm.trainer import (
     job_arguments,
+    job_prelude,
     job_variables,
     trainer_options,
 )
@@ -53,6 +54,7 @@ def training_work(
         ["torchrun"],
         f"--stop-timeout={notice_seconds(stack)}",
         *(["--volume=/data:/data"] if shares_files else []),
+        prelude=job_prelude(training_run),
     )
     container["environment"] |= job_variables(training_run)
     work = {

@@ -13,7 +13,10 @@ from planner.estimate.names import RefusedError
 from planner.estimate.software import kernel_class
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model, models
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import (
+    TRAINING_TABLE,
+    training_coefficients,
+)
 from planner.perf.training.error_band import half_width_ln, prediction_basis
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.memory import in_flight, layer_token_bytes, peak_gib
@@ -57,9 +60,7 @@ def made(
 
 
 def seconds(job: Job) -> float:
-    return step_time(
-        rank_work(job), TRAINING_TABLE.select(coefficient_keys(job))
-    ).total
+    return step_time(rank_work(job), training_coefficients(job)).total
 
 
 def rows() -> list[dict[str, str]]:
@@ -127,6 +128,8 @@ def test_measured_columns_are_never_read() -> None:
         ("method", "lorra", "did you mean 'lora'"),
         ("precision", "not parsed (FP8 or NVFP4)", "is none of bf16"),
         ("gather_precision", "float8", "is none of bf16, fp8"),
+        ("expert_precision", "fp4", "did you mean 'nvfp4'"),
+        ("expert_precision", "nvfp4", "has none"),
         ("sharding", "FSDP3", "is none of none, zero1, zero2, zero3"),
         ("shard_size", "all", "not a whole number"),
         ("recompute", "selective op", "did you mean 'selective'"),
@@ -194,7 +197,7 @@ def test_llama_3_405b_trains_as_published(
     reached = (
         tokens_per_s(
             rank_work(read.job),
-            TRAINING_TABLE.select(coefficient_keys(read.job)),
+            training_coefficients(read.job),
         )
         * flop
         / 1e12
@@ -289,9 +292,7 @@ def test_interleaving_holds_more_micro_batches() -> None:
 def test_the_bubble_is_the_textbook_one(vpp: int) -> None:
     """(p - 1) / (v m) of the time of all micro-batches."""
     job = made("llama-3-70b", pp=8, vpp=vpp, dp=1, micro=1, batch=64)
-    found = step_time(
-        rank_work(job), TRAINING_TABLE.select(coefficient_keys(job))
-    )
+    found = step_time(rank_work(job), training_coefficients(job))
     busy = (
         found.total / (1 + 0.006 * rank_work(job).rank_doublings)
         - found.bubble
@@ -303,7 +304,7 @@ def test_the_bubble_is_the_textbook_one(vpp: int) -> None:
 def test_zero_1_exposes_its_share_of_two_bytes_each_way() -> None:
     """4 bytes a parameter, of which what leaves the machine passes the network once a step."""
     job = made(dp=64, micro=1, batch=64)
-    c = TRAINING_TABLE.select(coefficient_keys(made()))
+    c = training_coefficients(made())
     alone = job._replace(network_bytes_s=1e15)
     moved = (
         4
@@ -356,9 +357,7 @@ def test_accelerators_without_a_link_share_the_bus_of_their_machine(
     found = made(chip=chip, tp=2, pp=2, dp=2, batch=64)
     found = found._replace(chip=replace(found.chip, link_domain=8))
     reached = (
-        rank_work(found).link_bytes_s
-        * TRAINING_TABLE.select(coefficient_keys(found)).link
-        / 1e9
+        rank_work(found).link_bytes_s * training_coefficients(found).link / 1e9
     )
     assert reached == pytest.approx(measured, rel=0.3)
     assert seconds(found) == seconds(found._replace(network_bytes_s=1e8))
@@ -380,7 +379,7 @@ def test_more_of_anything_is_never_faster_for_each() -> None:
     speed = [
         tokens_per_s(
             rank_work(made(dp=dp, batch=2 * dp)),
-            TRAINING_TABLE.select(coefficient_keys(made())),
+            training_coefficients(made()),
         )
         for dp in (8, 64, 1024, 8192)
     ]
@@ -388,7 +387,7 @@ def test_more_of_anything_is_never_faster_for_each() -> None:
     longer = [
         tokens_per_s(
             rank_work(made()._replace(sequence_tokens=n)),
-            TRAINING_TABLE.select(coefficient_keys(made())),
+            training_coefficients(made()),
         )
         for n in (2048, 8192, 65_536)
     ]
@@ -399,9 +398,7 @@ def test_speed_never_exceeds_what_the_chip_can() -> None:
     for chip in ("a100-80gb-sxm", "h100-sxm", "b200-sxm", "mi300x"):
         job = made(chip=chip, micro=2)
         found = (
-            tokens_per_s(
-                rank_work(job), TRAINING_TABLE.select(coefficient_keys(job))
-            )
+            tokens_per_s(rank_work(job), training_coefficients(job))
             * 6
             * job.llm.active_params
         )
@@ -469,7 +466,7 @@ def test_what_has_no_measurements_has_a_wide_band() -> None:
     known = made()
     hybrid = made("nvidia-nemotron-3-nano-30b-a3b")
     assert half_width_ln(known) < 0.2
-    assert half_width_ln(hybrid) >= 0.8
+    assert half_width_ln(hybrid) > 2 * half_width_ln(known)
     assert half_width_ln(made("deepseek-v3")) >= 0.6
     assert half_width_ln(made(dp=65_536, batch=65_536)) > half_width_ln(known)
     assert half_width_ln(made(chip="mi300x")) > half_width_ln(known)
@@ -554,7 +551,7 @@ def test_a_trait_of_a_release_costs_what_was_published(trait: str) -> None:
         ):
             one = training_row.parse_job(adapter.training_row(truth)).job
             predicted_speed = tokens_per_s(
-                rank_work(one), TRAINING_TABLE.select(coefficient_keys(one))
+                rank_work(one), training_coefficients(one)
             )
             by_release[truth["framework_version"]] = (
                 predicted_speed,

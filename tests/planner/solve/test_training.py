@@ -15,13 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 from planner.cost import capacity_block
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, SpecError
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model, models
 from planner.market.offer_filter import OfferFilter, spec_rules
 from planner.perf.reliability import interruption, simulated_run
 from planner.perf.reliability.interruption import Hazard
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.enumeration import (
     enumerate_layouts,
     recompute_shares,
@@ -457,9 +457,7 @@ def test_the_best_layout_is_that_of_brute_force(
         one = asked._replace(layout=spread)
         assert spread.accelerators == count
         assert batch % (spread.dp * spread.micro) == 0
-        seconds = step_time(
-            rank_work(one), TRAINING_TABLE.select(coefficient_keys(one))
-        ).total
+        seconds = step_time(rank_work(one), training_coefficients(one)).total
         assert (
             least.bound_layout(asked, spread, least.comm_bound(one)) <= seconds
         )
@@ -513,7 +511,7 @@ def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
                 plain.with_layer_share(draw.choice((0.0, *shares, 1.0)))
             )
             seconds = step_time(
-                rank_work(one), TRAINING_TABLE.select(coefficient_keys(one))
+                rank_work(one), training_coefficients(one)
             ).total * (1 + 1e-9)
             assert (
                 blind.bound_cut(asked, plain)
@@ -986,6 +984,24 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
             estimate_training(
                 search.requirement, old, 4, given, CATALOG.price_book
             )
+
+
+@pytest.mark.parametrize("key", ["precision", "expert_precision"])
+def test_a_precision_that_no_machine_has_names_one_that_they_have(
+    key: str,
+) -> None:
+    made = text(MODEL="qwen3-30b-a3b", METHOD=f"pretrain, {key}: nvfp4")
+    made += "where: {accelerators: {allow: [h100-sxm]}}\n"
+    (nearest,) = solve(CATALOG, made).bindings
+    assert nearest.constraint == f"train.{key}"
+    relaxed = solve(CATALOG, made.replace("nvfp4", describe(nearest.relax_to)))
+    assert present(relaxed.bill).total == nearest.usd
+
+
+def test_experts_of_none_are_an_error_of_the_spec() -> None:
+    made = text(METHOD="pretrain, expert_precision: nvfp4")
+    with pytest.raises(SpecError, match="has no experts"):
+        solve(CATALOG, made)
 
 
 def test_more_tokens_and_pairs_cost_what_their_own_plan_does() -> None:

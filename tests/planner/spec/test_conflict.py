@@ -158,6 +158,23 @@ EXAMPLES = {
         ),
         training("").replace("method: finetune", "method: lora"),
     ),
+    "experts-framework": (
+        training("").replace(
+            "method: finetune",
+            "method: finetune, framework: hf, expert_precision: nvfp4",
+        ),
+        training("").replace(
+            "method: finetune", "method: finetune, expert_precision: nvfp4"
+        ),
+    ),
+    "experts-method": (
+        training("").replace(
+            "method: finetune", "method: lora, expert_precision: nvfp4"
+        ),
+        training("").replace(
+            "method: finetune", "method: lora, expert_precision: auto"
+        ),
+    ),
     "image-form": (tokens_of("image_tokens: 576"), tokens_of("form: tokens")),
     "image-pixels": (tokens_of("image_pixels: 1M"), tokens_of("form: tokens")),
     "image-tokens": (

@@ -8,7 +8,7 @@ import pytest
 
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.enumeration import cut_families
 from planner.perf.training.job import Job, ParallelLayout, Recompute, Software
 from planner.perf.training.lower_bound import step_lower_bound
@@ -24,6 +24,7 @@ TRAITS = {
         precision="fp8", exchange_overlapped=True, sends_per_expert=True
     ),
     "slow": Software(precision="mxfp8", gradient_slowdown=10.0),
+    "experts apart": Software(expert_precision="nvfp4"),
     "row-wise": Software(kernels="compiled", precision="fp8row"),
 }
 
@@ -65,9 +66,7 @@ def test_no_layout_is_faster_than_its_bound(model: str, trait: str) -> None:
             tp=tp, pp=pp, ep=ep, dp=dp, micro=2.0, recompute=recompute
         )
         one = asked._replace(layout=layout)
-        seconds = step_time(
-            rank_work(one), TRAINING_TABLE.select(coefficient_keys(one))
-        ).total
+        seconds = step_time(rank_work(one), training_coefficients(one)).total
         bound = least.bound_layout(asked, layout, least.comm_bound(one))
         assert 0.2 * seconds < bound <= seconds
 

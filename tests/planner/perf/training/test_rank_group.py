@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
-from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.experts import remote_machines, remote_ranks
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.model_states import local_params
@@ -177,7 +177,7 @@ def test_latency_costs_what_its_messages_wait() -> None:
         layout=ParallelLayout(dp=16, ep=16),
         chip=replace(job.chip, link_domain=8),
     )
-    c = TRAINING_TABLE.select(coefficient_keys(job))
+    c = training_coefficients(job)
 
     def exchange(latency_s: float) -> float:
         late = job._replace(network_latency_s=latency_s)

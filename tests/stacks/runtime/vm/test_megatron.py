@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
+import itertools
+import os
+import subprocess
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
+from planner.facts.accelerator import accelerators
 from planner.perf.training.job import ParallelLayout
 from planner.solve.solution import TrainingRun
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.megatron import megatron_options
+from stacks.runtime.vm.trainer import job_prelude, job_variables
 from tests.conftest import find, present
 from tests.stacks.runtime.vm.arguments import parser_of
 
@@ -70,6 +78,7 @@ def test_every_layout_is_told_in_published_words(
     known = parsed(run)
     assert known.bf16 or known.fp16
     assert bool(known.fp8_format) == (precision in ("fp8", "fp8row", "mxfp8"))
+    assert bool(known.fp4_format) == (precision == "nvfp4")
     assert known.use_megatron_fsdp == (sharding != "zero1")
     granularity = {"none": None, "attention": "selective"}
     assert known.recompute_granularity == granularity.get(recompute, "full")
@@ -93,6 +102,88 @@ def test_a_planned_job_is_told_what_was_planned(model: str) -> None:
     sends_per_expert = known.moe_token_dispatcher_type == "alltoall"
     assert sends_per_expert == (layout.ep > 1)
     assert known.save == known.load == "/checkpoints"
+
+
+# Modules of a layer of Megatron Core 0.16, and whether they are of routed experts.
+MODULES = {
+    "decoder.layers.3.mlp.experts.linear_fc1": True,
+    "decoder.layers.3.mlp.experts.local_experts.1.linear_fc2": True,
+    "decoder.layers.3.mlp.shared_experts.linear_fc1": False,
+    "decoder.layers.3.self_attention.linear_qkv": False,
+    "output_layer": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("precision", "of_experts"),
+    list(itertools.permutations(["bf16", "fp8", "mxfp8", "nvfp4"], 2)),
+)
+def test_experts_have_their_precision_in_a_file_that_the_job_finds(
+    precision: str, of_experts: str, tmp_path: Path
+) -> None:
+    run = changed(run_of("mixtral-8x7b"), precision)
+    first = run.layouts[0]
+    software = replace(first.job.software, expert_precision=of_experts)
+    job = first.job._replace(software=software)
+    run = replace(run, layouts=(replace(first, job=job),))
+    known = parsed(run)
+    # Padding follows the precision of the whole model: experts in 8 or 4 bit decide.
+    leading = precision if of_experts == "bf16" else of_experts
+    assert bool(known.fp4_format) == (leading == "nvfp4")
+    assert bool(known.fp8_format) == (leading in ("fp8", "mxfp8"))
+    subprocess.run(
+        ["bash", "-ec", "; ".join(job_prelude(run))],
+        check=True,
+        cwd=tmp_path,
+        env=os.environ | job_variables(run),
+    )
+    told = yaml.safe_load(
+        (tmp_path / known.te_precision_config_file).read_text()
+    )
+    recipes = {"fp8": "tensorwise", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+    for module, is_expert in MODULES.items():
+        # The first pattern that matches decides (megatron/core/quantization/quant_config.py).
+        matcher = next(
+            x
+            for x in told["matchers"].values()
+            if x["enabled"] and fnmatch.fnmatch(module, x["pattern"])
+        )
+        recipe = told["configs"][matcher["config"]]["training_recipe"]
+        wanted = of_experts if is_expert else precision
+        kind = "fp4" if wanted == "nvfp4" else "fp8"
+        assert recipe.get(f"{kind}_quantization_recipe") == recipes.get(wanted)
+        assert bool(recipe) == (wanted != "bf16")
+
+
+def test_a_job_in_one_precision_has_no_such_file() -> None:
+    run = changed(run_of("mixtral-8x7b"), "nvfp4")
+    assert parsed(run).te_precision_config_file is None
+    assert job_prelude(run) == ()
+
+
+@pytest.mark.parametrize(
+    ("chip", "sharding", "cuts", "has_one_queue"),
+    [
+        ("h100-sxm", "zero1", {"tp": 2}, True),
+        ("h100-sxm", "zero1", {"cp": 2}, True),
+        ("h100-sxm", "zero1", {}, False),
+        ("h100-sxm", "zero3", {"tp": 2}, False),
+        ("b200-sxm", "zero1", {"tp": 2}, False),
+    ],
+)
+def test_kernels_before_blackwell_have_one_queue(
+    chip: str, sharding: str, cuts: dict[str, Any], has_one_queue: bool
+) -> None:
+    """What validate_args of Megatron Core 0.16 asserts."""
+    whole: dict[str, Any] = {"tp": 1, "cp": 1, "pp": 1, "dp": 2}
+    run = changed(
+        run_of("llama-3.1-8b"), **(whole | cuts | {"sharding": sharding})
+    )
+    first = run.layouts[0]
+    job = first.job._replace(chip=accelerators()[chip])
+    variables = job_variables(replace(run, layouts=(replace(first, job=job),)))
+    assert ("CUDA_DEVICE_MAX_CONNECTIONS" in variables) == has_one_queue
+    assert variables.get("CUDA_DEVICE_MAX_CONNECTIONS", "1") == "1"
 
 
 def test_words_that_megatron_does_not_know_are_refused() -> None:
