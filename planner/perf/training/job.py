@@ -247,6 +247,15 @@ class Job(NamedTuple):
         )
 
     @property
+    def keeps_gathered(self) -> bool:
+        """Whether a stage keeps whole what FSDP gathers and sums, for all its micro-batches.
+
+        Pipelines of PyTorch do. Megatron's FSDP gathers and scatters in each micro-batch
+        (core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py: on every backward).
+        """
+        return self.layout.pp > 1 and self.software.kernels != "te"
+
+    @property
     def min_sequences(self) -> int:
         """Least number of sequences of a micro-batch: 2 for preference pairs."""
         # The loss of a preference needs both sequences of its pair.

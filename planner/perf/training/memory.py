@@ -305,19 +305,25 @@ def gathered_bytes(job: Job) -> float:
 
     ZeRO-3             root, two layers, and the gradient of one layer
     ZeRO-2             the gradient of one layer
-    with a pipeline    fp32 gradients of the whole stage, with ZeRO-3 its weights too
+    kept by a stage    its whole fp32 gradients, with ZeRO-3 its weights too
     frozen weights     root and two layers at `frozen_bytes`, and one matrix in 16 bit
     """
     layout = job.layout
     if layout.sharding not in ("zero2", "zero3") or layout.shard_group == 1:
         return 0.0
     dense_params, expert_params = local_params(job)
-    if layout.pp > 1:
+    if job.keeps_gathered:
         # All micro-batches use the gathered weights of the stage. ZeRO-2 never divides them.
         weight_bytes = BYTES_16BIT if layout.sharding == "zero3" else 0.0
         return (weight_bytes + GRADIENT_BYTES) * (dense_params + expert_params)
-    root_params = job.llm.embedding_params / layout.tp
-    layer_params = (dense_params - root_params + expert_params) / job.llm.layers
+    # Untied input embedding and head are on different stages.
+    end_stages = 1 if layout.pp == 1 or job.llm.tied else 2
+    root_params = job.llm.embedding_params / layout.tp / end_stages
+    layer_params = (
+        (dense_params - root_params + expert_params)
+        * layout.pp
+        / job.llm.layers
+    )
     gradient_bytes = (
         GRADIENT_BYTES
         if job.optimizer in ("adamw", "adamw-fp32", "muon", "sgd")

@@ -106,7 +106,7 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
         shard_network_bytes=gathered_network,
         shard_calls=layer_calls * link_calls,
         shard_latency_s=layer_calls * job.network_latency_s * network_calls,
-        gathers_once=float(sharding == "zero3" and job.layout.pp > 1),
+        gathers_once=float(sharding == "zero3" and job.keeps_gathered),
         reduce_link_bytes=reduced_link,
         reduce_network_bytes=reduced_network + replica_bytes,
         optimizer_bytes=OPTIMIZER_BYTES * optimizer_params,

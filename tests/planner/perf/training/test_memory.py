@@ -38,6 +38,7 @@ EXPERTS = replace(
     DENSE, params=2564.0, experts=4, experts_per_token=2, moe_ffn=4
 )
 SERIAL = Software(sequence_parallel=False)
+TORCH = Software(kernels="compiled")
 
 
 def tiny(
@@ -150,10 +151,13 @@ def test_a_stage_stores_the_micro_batches_that_wait_for_their_backward(
                 ("adam8bit", 0),
             )
         ),
-        # Weights and fp32 gradients of a whole stage: 868 / 2 + 160 / 2.
-        ({"sharding": "zero3", "dp": 8, "pp": 2}, {}, 6 * 514),
+        # PyTorch keeps weights and fp32 gradients of a whole stage: 868 / 2 + 160 / 2.
+        ({"sharding": "zero3", "dp": 8, "pp": 2}, {"software": TORCH}, 6 * 514),
         # ZeRO-2 has its weights whole: they are states, and no copy of them.
-        ({"sharding": "zero2", "dp": 8, "pp": 2}, {}, 4 * 514),
+        ({"sharding": "zero2", "dp": 8, "pp": 2}, {"software": TORCH}, 4 * 514),
+        # Megatron scatters in every micro-batch: a root of 80, two layers of 217 parameters.
+        ({"sharding": "zero3", "dp": 8, "pp": 2}, {}, 3 * 80 + 217 * 10),
+        ({"sharding": "zero2", "dp": 8, "pp": 2}, {}, 217 * 6),
         ({"sharding": "zero2", "dp": 8}, {"frozen_bytes": 2.0}, 0),
         (
             {"sharding": "zero3", "dp": 8, "tp": 2},
@@ -174,7 +178,7 @@ def test_a_stage_stores_the_micro_batches_that_wait_for_their_backward(
         ),
         (
             {"sharding": "zero3", "dp": 8, "pp": 2},
-            {"llm": EXPERTS},
+            {"llm": EXPERTS, "software": TORCH},
             6 * (514 + 768),
         ),
         (
@@ -450,6 +454,27 @@ def test_published_layouts_that_recompute_nothing_fit(
         optimizer="adamw-16bit",
     )
     assert memory.peak_gib(job) < 1.05 * job.chip.memory_gib
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 8])
+def test_meta_s_layout_of_llama_3_1_405b_fits_without_recomputation(
+    chunks: int,
+) -> None:
+    """arXiv:2407.21783, table 4 and section 3.3.2: 16,384 H100, 16 bit, gradients sharded."""
+    job = Job(
+        llm=find_model("llama-3.1-405b"),
+        chip=accelerators()["h100-sxm"],
+        layout=ParallelLayout(
+            tp=8, pp=16, vpp=chunks, dp=128, sharding="zero2"
+        ),
+        software=Software(),
+        sequence_tokens=8192,
+        global_batch=2048.0,
+        network_bytes_s=50e9,
+    )
+    assert memory.peak_gib(job) < job.chip.memory_gib
+    # As large as that: it is what the layout was made for.
+    assert memory.peak_gib(job) > 0.9 * job.chip.memory_gib
 
 
 def test_groups_of_an_interleaved_pipeline_are_those_that_megatron_takes() -> (
