@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 NEMOTRON_TYPES: Final = ("nemotron_h",)
 DELTA_TYPES: Final = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+ENTRY_TYPE: Final = "deepseek_v4"
 SPARSE_TYPES: Final = ("deepseek_v32", "glm_moe_dsa")
 LLAMA4_TYPES: Final = ("llama4_text",)
 M3_TYPE: Final = "minimax_m3"
@@ -23,7 +24,6 @@ ERNIE_TYPES: Final = ("ernie4_5_moe",)
 # Published architectures whose layers no shape here holds, with what they have. Source: the
 # modeling files of huggingface/transformers, and config.json of MiMo and Nemotron.
 UNREAD_TYPES: Final = {
-    "deepseek_v4": "attention to entries that each hold several tokens",
     "gemma3n": "layers that share keys and values, and embeddings of each layer",
     "gemma3n_text": "layers that share keys and values, and embeddings of each layer",
     "gemma4": "wider and fewer keys in the layers that attend to everything",
@@ -45,6 +45,7 @@ SCALED_BLOCK: Final = (
     128  # values of an 8-bit index that share a scale of 4 bytes
 )
 SCALE_BYTES: Final = 4
+ENTRY_SIZES: Final = 2  # of entries: few tokens, and many
 NO_ROPE_INTERVAL: Final = (
     4  # of Llama 4: each fourth layer attends to everything
 )
@@ -59,7 +60,7 @@ class ConfigParts(Struct, frozen=True, kw_only=True):
     mlp_layers    layers with a dense MLP; None means all without experts
     """
 
-    columns: Mapping[str, int]
+    columns: Mapping[str, int | str]
     extra_params: float = 0.0
     mlp_layers: int | None = None
 
@@ -83,6 +84,7 @@ def read_parts(
         **dict.fromkeys(DELTA_TYPES, _delta_parts),
         **dict.fromkeys(LLAMA4_TYPES, _llama4_parts),
         M3_TYPE: _block_index_parts,
+        ENTRY_TYPE: _entry_parts,
     }
     if model_type in readers_by_type:
         return readers_by_type[model_type](config, read_size)
@@ -228,6 +230,64 @@ def _index_parts(read_size: SizeReader) -> ConfigParts:
             "index_width": index_heads * index_dim,
         },
         extra_params=float(layers * index_params),
+    )
+
+
+def _entry_parts(
+    config: Mapping[str, Any], read_size: SizeReader
+) -> ConfigParts | None:
+    """Attention of DeepSeek V4: windows, and entries that each hold several tokens.
+
+    A list tells how many tokens share an entry in each layer. Where they are few, an index of
+    8 bit chooses entries; where they are many, all are read; 0 is a layer with its window alone.
+    """
+    layers = read_size("num_hidden_layers")
+    stated = config.get("compress_ratios")
+    if not isinstance(stated, list):
+        return None
+    # One more may be of a layer that predicts further tokens.
+    ratios = stated[:layers]
+    sizes = sorted({ratio for ratio in ratios if ratio})
+    if len(ratios) < layers or len(sizes) != ENTRY_SIZES:
+        return None
+    entry_tokens, pooled_tokens = sizes
+    sparse_layers, pooled_layers = (ratios.count(size) for size in sizes)
+    hidden = read_size("hidden_size")
+    head_dim = read_size("head_dim")
+    index_dim = read_size("index_head_dim")
+    index_heads = read_size("index_n_heads")
+    scales = SCALE_BYTES * math.ceil(index_dim / SCALED_BLOCK)
+    groups = read_size("o_groups")
+    rope_dim = read_size("qk_rope_head_dim")
+    # Values and weights of the tokens of an entry; of the smaller ones two that overlap.
+    small_params = hidden * 4 * (head_dim + index_dim)
+    index_params = read_size("q_lora_rank") * index_heads * index_dim
+    return ConfigParts(
+        columns={
+            "kv_lora_rank": head_dim - rope_dim,
+            "q_lora_rank": read_size("q_lora_rank"),
+            "v_head_dim": head_dim,
+            "window_layers": layers,
+            "window": read_size("sliding_window"),
+            "sparse": read_size("index_topk") * entry_tokens,
+            "sparse_layers": sparse_layers,
+            "index_bytes": sparse_layers * (index_dim + scales) // entry_tokens,
+            "index_width": index_heads * index_dim,
+            "entry_tokens": entry_tokens,
+            "pooled_tokens": pooled_tokens,
+            "pooled_layers": pooled_layers,
+            "output_rank": groups * read_size("o_lora_rank"),
+            "output_groups": groups,
+            **(
+                {"precision": "mxfp4"}
+                if config.get("expert_dtype") == "fp4"
+                else {}
+            ),
+        },
+        extra_params=float(
+            sparse_layers * (small_params + index_params + hidden * index_heads)
+            + pooled_layers * hidden * 2 * head_dim
+        ),
     )
 
 

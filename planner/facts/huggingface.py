@@ -37,6 +37,7 @@ MODEL_TYPES: Final = {
     "mistral",
     "mixtral",
     "deepseek_v3",
+    "deepseek_v4",
     "gemma2",
     "gemma3",
     "gemma3_text",
@@ -223,7 +224,6 @@ class _ModelConfig:
         self._check_shapes(architecture)
         return _count_params(
             architecture,
-            self._attention_params(architecture),
             parts,
             self._shared_width(architecture),
         )
@@ -336,53 +336,6 @@ class _ModelConfig:
                 ),
             )
 
-    def _attention_params(self, architecture: dict[str, Any]) -> float:
-        """Parameters of the attention projections of one layer.
-
-        Grouped-query attention, with `d` the head dimension:
-          `2 * hidden * d * (heads + kv_heads)`
-        Multi-head latent attention (MLA) is the sum of
-          queries, through `q_lora_rank` when it is set
-          down projection to the latent and the rotary key
-          up projection of the latent to keys and values
-          output projection
-        """
-        hidden_width = architecture["hidden"]
-        head_count = architecture["heads"]
-        if not architecture["kv_lora_rank"]:
-            return float(
-                # Query and output: all heads; key and value: KV heads.
-                2
-                * hidden_width
-                * architecture["head_dim"]
-                * (head_count + architecture["kv_heads"])
-            )
-        query_rank = self.read_size("q_lora_rank", default=0)
-        query_width = head_count * architecture["head_dim"]
-        # Queries pass a low-rank projection when the model has one.
-        query_params = (
-            hidden_width * query_rank + query_rank * query_width
-            if query_rank
-            else hidden_width * query_width
-        )
-        nope_dim = architecture["head_dim"] - architecture["qk_rope_dim"]
-        # Down projection to the KV latent and the shared rotary key.
-        latent_params = hidden_width * (
-            architecture["kv_lora_rank"] + architecture["qk_rope_dim"]
-        )
-        # Up projection of the latent to keys without positions and values.
-        value_params = (
-            architecture["kv_lora_rank"]
-            * head_count
-            * (nope_dim + architecture["v_head_dim"])
-        )
-        return float(
-            query_params
-            + latent_params
-            + value_params
-            + head_count * architecture["v_head_dim"] * hidden_width
-        )
-
     def _sliding_window(
         self, model_type: str, layer_count: int
     ) -> tuple[int, int]:
@@ -488,7 +441,6 @@ def _number_format(number_type: object, bits: object) -> str:
 
 def _count_params(
     architecture: dict[str, Any],
-    layer_attention_params: float,
     parts: ConfigParts,
     shared_width: int,
 ) -> Llm:
@@ -509,7 +461,7 @@ def _count_params(
     # One router logit for each expert, from the hidden state.
     router_params = uncounted.moe_layers * uncounted.hidden * uncounted.experts
     always_active_params = (
-        uncounted.attending_layers * layer_attention_params
+        uncounted.attention_params
         + parts.extra_params
         + dense_layers * dense_mlp_params
         + shared_matrices * uncounted.hidden * shared_width

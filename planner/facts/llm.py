@@ -49,6 +49,11 @@ COUNT_COLUMNS: Final = (
     "sparse_layers",
     "index_bytes",
     "index_width",
+    "entry_tokens",
+    "pooled_tokens",
+    "pooled_layers",
+    "output_rank",
+    "output_groups",
     "max_context",
     "mlp_matrices",
     "layer_reduces",
@@ -67,13 +72,18 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     q_lora_rank       width of the query latent in MLA; 0 means a full projection
     qk_rope_dim       part of `head_dim` with rotary positions in MLA
     v_head_dim        dimension of a value; 0 means `head_dim`
-    window            sliding window in tokens, in `window_layers` of the layers
+    window            sliding window in tokens, in `window_layers` of the layers; of layers with
+                      entries of several tokens beside them
     attention_layers  layers with attention in a hybrid model; 0 means all
     state_bytes       recurrent state of a sequence in each of `state_layers`, bytes
     sparse            tokens to which a token attends under sparse attention; 0 means all
     sparse_layers     layers with sparse attention; 0 means all that have attention
     index_bytes       index of sparse attention for each token in all layers, bytes
     index_width       width of the index's queries in a layer: its heads times their dimension
+    entry_tokens      tokens that share an entry of the cache in sparse layers; 0 means none do
+    pooled_layers     layers with an entry for `pooled_tokens` tokens each, all of which are read
+    output_rank       width between two output projections of attention; 0 means one projection
+    output_groups     groups of heads, each with a first output projection of its own
     tied              whether the output head shares the input embedding
     mlp_matrices      weight matrices of an MLP: 3 with a gate, 2 without
     layer_reduces     all-reduces of a layer over its tensor-parallel ranks; 0 means two, after
@@ -113,6 +123,11 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     sparse_layers: int = 0
     index_bytes: int = 0
     index_width: int = 0
+    entry_tokens: int = 0
+    pooled_tokens: int = 0
+    pooled_layers: int = 0
+    output_rank: int = 0
+    output_groups: int = 0
     tied: bool = False
     max_context: int = 0
     mlp_matrices: int = 3
@@ -142,6 +157,28 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
         if not self.sparse:
             return 0
         return self.sparse_layers or self.attending_layers - self.window_layers
+
+    @cached_property
+    def has_entries(self) -> bool:
+        """Whether tokens share entries of the cache, each the key and the value of all heads."""
+        return bool(self.entry_tokens or self.pooled_layers)
+
+    @cached_property
+    def choosing_entries(self) -> float:
+        """Entries of a token in all layers that choose: one a layer, or a part of one."""
+        return self.choosing_layers / max(1, self.entry_tokens)
+
+    @cached_property
+    def whole_entries(self) -> float:
+        """Entries of a token in all layers, beside those of sliding windows."""
+        windowless_layers = self.attending_layers - self.window_layers
+        if not self.has_entries:
+            return float(windowless_layers)
+        return (
+            windowless_layers
+            + self.choosing_entries
+            + self.pooled_layers / max(1, self.pooled_tokens)
+        )
 
     @cached_property
     def embedding_params(self) -> float:
@@ -176,7 +213,7 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
         """
         # MLA values may have another dimension than queries and keys.
         value_dim = self.v_head_dim or self.head_dim
-        output_params = self.heads * value_dim * self.hidden
+        output_params = self._output_params(self.heads * value_dim)
         if self.kv_lora_rank:
             query_width = self.heads * self.head_dim
             query_rank = self.q_lora_rank
@@ -189,9 +226,10 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
             # Down projection to the KV latent and the shared rotary key.
             latent_params = self.hidden * (self.kv_lora_rank + self.qk_rope_dim)
             # Up projection of the latent to keys without positions and values.
-            latent_params += (
-                self.kv_lora_rank * self.heads * (nope_dim + value_dim)
-            )
+            if not self.has_entries:
+                latent_params += (
+                    self.kv_lora_rank * self.heads * (nope_dim + value_dim)
+                )
             return float(
                 self.attending_layers
                 * (query_params + latent_params + output_params)
@@ -204,6 +242,17 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
                 self.hidden * (self.heads * self.head_dim + kv_width)
                 + output_params
             )
+        )
+
+    def _output_params(self, value_width: int) -> int:
+        """Return the parameters of the output projections of a layer.
+
+        Groups of heads are projected to `output_rank` together, and that to the hidden state.
+        """
+        if not self.output_rank:
+            return value_width * self.hidden
+        return self.output_rank * (
+            value_width // self.output_groups + self.hidden
         )
 
     @cached_property

@@ -13,6 +13,7 @@ TABLE_NAMES: Final = {"tensorrt-llm": "trtllm"}
 SPOKEN_NAMES: Final = {tabled: spoken for spoken, tabled in TABLE_NAMES.items()}
 EngineGap: TypeAlias = Literal[
     "conversion",
+    "entries",
     "key",
     "machines",
     "replicas",
@@ -35,6 +36,7 @@ def has_gap(engine: str, gap: EngineGap) -> bool:
     """Whether an engine lacks what others have.
 
     conversion      making other formats of weights when it loads them
+    entries         kernels for entries of the cache that tokens share
     key             asking clients for a key
     machines        one replica over several machines
     replicas        several replicas of one server

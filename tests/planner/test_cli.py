@@ -652,7 +652,8 @@ REFUSED_SPECS = {
     "has int4 weights": chat(
         model="Qwen/Qwen2.5-32B-Instruct-AWQ", precision="fp8"
     ),
-    "cannot be sized yet": chat(model="deepseek-v4-pro"),
+    "cannot be sized yet": chat(model="gemma-3n-e4b"),
+    "vllm cannot serve deepseek-v4-pro": chat(model="deepseek-v4-pro"),
     "is longer than": chat().replace("auto}", "auto, context: 1M}"),
     "config.json  error[file]: no such file": CONFIG_CHAT,
     "calls.csv  error[file]: no such file": TRACE_CHAT,

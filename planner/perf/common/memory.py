@@ -121,7 +121,7 @@ def kv_token_bytes(llm: Llm, layout: ReplicaLayout) -> float:
 def kv_bytes(llm: Llm, layout: ReplicaLayout, context_tokens: float) -> float:
     """Return KV bytes of one sequence on one accelerator, in whole pages of 16 tokens.
 
-    full layers            all tokens, plus the index of sparse attention
+    full layers            all tokens, or an entry for several, plus the index of sparse attention
     sliding-window layers  min(tokens, window)
     linear, state-space    a state of constant size
     """
@@ -132,8 +132,8 @@ def kv_bytes(llm: Llm, layout: ReplicaLayout, context_tokens: float) -> float:
         full_tokens, math.ceil(llm.window / page_tokens) * page_tokens
     )
     layer_tokens = (
-        llm.attending_layers - llm.window_layers
-    ) * full_tokens + llm.window_layers * window_tokens
+        llm.whole_entries * full_tokens + llm.window_layers * window_tokens
+    )
     state_bytes = (
         # Recurrent state of linear and state-space layers.
         llm.state_layers * llm.state_bytes / layout.attention_tp

@@ -65,7 +65,8 @@ class ServingEngine(Struct, frozen=True, kw_only=True):
         count (server_args.py of 0.5.7: disable_hybrid_swa_memory, swa_full_tokens_ratio). So does
         TensorRT-LLM as far as its measurements show (`windows` of engines.csv).
         """
-        if self.has_startup_rules:
+        # Windows beside entries of several tokens are what those engines keep as such.
+        if self.has_startup_rules or llm.has_entries:
             return llm
         return replace(llm, window_layers=0)
 

@@ -388,6 +388,10 @@ def pool_tokens(
         block_tokens = BLOCK_TOKENS * math.ceil(
             state_bytes / (BLOCK_TOKENS * token_bytes)
         )
+    if llm.has_entries:
+        # How blocks divide over its kinds of layers is not known: bytes decide.
+        entry_bytes = token_bytes * llm.whole_entries + llm.index_bytes
+        return int(pool_bytes * layout.pp / entry_bytes)
     # Index of sparse attention, in equal parts on the attention layers.
     index_bytes = llm.index_bytes / llm.attending_layers
     kind_layers = [

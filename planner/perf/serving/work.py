@@ -38,6 +38,8 @@ class ReplicaProfile(Struct, frozen=True, kw_only=True):
     kv_full_bytes          KV bytes of one token in all full layers, index included
     kv_window_bytes        KV bytes of one token in all sliding-window layers
     kv_state_bytes         bytes of one sequence that do not grow (state-space, linear layers)
+    full_layers            layers that read all of the context; of those with an entry for several
+                           tokens the part of an entry that a token has
     sparse_layers          those of `full_layers` that read no more than `sparse_tokens`
     sparse_tokens          most tokens that sparse attention reads
     index_bytes            index of sparse attention, bytes of one token in all layers
@@ -114,7 +116,7 @@ def profile_replica(
     """
     return ReplicaProfile(
         layers=llm.layers,
-        full_layers=llm.attending_layers - llm.window_layers,
+        full_layers=llm.whole_entries,
         window_layers=llm.window_layers,
         moe_layers=llm.moe_layers,
         latent_layers=llm.attending_layers if llm.kv_lora_rank else 0,
@@ -189,27 +191,28 @@ def _expert_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
 def _attention_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
     """Return KV bytes of a token, and FLOP of attention beside its projections.
 
-    latent FLOP  2 * heads * (2 * rank + rope) * layers, with latent attention (MLA)
+    latent FLOP  2 * heads * (2 * rank + rope) * entries of a token, with latent attention (MLA)
     pair FLOP    2 * heads * (width of a key + width of a value)
     """
     attention_tp = layout.attention_tp
     token_kv_bytes = memory.kv_token_bytes(llm, layout)
-    # MLA decode: scores over rank + rope, values over rank, 2 FLOP each.
+    # MLA decode: scores over rank + rope, values over rank, 2 FLOP each. An entry is a whole value.
     latent_flop = (
         2.0
         * llm.heads
-        * (2 * llm.kv_lora_rank + llm.qk_rope_dim)
-        * llm.attending_layers
+        * (
+            2 * llm.kv_lora_rank
+            + (2 if llm.has_entries else 1) * llm.qk_rope_dim
+        )
+        * llm.whole_entries
     )
     return {
-        "kv_full_bytes": token_kv_bytes
-        * (llm.attending_layers - llm.window_layers)
-        + llm.index_bytes,
+        "kv_full_bytes": token_kv_bytes * llm.whole_entries + llm.index_bytes,
         "kv_window_bytes": token_kv_bytes * llm.window_layers,
         "kv_state_bytes": float(llm.state_bytes * llm.state_layers)
         / attention_tp,
         "window_tokens": float(llm.window),
-        "sparse_layers": float(llm.choosing_layers),
+        "sparse_layers": llm.choosing_entries,
         "sparse_tokens": float(llm.sparse or UNLIMITED_TOKENS),
         "index_bytes": float(llm.index_bytes),
         # Engines repeat the index on every rank of tensor parallelism.

@@ -214,6 +214,13 @@ def _projections(job: Job) -> list[tuple[float, float]]:
         up_width = language_model.heads * (
             language_model.head_dim - rope_width + value_width
         )
+        # Entries of several tokens are keys and values as they are.
+        expanded = (
+            []
+            if language_model.has_entries
+            # Keys without their rotary part, and values, from the latent.
+            else [(up_width / tp_ranks, language_model.kv_lora_rank)]
+        )
         return [
             (
                 # Joint down projection, the same on every tp rank.
@@ -221,11 +228,9 @@ def _projections(job: Job) -> list[tuple[float, float]]:
                 language_model.hidden,
             ),
             (query_width / tp_ranks, query_rank or language_model.hidden),
-            # Keys without their rotary part, and values, from the latent.
-            (up_width / tp_ranks, language_model.kv_lora_rank),
-            (
-                language_model.hidden,
-                language_model.heads * value_width / tp_ranks,
+            *expanded,
+            *_output_projections(
+                language_model, language_model.heads * value_width / tp_ranks
             ),
         ]
     kv_width = language_model.kv_heads * language_model.head_dim
@@ -233,4 +238,20 @@ def _projections(job: Job) -> list[tuple[float, float]]:
         # Queries, keys and values in one product, then the output.
         ((query_width + 2 * kv_width) / tp_ranks, language_model.hidden),
         (language_model.hidden, query_width / tp_ranks),
+    ]
+
+
+def _output_projections(
+    language_model: Llm, value_width: float
+) -> list[tuple[float, float]]:
+    """Return (width, depth) of the output of attention: groups of heads may have one before."""
+    hidden_width = language_model.hidden
+    if not language_model.output_rank:
+        return [(hidden_width, value_width)]
+    # Each group of heads has its own part of both.
+    whole_width = language_model.heads * language_model.v_head_dim
+    group_rank = language_model.output_rank * value_width / whole_width
+    return [
+        (group_rank, whole_width / language_model.output_groups),
+        (hidden_width, group_rank),
     ]

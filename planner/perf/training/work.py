@@ -230,10 +230,14 @@ def _attention_work(job: Job) -> dict[str, float]:
         * language_model.attending_layers
         / language_model.layers
     )
-    sparse_layers = language_model.choosing_layers
+    sparse_layers = language_model.choosing_entries
+    whole_layers = (
+        language_model.whole_entries - sparse_layers
+        if language_model.has_entries
+        else language_model.attending_layers - sliding_layers - sparse_layers
+    )
     context_tokens = (
-        (language_model.attending_layers - sliding_layers - sparse_layers)
-        * full_context
+        whole_layers * full_context
         + sliding_layers
         * _limited_context(job, language_model.window, full_context)
         + sparse_layers
@@ -355,10 +359,14 @@ def _qkv_width(language_model: Llm) -> int:
     query_width = language_model.heads * language_model.head_dim
     if language_model.kv_lora_rank:
         value_width = language_model.v_head_dim or language_model.head_dim
-        # Expanded queries, keys and values of latent attention.
-        expanded_width = query_width + language_model.heads * (
-            language_model.head_dim - language_model.qk_rope_dim + value_width
-        )
+        expanded_width = query_width
+        # Keys and values of latent attention; entries of several tokens are both as they are.
+        if not language_model.has_entries:
+            expanded_width += language_model.heads * (
+                language_model.head_dim
+                - language_model.qk_rope_dim
+                + value_width
+            )
         latent_width = language_model.kv_lora_rank + language_model.q_lora_rank
         return expanded_width + latent_width
     kv_width = language_model.kv_heads * language_model.head_dim

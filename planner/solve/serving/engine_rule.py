@@ -27,6 +27,12 @@ def served_precisions(
     """
     gaps = gap_reasons(engine)
     served = precisions
+    if architecture.has_entries and "entries" in gaps:
+        raise _refusal(
+            model_spec,
+            f"{spoken_name(engine)} cannot serve {architecture.model}: {gaps['entries']}",
+            "use another model, or size this one alone: tonnage estimate --table",
+        )
     if "conversion" in gaps:
         published = published_precision(model_spec, architecture)
         served = tuple(name for name in precisions if name == published)

@@ -81,8 +81,6 @@ PUBLISHED_TABLES: dict[str, TableKind] = {
 # What the list of names holds, and nobody can size: no data sheet, no architecture.
 NOT_SIZED = {
     "Arc-Pro-B60-Dual-48GB",
-    "deepseek-v4-pro",
-    "deepseekv4-flash",
     "hybrid mamba model (unnamed)",
     "nemotron_3_5_lightning",
     "unknown MoE (B12X DCP4)",

@@ -63,7 +63,49 @@ QWEN35: Final = {
     "max_position_embeddings": 262144,
     "vocab_size": 248320,
 }
+ENTRIES: Final = {
+    "model_type": "deepseek_v4",
+    "expert_dtype": "fp4",
+    "head_dim": 512,
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "max_position_embeddings": 1048576,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 6,
+    "num_key_value_heads": 1,
+    "o_lora_rank": 1024,
+    "qk_rope_head_dim": 64,
+    "quantization_config": {"quant_method": "fp8"},
+    "sliding_window": 128,
+    "tie_word_embeddings": False,
+    "vocab_size": 129280,
+}
 CONFIGS: Final[dict[str, dict[str, Any]]] = {
+    "deepseek-v4-pro": ENTRIES
+    | {
+        # One more than layers: of the tokens that are predicted further.
+        "compress_ratios": [128, 128] + [4, 128] * 29 + [4, 0],
+        "hidden_size": 7168,
+        "index_topk": 1024,
+        "moe_intermediate_size": 3072,
+        "n_routed_experts": 384,
+        "num_attention_heads": 128,
+        "num_hidden_layers": 61,
+        "o_groups": 16,
+        "q_lora_rank": 1536,
+    },
+    "deepseek-v4-flash": ENTRIES
+    | {
+        "compress_ratios": [0, 0] + [4, 128] * 20 + [4, 0],
+        "hidden_size": 4096,
+        "index_topk": 512,
+        "moe_intermediate_size": 2048,
+        "n_routed_experts": 256,
+        "num_attention_heads": 64,
+        "num_hidden_layers": 43,
+        "o_groups": 8,
+        "q_lora_rank": 1024,
+    },
     "nvidia-nemotron-3-nano-30b-a3b": NEMOTRON
     | {
         "hidden_size": 2688,

@@ -84,7 +84,19 @@ def short(**words: str) -> str:
     )
 
 
-@pytest.mark.parametrize("name", [*models(), "Qwen/Qwen3-32B-AWQ"])
+# Those with entries of several tokens are served by no release that machines start.
+SERVED = [name for name, llm in models().items() if not llm.has_entries]
+
+
+@pytest.mark.parametrize("name", sorted(models().keys() - set(SERVED)))
+def test_what_no_engine_serves_is_refused_with_the_engine(name: str) -> None:
+    for engine in ("vllm", "sglang", "tensorrt-llm"):
+        made = short(model=name, extra=f"serving: {{engine: {engine}}}")
+        with pytest.raises(SpecError, match=f"{engine} cannot serve {name}"):
+            required(made)
+
+
+@pytest.mark.parametrize("name", [*SERVED, "Qwen/Qwen3-32B-AWQ"])
 def test_what_is_advised_can_be_written_and_is_then_allowed(name: str) -> None:
     """Quantized weights stay as they are: nothing is advised for them."""
     now = required(short(model=name))
