@@ -196,7 +196,8 @@ def _attention_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
     """
     attention_tp = layout.attention_tp
     token_kv_bytes = memory.kv_token_bytes(llm, layout)
-    # MLA decode: scores over rank + rope, values over rank, 2 FLOP each. An entry is a whole value.
+    # MLA decode: scores over rank + rope, values over rank, 2 FLOP each.
+    # A shared entry is a value as a whole.
     latent_flop = (
         2.0
         * llm.heads
