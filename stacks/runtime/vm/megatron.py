@@ -100,7 +100,13 @@ def _precision_flags(software: Software) -> list[str]:
         if software.expert_precision in SIXTEEN_BIT
         else software.expert_precision
     )
-    flags = [*PRECISIONS[leading], f"te-precision-config-file {MODULES_FILE}"]
+    # What is not quantized keeps its kind of 16 bit.
+    wide = "fp16" if software.precision == "fp16" else "bf16"
+    flags = [
+        wide,
+        *PRECISIONS[leading][1:],
+        f"te-precision-config-file {MODULES_FILE}",
+    ]
     return [*flags, "fp8-recipe tensorwise"] if leading == "fp8" else flags
 
 

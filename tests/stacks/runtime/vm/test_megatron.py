@@ -116,7 +116,10 @@ MODULES = {
 
 @pytest.mark.parametrize(
     ("precision", "of_experts"),
-    list(itertools.permutations(["bf16", "fp8", "mxfp8", "nvfp4"], 2)),
+    [
+        *itertools.permutations(["bf16", "fp8", "mxfp8", "nvfp4"], 2),
+        ("fp16", "mxfp8"),
+    ],
 )
 def test_experts_have_their_precision_in_a_file_that_the_job_finds(
     precision: str, of_experts: str, tmp_path: Path
@@ -131,6 +134,8 @@ def test_experts_have_their_precision_in_a_file_that_the_job_finds(
     leading = precision if of_experts == "bf16" else of_experts
     assert bool(known.fp4_format) == (leading == "nvfp4")
     assert bool(known.fp8_format) == (leading in ("fp8", "mxfp8"))
+    assert known.fp16 == (precision == "fp16")
+    assert known.bf16 != known.fp16
     subprocess.run(
         ["bash", "-ec", "; ".join(job_prelude(run))],
         check=True,
@@ -152,7 +157,7 @@ def test_experts_have_their_precision_in_a_file_that_the_job_finds(
         wanted = of_experts if is_expert else precision
         kind = "fp4" if wanted == "nvfp4" else "fp8"
         assert recipe.get(f"{kind}_quantization_recipe") == recipes.get(wanted)
-        assert bool(recipe) == (wanted != "bf16")
+        assert bool(recipe) == (wanted not in ("bf16", "fp16"))
 
 
 def test_a_job_in_one_precision_has_no_such_file() -> None:
