@@ -233,7 +233,7 @@ def _short_run_page(spec_file: SpecFile, option_values: OptionValues) -> Page:
     from planner.estimate.training_recipe import shortest_run
     from planner.render.calibrate import training_recipe_page
     from planner.workload.solver import find
-    from stacks.runtime.vm.trainer import trainer_options
+    from stacks.runtime.vm.trainer import job_commands, trainer_options
 
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
@@ -247,7 +247,7 @@ def _short_run_page(spec_file: SpecFile, option_values: OptionValues) -> Page:
     if recipe is None:
         raise _no_fleet(spec_file.path, "trains a model")
     arguments = trainer_options(recipe.run, "$DATA", "$CHECKPOINTS")
-    return training_recipe_page(recipe, arguments)
+    return training_recipe_page(recipe, job_commands(recipe.run), arguments)
 
 
 def _no_fleet(path: str, purpose: str) -> InfeasibleError:

@@ -219,16 +219,20 @@ def training_page(report: TrainingReport, calibration_path: str) -> Page:
 
 
 def training_recipe_page(
-    recipe: TrainingRecipe, arguments: tuple[str, ...]
+    recipe: TrainingRecipe,
+    commands: tuple[str, ...],
+    arguments: tuple[str, ...],
 ) -> Page:
-    """Return the page of a short run: machines, arguments, and the table to fill in."""
+    """Return the page of a short run: machines, commands, arguments, and the table to fill in."""
     return (
         Paragraph(
             f"{recipe.nodes} x {recipe.instance_type} for {recipe.minutes:.0f} minutes: "
             f"about {figures.dollars(recipe.usd, cents=True)}",
             "strong",
         ),
-        Heading("the job, with"),
+        Heading("on each machine"),
+        *(Paragraph(command) for command in commands),
+        Heading("then the job, with"),
         *(Paragraph(argument) for argument in arguments),
         Heading("then write runs.csv, with the mean of the last 20 steps"),
         Paragraph(",".join(recipe.row)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from stacks.runtime.vm.megatron import (
@@ -57,6 +58,17 @@ def job_variables(training_run: TrainingRun) -> dict[str, str]:
 def job_prelude(training_run: TrainingRun) -> tuple[str, ...]:
     """Commands of the shell that a container runs before the job."""
     return megatron_prelude(training_run.layouts[0].job)
+
+
+def job_commands(training_run: TrainingRun) -> tuple[str, ...]:
+    """Commands of a shell in which a job is then started by hand, on each machine."""
+    return (
+        *(
+            f"export {name}={shlex.quote(value)}"
+            for name, value in job_variables(training_run).items()
+        ),
+        *job_prelude(training_run),
+    )
 
 
 def trainer_options(

@@ -20,7 +20,11 @@ from planner.perf.training.job import ParallelLayout
 from planner.solve.solution import TrainingRun
 from providers.catalog.load import load_catalog
 from stacks.runtime.vm.megatron import megatron_options
-from stacks.runtime.vm.trainer import job_prelude, job_variables
+from stacks.runtime.vm.trainer import (
+    job_commands,
+    job_prelude,
+    job_variables,
+)
 from tests.conftest import find, present
 from tests.stacks.runtime.vm.arguments import parser_of
 
@@ -158,6 +162,27 @@ def test_experts_have_their_precision_in_a_file_that_the_job_finds(
         kind = "fp4" if wanted == "nvfp4" else "fp8"
         assert recipe.get(f"{kind}_quantization_recipe") == recipes.get(wanted)
         assert bool(recipe) == (wanted not in ("bf16", "fp16"))
+
+
+def test_a_job_is_started_by_hand_with_what_its_machines_set(
+    tmp_path: Path,
+) -> None:
+    run = changed(run_of("mixtral-8x7b"), tp=2, cp=1, sharding="zero1")
+    first = run.layouts[0]
+    software = replace(first.job.software, expert_precision="mxfp8")
+    job = first.job._replace(software=software, chip=accelerators()["h100-sxm"])
+    run = replace(run, layouts=(replace(first, job=job),))
+    shell = subprocess.run(
+        ["bash", "-ec", "; ".join([*job_commands(run), "env -0"])],
+        check=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    found = dict(x.split("=", 1) for x in shell.stdout.split("\0") if x)
+    assert found.items() >= job_variables(run).items()
+    assert found["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
+    assert (tmp_path / parsed(run).te_precision_config_file).is_file()
 
 
 def test_a_job_in_one_precision_has_no_such_file() -> None:
