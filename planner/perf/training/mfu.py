@@ -19,7 +19,8 @@ def flop_per_token(job: Job) -> float:
     with a reference     2 N + 4 L h s more, for its forward pass
 
     N  active parameters
-    L  layers with attention
+    L  layers with attention; of those whose tokens share entries of the cache, the entries of a
+       token, beside windows
     h  heads * width of a head
     s  tokens of a sequence
 
@@ -29,11 +30,17 @@ def flop_per_token(job: Job) -> float:
     reference_passes = float(job.reference != "none")
     # Two FLOP a pass; frozen weights have no pass for their gradient.
     flop_per_param = (4.0 if job.frozen_bytes else 6.0) + 2.0 * reference_passes
+    attended_tokens: float = (
+        language_model.attending_layers * job.sequence_tokens
+    )
+    if language_model.has_entries:
+        attended_tokens = (
+            language_model.whole_entries * job.sequence_tokens
+            + language_model.window_layers
+            * min(language_model.window, job.sequence_tokens)
+        )
     attention_width = (
-        language_model.attending_layers
-        * language_model.heads
-        * language_model.head_dim
-        * job.sequence_tokens
+        language_model.heads * language_model.head_dim * attended_tokens
     )
     return (
         flop_per_param * language_model.active_params
