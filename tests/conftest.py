@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
@@ -86,6 +88,39 @@ def present(value: Value | None) -> Value:
     """Assert that an optional is there."""
     assert value is not None
     return value
+
+
+# A folder of a file system in memory, and the room that all tests together stay far below.
+MEMORY_FOLDER: Final = Path("/dev/shm")
+ROOM_BYTES: Final = 4 * 2**30
+# Objects of a test that are made before the collector looks for cycles among them, and how many
+# such looks come before one at older objects.
+GARBAGE_THRESHOLDS: Final = (50_000, 20, 20)
+
+
+def pytest_configure() -> None:
+    """Keep folders of tests in memory, and collect no garbage while modules are imported.
+
+    Where files are on a disk, each one that is renamed over another waits for it.
+    """
+    gc.disable()
+    if _is_roomy(MEMORY_FOLDER):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))
+
+
+def _is_roomy(folder: Path) -> bool:
+    """Whether tests can write there, and run the programs that they write."""
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        return False
+    runs_programs = not os.statvfs(folder).f_flag & os.ST_NOEXEC
+    return runs_programs and shutil.disk_usage(folder).free > ROOM_BYTES
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, and not among the modules and the tests, which all stay."""
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -203,6 +238,18 @@ def unflushed() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cores_of_a_worker() -> Iterator[None]:
+    """Let a plan use one core where tests run on all of them already.
+
+    Processes of its own would only share what is taken, and keep nothing for each other.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
+            patch.setattr("planner.cli.parallel.usable_cores", lambda: 1)
         yield
 
 
