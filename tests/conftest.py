@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import shutil
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
@@ -44,6 +45,8 @@ BLUEPRINTS = sorted((ROOT / "blueprints").glob("*.yaml"))
 TODAY_EPOCH_S = 1_795_305_600
 TODAY = "2026-11-22"
 
+MOST_SPECS: Final = 16
+
 CHAT = """
 apiVersion: tonnage/v1
 kind: Inference
@@ -79,8 +82,9 @@ def chat(
     return text
 
 
+@lru_cache(maxsize=MOST_SPECS)
 def spec_of(text: str) -> Spec:
-    """Read a spec from text."""
+    """Read a spec from text. It cannot be changed, so that who asks again gets the same."""
     return load_spec(text.encode(), "spec.yaml")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -71,8 +72,10 @@ def name_of(path: Path) -> str:
     )
 
 
-def imports(path: Path) -> set[str]:
-    found = set()
+# Many laws are about the same imports, and parsing takes longer than any of them.
+@cache
+def imports(path: Path) -> frozenset[str]:
+    found: set[str] = set()
     for item in ast.walk(ast.parse(path.read_text())):
         if isinstance(item, ast.Import):
             found |= {alias.name for alias in item.names}
@@ -81,7 +84,7 @@ def imports(path: Path) -> set[str]:
                 item.module,
                 *(f"{item.module}.{a.name}" for a in item.names),
             }
-    return found
+    return frozenset(found)
 
 
 COMPOSITION_ROOTS = ("planner.cli", "planner.api")

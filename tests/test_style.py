@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ UNTYPED_PER_THOUSAND = 2
 BROAD = {"planner/cli/main.py", "stacks/engine/pulumi/session.py"}
 
 
+@cache
 def trees() -> dict[Path, ast.Module]:
     files = [
         p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py"))
@@ -25,13 +27,14 @@ def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text()) for path in files}
 
 
-TREES = trees()
-FUNCTIONS = [
-    (path, item)
-    for path, tree in TREES.items()
-    for item in ast.walk(tree)
-    if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
-]
+@cache
+def functions() -> list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    return [
+        (path, item)
+        for path, tree in trees().items()
+        for item in ast.walk(tree)
+        if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 FILLER = {
@@ -94,7 +97,7 @@ def code_lines(path: Path, item: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def stored_names() -> list[str]:
     return [
         node.id
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
@@ -102,7 +105,8 @@ def stored_names() -> list[str]:
 
 def test_modules_are_short() -> None:
     sizes = {
-        str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in TREES
+        str(p.relative_to(ROOT)): len(p.read_text().splitlines())
+        for p in trees()
     }
     assert {name: n for name, n in sizes.items() if n > 600} == {}
     assert statistics.median(sizes.values()) <= 150
@@ -112,7 +116,7 @@ def test_functions_are_short() -> None:
     # A table of resources is one expression, however many lines it takes.
     sizes = {
         f"{path.relative_to(ROOT)}:{item.name}": code_lines(path, item)
-        for path, item in FUNCTIONS
+        for path, item in functions()
     }
     limits = {name: 80 if name.startswith("stacks/") else 60 for name in sizes}
     assert {n: k for n, k in sizes.items() if k > limits[n]} == {}
@@ -123,24 +127,24 @@ def test_a_line_holds_one_thought() -> None:
     """Syntax nodes a line, as formatted: at most 7 in the median function."""
     density = [
         sum(1 for _ in ast.walk(item)) / (last_line(item) - item.lineno + 1)
-        for _, item in FUNCTIONS
+        for _, item in functions()
     ]
     assert statistics.median(density) <= 7
     by_module = {
         str(path.relative_to(ROOT)): sum(1 for _ in ast.walk(tree))
         / max(1, len(path.read_text().splitlines()))
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
     }
     assert {name: n for name, n in by_module.items() if n > 10} == {}
 
 
 def test_the_formatter_decides_everywhere() -> None:
     shields = re.compile(r"fmt: *(skip|off)|noqa: *E501")
-    shielded = [str(p) for p in TREES if shields.search(p.read_text())]
+    shielded = [str(p) for p in trees() if shields.search(p.read_text())]
     assert shielded == []
     widths = sorted(
         len(line)
-        for path in TREES
+        for path in trees()
         for line in path.read_text().splitlines()
         if line.strip() and not line.strip().startswith("#")
     )
@@ -156,7 +160,7 @@ def test_locals_say_what_they_hold() -> None:
 
 def test_class_names_are_unique() -> None:
     classes: dict[str, list[str]] = {}
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(str(path))
@@ -165,7 +169,7 @@ def test_class_names_are_unique() -> None:
 
 def test_untyped_dictionaries_stay_at_the_border() -> None:
     """Where foreign JSON enters, and nowhere else: a few in a thousand lines."""
-    lines = [line for path in TREES for line in path.read_text().splitlines()]
+    lines = [line for path in trees() for line in path.read_text().splitlines()]
     untyped = [line for line in lines if "dict[str, Any]" in line]
     assert len(untyped) <= UNTYPED_PER_THOUSAND * len(lines) / 1000
 
@@ -174,7 +178,7 @@ def test_untyped_dictionaries_stay_at_the_border() -> None:
 def test_formulas_are_commented(room: str) -> None:
     lines = [
         line.strip()
-        for path in TREES
+        for path in trees()
         if str(path.relative_to(ROOT)).startswith(room)
         for line in path.read_text().splitlines()
         if line.strip()
@@ -191,7 +195,7 @@ def test_functions_take_few_parameters() -> None:
 
     many = [
         f"{path.relative_to(ROOT)}:{item.name}"
-        for path, item in FUNCTIONS
+        for path, item in functions()
         if len(named(item.args.args)) > 5
         or len(named([*item.args.args, *item.args.kwonlyargs])) > 8
     ]
@@ -201,19 +205,19 @@ def test_functions_take_few_parameters() -> None:
 def test_public_functions_and_modules_say_what_they_are_for() -> None:
     silent = [
         str(p)
-        for p, tree in TREES.items()
+        for p, tree in trees().items()
         if tree.body and not ast.get_docstring(tree)
     ]
     assert silent == []
     nested = {
         id(inner)
-        for _, f in FUNCTIONS
+        for _, f in functions()
         for inner in ast.walk(f)
         if inner is not f
     }
     public = [
         (p, f)
-        for p, f in FUNCTIONS
+        for p, f in functions()
         if not f.name.startswith("_") and id(f) not in nested
     ]
     named = [
@@ -225,13 +229,13 @@ def test_public_functions_and_modules_say_what_they_are_for() -> None:
 
 
 def test_public_names_are_as_long_as_their_meaning() -> None:
-    names = {f.name for _, f in FUNCTIONS if not f.name.startswith("_")}
+    names = {f.name for _, f in functions() if not f.name.startswith("_")}
     assert 8 <= statistics.fmean(len(n) for n in names) <= 16
 
 
 def test_what_never_happens() -> None:
     found = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         name = str(path.relative_to(ROOT))
         if path.stem in FORBIDDEN_NAMES:
             found.append(f"{name}: its name says nothing")
@@ -271,7 +275,7 @@ def test_nesting_stays_shallow() -> None:
 
     deep = {
         f"{p.relative_to(ROOT)}:{f.name}": depth(f)
-        for p, f in FUNCTIONS
+        for p, f in functions()
         if depth(f) > 4
     }
     assert deep == {}
@@ -280,7 +284,7 @@ def test_nesting_stays_shallow() -> None:
 def test_type_ignores_are_few_and_named() -> None:
     lines = [
         (path, line)
-        for path in TREES
+        for path in trees()
         for line in path.read_text().splitlines()
         if "type: ignore" in line
     ]

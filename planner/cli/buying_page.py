@@ -16,9 +16,10 @@ from planner.cli.ownership import (
     machines_of_ones_own,
     names_of_own_machines,
 )
-from planner.cli.planning import make_plan
+from planner.cli.planning import find_plan
 from planner.render import markdown
 from planner.render.buying import buying_page as ways_page
+from planner.solve.settings import Memory
 from planner.spec.model import Workspace
 from planner.workload.buying import buy_in_every_way
 from providers.catalog.load import load_catalog
@@ -49,8 +50,10 @@ def buying_page(blueprints: Path = Path("blueprints")) -> str:
         spec_file = read_spec(str(path))
         if isinstance(spec_file.spec, Workspace):
             continue
-        plan = make_plan(spec_file, catalog, options)
-        settings = solve_settings(spec_file, catalog, options)
+        # The ways to buy differ in no machine, so they simulate the same ones.
+        memory = Memory()
+        plan = find_plan(spec_file, catalog, options, memory).explained()
+        settings = solve_settings(spec_file, catalog, options, memory)
         spec = spec_file.spec
         with_own = replace(
             spec, where=replace(spec.where, on_premises=OWN_MACHINES)

@@ -10,10 +10,11 @@ from msgspec.structs import asdict, replace
 
 from planner import figures
 from planner.cli.compose import PlanningOptions, SpecFile
-from planner.cli.planning import make_plan
+from planner.cli.planning import find_plan
 from planner.facts.cloud import clouds
 from planner.facts.rule import PHASES, rules_of
 from planner.render.rule import when_text
+from planner.solve.settings import Memory
 from planner.spec.load import load_spec
 from providers.catalog.load import load_catalog
 
@@ -81,7 +82,12 @@ def cloud_page(cloud: str) -> str:
     """Return the page of a cloud."""
     # Pages are of the embedded catalog, whichever one their author uses.
     catalog = load_catalog()
-    plans = {kind: _plan_of(kind, cloud, catalog) for kind in SPECS}
+    # The machines of a family are among those of the cloud: they are simulated once.
+    memories = {kind: Memory() for kind in SPECS}
+    plans = {
+        kind: _plan_of(kind, cloud, catalog, memory)
+        for kind, memory in memories.items()
+    }
     families = ("family", "accelerator", "GPUs", "fabric", "bought", "refused")
     sections = (
         ("What is built", "", ("resource", *SPECS), _resource_rows(plans)),
@@ -96,7 +102,7 @@ def cloud_page(cloud: str) -> str:
             "What a family costs, and what is built for it",
             FAMILIES_INTRO,
             ("family", "accelerator", *SPECS, "is built too"),
-            _family_stack_rows(cloud, catalog, plans),
+            _family_stack_rows(cloud, catalog, plans, memories),
         ),
         ("Rights", RIGHTS_INTRO, ("service", "rights"), _right_rows(cloud)),
         (
@@ -113,7 +119,7 @@ def cloud_page(cloud: str) -> str:
     return "\n".join(lines)
 
 
-def _plan_of(kind: str, cloud: str, catalog: Catalog) -> Plan:
+def _plan_of(kind: str, cloud: str, catalog: Catalog, memory: Memory) -> Plan:
     text = (
         f"apiVersion: tonnage/v1\nname: {kind.replace(' ', '-')}\nwhere: {{clouds: [{cloud}]}}\n"
         f"{SPECS[kind]}"
@@ -121,7 +127,8 @@ def _plan_of(kind: str, cloud: str, catalog: Catalog) -> Plan:
     path = f"{kind}.yaml"
     spec = load_spec(text.encode(), path)
     spec_file = SpecFile(path=path, file_bytes=text.encode(), spec=spec)
-    return make_plan(spec_file, catalog, PlanningOptions(alternatives=0))
+    options = PlanningOptions(alternatives=0)
+    return find_plan(spec_file, catalog, options, memory).explained()
 
 
 def _table(
@@ -167,7 +174,10 @@ def _cost_rows(plans: dict[str, Plan]) -> Iterator[tuple[str, ...]]:
 
 
 def _family_stack_rows(
-    cloud: str, catalog: Catalog, plans: dict[str, Plan]
+    cloud: str,
+    catalog: Catalog,
+    plans: dict[str, Plan],
+    memories: dict[str, Memory],
 ) -> Iterator[tuple[str, ...]]:
     """Yield what stacks of each kind cost on each family that is sold.
 
@@ -175,7 +185,10 @@ def _family_stack_rows(
     """
     for family, offers in _sold_families(cloud, catalog).items():
         of_family = replace(catalog, offers=tuple(offers))
-        found = {kind: _plan_of(kind, cloud, of_family) for kind in SPECS}
+        found = {
+            kind: _plan_of(kind, cloud, of_family, memory)
+            for kind, memory in memories.items()
+        }
         if any(plan.solution.pools for plan in found.values()):
             yield (
                 *family,

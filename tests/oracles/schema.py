@@ -35,13 +35,19 @@ def package(name: str) -> dict[str, Any]:
 
 def errors(kind: str, inputs: dict[str, Any]) -> list[str]:
     """What the official schema says against the inputs of a resource."""
+    return list(_errors(kind, json.dumps(_filled(inputs))))
+
+
+# Stacks differ in few of their resources, and a check takes long.
+@cache
+def _errors(kind: str, inputs_text: str) -> tuple[str, ...]:
     checker = _checker(kind)
     if checker is None:
-        return [f"no such type: {kind}"]
-    return [
+        return (f"no such type: {kind}",)
+    return tuple(
         f"{e.json_path}: {e.message}"
-        for e in checker.iter_errors(_filled(inputs))
-    ]
+        for e in checker.iter_errors(json.loads(inputs_text))
+    )
 
 
 @cache

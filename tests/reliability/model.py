@@ -66,24 +66,27 @@ PERMISSIONS: Final = (
 )
 
 
+# Specs of one stack: two sizes, other clouds and regions, fallbacks, a time to live.
+SPECS: Final = (
+    chat(extra="where: {clouds: [aws]}"),
+    chat(traffic="peak_rps: 6", extra="where: {clouds: [aws]}"),
+    chat(extra="where: {clouds: [gcp]}\nshutdown: {idle: 30m}"),
+    chat(
+        extra="where: {clouds: [aws, gcp]}\nbuy: {fallback: 100%}\n"
+        "shutdown: {ttl: 3d}"
+    ),
+    chat(extra="where: {clouds: [azure]}"),
+    chat(extra="where: {clouds: [aws], regions: [us-west-2]}"),
+)
+
+
 @cache
 def plans() -> tuple[Plan, ...]:
-    """Plans of one stack: two sizes, other clouds and regions, fallbacks, a time to live."""
+    """The plans of the specs."""
     catalog = load_catalog()
-    texts = (
-        chat(extra="where: {clouds: [aws]}"),
-        chat(traffic="peak_rps: 6", extra="where: {clouds: [aws]}"),
-        chat(extra="where: {clouds: [gcp]}\nshutdown: {idle: 30m}"),
-        chat(
-            extra="where: {clouds: [aws, gcp]}\nbuy: {fallback: 100%}\n"
-            "shutdown: {ttl: 3d}"
-        ),
-        chat(extra="where: {clouds: [azure]}"),
-        chat(extra="where: {clouds: [aws], regions: [us-west-2]}"),
-    )
     return tuple(
         api.plan(text.encode(), catalog=catalog, alternatives=0)
-        for text in texts
+        for text in SPECS
     )
 
 
@@ -119,7 +122,7 @@ class StackModel(RuleBasedStateMachine):
         """Nothing stands."""
 
     @rule(
-        number=st.integers(0, len(plans()) - 1),
+        number=st.integers(0, len(SPECS) - 1),
         cut=st.integers(-60, 120),
         allow=st.sampled_from(PERMISSIONS),
         weather=st.sampled_from(WEATHERS),
