@@ -29,7 +29,7 @@ from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
 from planner.spec.load import load_spec
 from planner.spec.model import Inference, LatencyLimit
 from planner.workload.registry import workload_of
-from planner.workload.solver import solve as solve_spec
+from planner.workload.solver import find
 from providers.catalog.load import load_catalog as open_catalog
 from stacks.spec.table import unsupported_reason
 from tests.conftest import ROOT
@@ -58,7 +58,7 @@ def test_every_blueprint_passes_its_percentiles(
         unbuilt_reason=unsupported_reason,
         read_file=spec_folder_reader(path),
     )
-    checked = solve_spec(spec, solver).simulation_check
+    checked = find(spec, solver).simulation_check
     assert checked is not None
     assert spec.sla is not None
     for limit in spec.sla.limits:
@@ -87,7 +87,7 @@ def test_every_blueprint_keeps_its_predicted_percentiles(
         read_file=spec_folder_reader(path),
         confidence=Confidence(),
     )
-    found = solve_spec(spec, solver)
+    found = find(spec, solver)
     assert found.simulation_check is not None
     assert spec.sla is not None
     for limit in spec.sla.limits:
@@ -106,7 +106,7 @@ def test_every_blueprint_can_promise_its_99th_percentile(
     assert spec.sla is not None
     limits = tuple(replace(x, percentile=99) for x in spec.sla.limits)
     asked = replace(spec, sla=replace(spec.sla, limits=limits))
-    found = solve_spec(
+    found = find(
         asked,
         SolveSettings(
             catalog=CATALOG,
@@ -141,7 +141,7 @@ def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
         text = head + f"traffic:\n  trace: t.csv\n  routing: {routing}\n" + kept
         spec = load_spec(text.encode(), "spec.yaml")
         assert isinstance(spec, Inference)
-        found = solve_spec(
+        found = find(
             spec,
             SolveSettings(
                 catalog=CATALOG,
