@@ -20,7 +20,7 @@ from planner.cost.service_price import PriceBook
 from planner.cost.weekly_load import SpareGroups, running_shares, weekly_load
 from planner.facts.accelerator import accelerators
 from planner.spec.schedule import parse_schedule
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, spec_of
 
 
 def use(provider: str, **more: object) -> Usage:
@@ -108,7 +108,7 @@ def test_a_missing_price_is_unknown_and_never_zero(catalog) -> None:
 
 
 def test_every_line_has_unit_quantity_source_and_age(catalog) -> None:
-    bill = solve(catalog, chat()).bill
+    bill = find(catalog, chat()).bill
     assert bill is not None
     for line in bill.lines:
         assert line.unit
@@ -120,7 +120,7 @@ def test_a_commitment_is_paid_whether_it_runs_or_not(catalog) -> None:
     text = chat(
         extra='buy: {commit: [1y]}\nshutdown: {schedule: "weekdays 08:00-10:00"}'
     )
-    solution = solve(catalog, text)
+    solution = find(catalog, text)
     assert solution.bill is not None
     machines = solution.bill.lines[0]
     assert machines.quantity == 730 * solution.pools[0].nodes

@@ -30,7 +30,7 @@ from planner.solve.serving.sizing import ReplicaGroup, group_lower_bound
 from planner.spec.model import Batch, Inference, ShutdownRule
 from stacks.runtime.vm.node.agent import Limits, release_of
 from stacks.runtime.vm.node.work import WorkState
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, solve, spec_of
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -226,7 +226,7 @@ def test_a_planned_batch_is_billed_what_its_machines_live(
 ) -> None:
     text = BATCH.replace("total_requests: 2M", f"{traffic}: 2M")
     spec_text = f"{text}shutdown: {{{shutdown}}}\n"
-    solution = solve(catalog, spec_text)
+    solution = find(catalog, spec_text)
     rule_of = spec_of(spec_text).shutdown
     [pool] = solution.pools
     work_end_s = solution.predictions["duration_days"].value * DAY
@@ -262,8 +262,8 @@ def test_a_planned_batch_is_billed_what_its_machines_live(
 
 
 def test_a_workspace_of_three_days_costs_three_days(catalog) -> None:
-    for_good = present(solve(catalog, WORKSPACE).bill)
-    solution = solve(catalog, WORKSPACE + "shutdown: {ttl: 3d}\n")
+    for_good = present(find(catalog, WORKSPACE).bill)
+    solution = find(catalog, WORKSPACE + "shutdown: {ttl: 3d}\n")
     bill = present(solution.bill)
     assert (for_good.period, bill.period) == ("month", "life")
     assert sum(line.quantity for line in bill.lines if line.pool) == 2 * 72
@@ -276,7 +276,7 @@ def test_a_workspace_of_three_days_costs_three_days(catalog) -> None:
 def test_a_service_with_an_end_costs_its_life(
     catalog,
 ) -> None:
-    by_month = present(solve(catalog, chat()).bill)
+    by_month = present(find(catalog, chat()).bill)
     solution = solve(catalog, chat() + "shutdown: {ttl: 14d}\n")
     bill = present(solution.bill)
     assert bill.period == "life"
@@ -302,10 +302,10 @@ def test_a_budget_of_a_month_is_held_against_the_month_of_a_life(
     catalog,
 ) -> None:
     text = WORKSPACE + "shutdown: {ttl: 61d}\n"
-    total = present(solve(catalog, text).bill).total
+    total = present(find(catalog, text).bill).total
     monthly = total * 730 / (61 * 24)
     enough = f"buy: {{budget: {math.ceil(monthly)}/month}}\n"
-    assert solve(catalog, text + enough).status == "optimal"
+    assert find(catalog, text + enough).status == "optimal"
     short = f"buy: {{budget: {math.floor(monthly) - 1}/month}}\n"
     refused = solve(catalog, text + short)
     assert refused.status == "infeasible"

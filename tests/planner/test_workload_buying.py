@@ -13,7 +13,7 @@ from planner.market.small_cloud import with_small_clouds
 from planner.solve.settings import SolveSettings
 from planner.workload.buying import BoughtWay, buy_in_every_way, ways
 from stacks.spec.table import unsupported_reason
-from tests.conftest import ROOT, chat, only, present, solve, spec_of
+from tests.conftest import ROOT, chat, find, only, present, spec_of
 from tests.planner.cli.conftest import Command
 from tests.planner.solve.serving.test_mixed_answer import (
     repriced,
@@ -79,7 +79,7 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
             offered = with_small_clouds(catalog, small_clouds())
         if way in ("sglang", "tensorrt-llm"):
             text += f"serving: {{engine: {way}}}\n"
-        solution = solve(offered, text, keep=0)
+        solution = find(offered, text, keep=0)
         assert found[way].usd == present(solution.bill).total, way
         assert found[way].purchases == solution.pools[0].purchases
     usd = {way: present(one.usd) for way, one in found.items()}
@@ -100,7 +100,7 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
 def test_two_machine_types_are_a_way_where_they_cost_less(catalog) -> None:
     few = repriced(catalog, "aws")
     found = found_ways(few, two_types("aws", 1))
-    solution = solve(few, two_types("aws"), keep=0)
+    solution = find(few, two_types("aws"), keep=0)
     assert found["two-types"].usd == present(solution.bill).total
     assert found["two-types"].fleets == tuple(
         pool.summary for pool in solution.pools
@@ -147,7 +147,7 @@ def test_what_stops_a_way_is_what_would_have_to_change(catalog) -> None:
     changed = text.replace("precision: bf16", "precision: int4").replace(
         "where:\n", f"where:\n  clouds: [{', '.join(small_clouds())}]\n"
     )
-    there = solve(with_small_clouds(catalog, small_clouds()), changed, keep=0)
+    there = find(with_small_clouds(catalog, small_clouds()), changed, keep=0)
     assert present(there.bill).total == limit.usd
 
 

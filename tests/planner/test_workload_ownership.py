@@ -15,7 +15,7 @@ from planner.market.on_premises import DataCenter, read_data_center
 from planner.solve.settings import SolveSettings
 from planner.workload.ownership import YEARS, own_instead
 from stacks.spec.table import unsupported_reason
-from tests.conftest import ROOT, chat, only, present, solve, spec_of
+from tests.conftest import ROOT, chat, find, only, present, solve, spec_of
 from tests.planner.cli.conftest import Command
 
 FILE = """\
@@ -85,7 +85,7 @@ def test_the_fleet_is_that_of_the_same_machines_on_demand(catalog) -> None:
             and offer.purchase == "on_demand"
         ),
     )
-    solution = solve(same, SPEC, keep=0)
+    solution = find(same, SPEC, keep=0)
     [pool] = solution.pools
     assert found.nodes == pool.nodes
     machine = center.machines[0]

@@ -12,7 +12,7 @@ from planner.errors import CapacityError
 from providers.simulated.bill import usd_hour_now
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import chat, find, only, present, solve, spec_of
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import plan_of, quiet, world_of
 from tests.stacks.test_build import check
@@ -34,7 +34,7 @@ def service(
 
 
 def stand_ins(catalog: Any, text: str) -> dict[str, Decimal]:
-    [pool] = solve(catalog, text, keep=0).pools
+    [pool] = find(catalog, text, keep=0).pools
     return {other.instance_type: other.usd_hour for other in pool.stand_ins}
 
 
@@ -43,7 +43,7 @@ def test_they_are_all_sizes_with_the_same_accelerators_within_the_price(
     catalog, fallback: str
 ) -> None:
     """Against a reading of the whole catalog, in the order of their prices."""
-    [pool] = solve(catalog, service(fallback), keep=0).pools
+    [pool] = find(catalog, service(fallback), keep=0).pools
     own = pool.instance
     share = 1 + Decimal(fallback.rstrip("%")) / 100
     expected = sorted(
@@ -82,9 +82,9 @@ def test_others_have_none(catalog, text: str) -> None:
 
 
 def test_a_budget_holds_whichever_machines_come(catalog) -> None:
-    bill = present(solve(catalog, service(), keep=0).bill)
+    bill = present(find(catalog, service(), keep=0).bill)
     [price] = stand_ins(catalog, service()).values()
-    [pool] = solve(catalog, service(), keep=0).pools
+    [pool] = find(catalog, service(), keep=0).pools
     dearest = bill.total + 730 * pool.nodes * (price - pool.usd_hour)
 
     def within(usd: Decimal) -> str:
@@ -122,7 +122,7 @@ def group_of(catalog: Any, text: str) -> Any:
 def test_a_group_takes_its_own_type_first(catalog, spot: str) -> None:
     text = service("100%", spot=spot)
     policy = group_of(catalog, text)["mixedInstancesPolicy"]
-    [pool] = solve(catalog, text, keep=0).pools
+    [pool] = find(catalog, text, keep=0).pools
     types = [
         override["instanceType"]
         for override in policy["launchTemplate"]["overrides"]

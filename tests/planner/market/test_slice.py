@@ -13,7 +13,7 @@ import pytest
 from planner.facts.accelerator import accelerators
 from planner.market.purchase import price_row
 from planner.market.slice import slice_offers, slice_shapes
-from tests.conftest import ROOT, chat, only, present, solve
+from tests.conftest import ROOT, chat, find, only, present, solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ def test_a_slice_costs_what_its_machines_do(catalog) -> None:
 @pytest.mark.parametrize("accelerator", ["tpu-v5e", "tpu-v5p", "tpu-v6e"])
 def test_a_training_may_have_a_slice(catalog, accelerator: str) -> None:
     """No machine of them alone has the memory of a model of 70B."""
-    solution = solve(catalog, finetuning(accelerator), keep=0)
+    solution = find(catalog, finetuning(accelerator), keep=0)
     [pool] = solution.pools
     assert pool.instance.machines > 1
     assert not solution.is_built
@@ -94,7 +94,7 @@ def test_a_training_may_have_a_slice(catalog, accelerator: str) -> None:
 def test_a_service_has_single_machines(catalog) -> None:
     text = chat(extra="where: {accelerators: {allow: [tpu-v6e]}}")
     assert "-" + SHAPES[-1].topology not in chosen(solve(catalog, text, keep=0))
-    [pool] = solve(catalog, text, keep=0).pools
+    [pool] = find(catalog, text, keep=0).pools
     assert pool.instance.machines == 1
 
 
@@ -102,7 +102,7 @@ def test_fewer_shapes_never_cost_less(
     catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = finetuning("tpu-v6e")
-    usd = present(solve(catalog, text, keep=0).bill).total
+    usd = present(find(catalog, text, keep=0).bill).total
     best = chosen(solve(catalog, text, keep=0))
     shapes = slice_shapes()["ct6e-standard-4t"]
     for left_out in shapes:
@@ -113,7 +113,7 @@ def test_fewer_shapes_never_cost_less(
         )
         # Offers that are the same objects are not grouped anew.
         anew = only(catalog, lambda _: True)
-        without = present(solve(anew, text, keep=0).bill).total
+        without = present(find(anew, text, keep=0).bill).total
         if best == f"ct6e-standard-4t-{left_out.topology}":
             assert without > usd
         else:

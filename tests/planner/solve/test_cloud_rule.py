@@ -182,9 +182,9 @@ def test_machines_whose_fabric_joins_none_work_each_for_itself(
     """No public image has the fabric of these machines, so that nothing spans two of them."""
     own = only(catalog, lambda o: o.instance.instance_type == "a3-highgpu-8g")
     job = TRAINING.replace("deadline: 90d", "deadline: 9d")
-    refused = solve(own, job)
+    refused = find(own, job)
     assert refused.status == "infeasible"
-    [pool] = solve(own, chat(model="llama-3.1-8b")).pools
+    [pool] = find(own, chat(model="llama-3.1-8b")).pools
     assert pool.nodes_per_group == 1
     settings = SolveSettings(
         catalog=own,
@@ -196,7 +196,7 @@ def test_machines_whose_fabric_joins_none_work_each_for_itself(
         present(answer.reason)
     )
     too_large = chat(model="llama-3.1-405b", precision="bf16")
-    assert solve(own, too_large).status == "infeasible"
+    assert find(own, too_large).status == "infeasible"
 
 
 def test_training_stands_by_within_the_group(catalog) -> None:

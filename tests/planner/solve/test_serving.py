@@ -157,14 +157,14 @@ def test_permuting_the_catalog_changes_nothing(catalog) -> None:
 
 def test_duplicated_offers_change_nothing(catalog) -> None:
     double = replace(catalog, offers=catalog.offers * 2)
-    found = solve(catalog, chat())
-    again = solve(double, chat())
+    found = find_fleet(catalog, chat())
+    again = find_fleet(double, chat())
     assert (found.pools, found.bill) == (again.pools, again.bill)
 
 
 def test_the_total_is_the_sum_of_its_lines(catalog) -> None:
     for text in (chat(), chat(model="llama-3.1-70b", traffic="peak_rps: 20")):
-        bill = solve(catalog, text).bill
+        bill = find_fleet(catalog, text).bill
         assert bill is not None
         known = [x.usd for x in bill.lines if x.usd is not None]
         assert bill.total == sum(known)
@@ -174,7 +174,7 @@ def test_the_total_is_the_sum_of_its_lines(catalog) -> None:
 
 
 def test_every_limit_is_met_by_what_is_predicted(catalog) -> None:
-    solution = solve(
+    solution = find_fleet(
         catalog, chat(sla="ttft_p95: 900ms, tpot_p90: 30ms, e2e_p95: 20s")
     )
     assert solution.predictions["ttft_p95_ms"].value <= 900
@@ -185,7 +185,10 @@ def test_every_limit_is_met_by_what_is_predicted(catalog) -> None:
 
 
 def test_spot_is_for_batch_unless_it_is_asked_for(catalog) -> None:
-    assert solve(catalog, chat()).pools[0].purchases[0].purchase == "on_demand"
+    assert (
+        find_fleet(catalog, chat()).pools[0].purchases[0].purchase
+        == "on_demand"
+    )
     spot = solve(catalog, chat(extra="buy: {spot: only}"))
     assert spot.pools[0].purchases[0].purchase == "spot"
     assert any(w.code == "spot" for w in spot.warnings)
@@ -246,8 +249,8 @@ def test_a_budget_makes_what_is_dearer_infeasible(catalog) -> None:
 
 def test_availability_and_what_must_survive_add_machines(catalog) -> None:
     text = chat(sla="ttft_p95: 2s", traffic="peak_rps: 3")
-    plain = solve(catalog, text)
-    safe = solve(
+    plain = find_fleet(catalog, text)
+    safe = find_fleet(
         catalog,
         text.replace("ttft_p95: 2s", "ttft_p95: 2s, availability: 99.99%"),
     )
@@ -257,7 +260,7 @@ def test_availability_and_what_must_survive_add_machines(catalog) -> None:
     assert safe.pools[0].spares.count >= 1
     costs = [plain.bill.total]
     for failure in ("node", "zone"):
-        surviving = solve(
+        surviving = find_fleet(
             catalog,
             text.replace("ttft_p95: 2s", f"ttft_p95: 2s, survives: {failure}"),
         )
@@ -286,12 +289,12 @@ def test_several_machines_hold_a_replica_only_when_one_cannot(catalog) -> None:
         catalog,
         lambda o: o.instance.instance_type in ("p4de.24xlarge", "p5.48xlarge"),
     )
-    fp8 = solve(
+    fp8 = find_fleet(
         small,
         chat(model="llama-3.1-405b", precision="fp8", sla="tpot_p95: 200ms"),
     )
     assert fp8.pools[0].nodes_per_group == 1
-    bf16 = solve(
+    bf16 = find_fleet(
         small,
         chat(
             model="llama-3.1-405b",
@@ -397,10 +400,10 @@ model: {name: llama-3.1-8b}
 traffic: {total_requests: 2M, input_tokens: 1000, output_tokens: 200}
 deadline: 6h
 """
-    solution = solve(catalog, text)
+    solution = find_fleet(catalog, text)
     assert solution.pools[0].purchases[0].purchase == "spot"
     assert solution.predictions["duration_days"].value <= 0.25
-    slower = solve(catalog, text.replace("6h", "2d"))
+    slower = find_fleet(catalog, text.replace("6h", "2d"))
     assert slower.bill is not None
     assert solution.bill is not None
     assert slower.bill.total <= solution.bill.total
@@ -457,7 +460,7 @@ users: 2
 """
     costs = []
     for use in ("inference", "lora", "finetune"):
-        solution = solve(
+        solution = find_fleet(
             catalog, text.replace("MODEL", "llama-3.1-8b").replace("USE", use)
         )
         assert solution.predictions["memory_fraction"].value <= 1
@@ -507,7 +510,7 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
 
 def test_a_closed_loop_holds_all_of_its_requests_at_once(catalog) -> None:
     for count in (8, 64, 512):
-        solution = solve(
+        solution = find_fleet(
             catalog, chat(traffic=f"concurrency: {count}", sla="tpot_p95: 80ms")
         )
         pool = solution.pools[0]
@@ -520,7 +523,7 @@ def test_the_spare_of_availability_runs_at_night_too(catalog) -> None:
         sla="ttft_p95: 2s, survives: node",
         traffic="peak_rps: 8\n  profile: business-hours",
     )
-    pool = solve(catalog, text).pools[0]
+    pool = find_fleet(catalog, text).pools[0]
     assert pool.spares.count >= 1
     assert pool.min_nodes >= 1 + pool.spares.count
 
@@ -673,7 +676,7 @@ def test_the_budget_that_is_told_is_enough_and_a_dollar_less_is_not(
     enough = int(told.removesuffix("/month"))
     for budget, is_enough in ((enough, True), (enough - 1, False)):
         given = text.replace("10/month", f"{budget}/month")
-        assert (solve(catalog, given).status != "infeasible") == is_enough
+        assert (find_fleet(catalog, given).status != "infeasible") == is_enough
 
 
 def test_a_model_of_so_many_parameters_is_planned_with_what_was_assumed(

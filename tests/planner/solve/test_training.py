@@ -48,7 +48,7 @@ from planner.workload.registry import workload_of
 from planner.workload.solver import what_if
 from providers.catalog.load import load_catalog as open_catalog
 from stacks.spec.table import unsupported_reason
-from tests.conftest import BLUEPRINTS, ROOT, only, present, solve
+from tests.conftest import BLUEPRINTS, ROOT, find, only, present, solve
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -244,7 +244,7 @@ def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(
 ) -> None:
     """Failures, reclaims and the speed itself are drawn; checkpoints are written as planned."""
     made = next(x for x in BLUEPRINTS if x.stem == name).read_text()
-    solution = solve(CATALOG, made)
+    solution = find(CATALOG, made)
     assert solution.training_run is not None
     search, _ = searched(made)
     plain = search.build_cluster(
@@ -381,7 +381,7 @@ def test_blocks_are_sold_by_the_day_and_then_by_the_week() -> None:
 
 def test_ways_to_buy_are_compared_in_one_table() -> None:
     catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
-    solution = solve(
+    solution = find(
         catalog, text(MODEL="llama-3.1-8b", TOKENS="20B", DEADLINE="30d")
     )
     assert solution.training_run is not None
@@ -567,7 +567,7 @@ def test_the_cheapest_cluster_is_that_of_brute_force() -> None:
 
 def test_adapters_of_a_small_model_are_not_offered_eight_accelerators() -> None:
     for model in ("llama-2-7b", "llama-3.1-8b", "mistral-7b"):
-        solution = solve(
+        solution = find(
             CATALOG,
             text(MODEL=model, METHOD="lora", TOKENS="20M", DEADLINE="2d"),
         )
@@ -581,7 +581,7 @@ def test_preferences_are_pairs_and_a_copy_takes_more_than_adapters_do() -> None:
         made = text(METHOD=method, DEADLINE="2d").replace(
             "tokens: 2B", "samples: 100k"
         )
-        solution = solve(CATALOG, made)
+        solution = find(CATALOG, made)
         assert solution.training_run is not None
         assert solution.training_run.total_tokens == 2 * 100_000 * 4096
         assert solution.training_run.layouts[0].job.layout.micro % 2 == 0
@@ -602,7 +602,7 @@ def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:
     assert describe(nearest.relax_to).endswith("d")
     relaxed = text(MODEL="llama-3.1-70b", TOKENS="2T", DEADLINE="1d")
     told = describe(solve(CATALOG, relaxed).bindings[0].relax_to)
-    assert solve(
+    assert find(
         CATALOG, relaxed.replace("deadline: 1d", f"deadline: {told}")
     ).pools
 
@@ -616,7 +616,7 @@ def test_a_budget_of_a_month_takes_fewer_machines_for_longer() -> None:
         "never}",
         f"never, budget: {0.6 * float(cheapest.monthly_usd):.0f}/month}}",
     )
-    solution = solve(CATALOG, capped)
+    solution = find(CATALOG, capped)
     search, offers = searched(capped)
     chosen = search.solve(offers, 1).feasible[0]
     assert solution.bill is not None
@@ -626,7 +626,7 @@ def test_a_budget_of_a_month_takes_fewer_machines_for_longer() -> None:
         CATALOG, made.replace("never}", "never, budget: 100/month}")
     ).bindings
     assert nearest.constraint == "buy.budget"
-    assert solve(
+    assert find(
         CATALOG,
         made.replace(
             "never}", f"never, budget: {describe(nearest.relax_to)}}}"
@@ -644,7 +644,7 @@ def test_a_batch_that_divides_badly_is_told_one_that_does() -> None:
     even = made.replace(
         "global_batch: 256", f"global_batch: {told['train.global_batch']}"
     )
-    assert solve(CATALOG, even).pools
+    assert find(CATALOG, even).pools
     pairs = (
         text(METHOD="dpo")
         .replace("tokens: 2B", "samples: 20k")
@@ -670,18 +670,18 @@ def test_a_sequence_too_long_for_any_memory_is_told_the_longest_that_fits() -> (
     shorter = made.replace(
         "sequence: 16M", f"sequence: {describe(nearest.relax_to)}"
     )
-    assert solve(CATALOG, shorter).pools
+    assert find(CATALOG, shorter).pools
     longer = made.replace(
         "sequence: 16M", f"sequence: {2 * int(describe(nearest.relax_to))}"
     )
-    assert not solve(CATALOG, longer).pools
+    assert not find(CATALOG, longer).pools
 
 
 def test_long_sequences_take_as_many_machines_as_it_takes() -> None:
     """Three sequences of 16M tokens: each over hundreds of accelerators."""
     made = text(MODEL="llama-3.1-405b", TOKENS="200M", DEADLINE="60d")
     made = made.replace("sequence: 4k", "sequence: 16M").replace("256", "3")
-    solution = solve(CATALOG, made)
+    solution = find(CATALOG, made)
     assert solution.training_run is not None
     spread = solution.training_run.layouts[0].job.layout
     assert spread.accelerators > 3 * 64
@@ -764,7 +764,7 @@ def test_a_small_model_with_much_money_does_not_burn_it() -> None:
         ("budget: 2000", 8),
         ("budget: 2000, prefer: time", 256),
     ):
-        solution = solve(CATALOG, made.replace("deadline: 7d", limits))
+        solution = find(CATALOG, made.replace("deadline: 7d", limits))
         [pool] = solution.pools
         assert pool.nodes * pool.instance.accelerators <= most
         assert solution.predictions["mfu"].value > 0.2
@@ -785,7 +785,7 @@ def test_the_curve_of_time_against_cost_is_the_edge_of_brute_force(
 ) -> None:
     catalog = only(CATALOG, lambda o: o.instance.instance_type in BRUTE_TYPES)
     made = text(TOKENS="2B").replace("deadline: 7d", limits)
-    solution = solve(catalog, made)
+    solution = find(catalog, made)
     curve = present(solution.training_run).curve
     search, offers = searched(
         made.replace("deadline: 1d", "deadline: 365d"), catalog
@@ -829,16 +829,16 @@ def test_the_curve_of_time_against_cost_is_the_edge_of_brute_force(
 def test_a_time_to_live_is_a_limit_of_the_run() -> None:
     """A machine that is given back at work trains nothing: the plan is in time, or says so."""
     made = text(TOKENS="20B", DEADLINE="30d")
-    free = present(solve(CATALOG, made).training_run).hours_p50_p90[1]
+    free = present(find(CATALOG, made).training_run).hours_p50_p90[1]
     ttl = f"{math.ceil(free / 4)}h"
-    solution = solve(CATALOG, made + f"shutdown: {{ttl: {ttl}}}\n")
+    solution = find(CATALOG, made + f"shutdown: {{ttl: {ttl}}}\n")
     run = present(solution.training_run)
     assert run.hours_p50_p90[1] <= math.ceil(free / 4) < free
     assert {p.violates for p in run.curve} == {""}
     (short,) = solve(CATALOG, made + "shutdown: {ttl: 10m}\n").bindings
     assert short.constraint == "shutdown.ttl"
     again = f"shutdown: {{ttl: {describe(short.relax_to)}}}\n"
-    assert solve(CATALOG, made + again).pools
+    assert find(CATALOG, made + again).pools
 
 
 def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
@@ -905,7 +905,7 @@ def test_data_that_leave_their_cloud_are_paid_for_and_keep_a_small_job_there() -
     )
     assert aws is not None
     assert float(aws.expected_bill(book).total) > usd
-    assert solve(CATALOG, made).pools[0].instance.provider == "gcp"
+    assert find(CATALOG, made).pools[0].instance.provider == "gcp"
 
 
 def test_a_starved_job_is_told_the_fix_and_its_price() -> None:
@@ -919,7 +919,7 @@ def test_a_starved_job_is_told_the_fix_and_its_price() -> None:
 
 def test_published_reclaim_rates_are_a_range() -> None:
     catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
-    solution = solve(
+    solution = find(
         catalog, text(MODEL="llama-3.1-8b", TOKENS="200B", DEADLINE="60d")
     )
     assert solution.training_run is not None
@@ -936,7 +936,7 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
 ):
     made = text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
     search, _ = searched(made)
-    solution = solve(CATALOG, made)
+    solution = find(CATALOG, made)
     assert solution.training_run is not None
     assert solution.bill is not None
     pool = solution.pools[0]
@@ -994,7 +994,7 @@ def test_a_precision_that_no_machine_has_names_one_that_they_have(
     made += "where: {accelerators: {allow: [h100-sxm]}}\n"
     (nearest,) = solve(CATALOG, made).bindings
     assert nearest.constraint == f"train.{key}"
-    relaxed = solve(CATALOG, made.replace("nvfp4", describe(nearest.relax_to)))
+    relaxed = find(CATALOG, made.replace("nvfp4", describe(nearest.relax_to)))
     assert present(relaxed.bill).total == nearest.usd
 
 
@@ -1015,7 +1015,7 @@ def test_more_tokens_and_pairs_cost_what_their_own_plan_does() -> None:
     for made, more in ((text(), text(TOKENS="4B")), (pairs, twice)):
         spec = load_spec(made.encode(), "t.yaml")
         told = what_if(spec, solver, 2.0)
-        alone = solve(CATALOG, more)
+        alone = find(CATALOG, more)
         assert alone.bill is not None
         assert told.usd == alone.bill.total
         assert told.fleet is not None
@@ -1056,7 +1056,7 @@ TRAINING_BLUEPRINTS = [
 
 @pytest.mark.parametrize("path", TRAINING_BLUEPRINTS, ids=lambda p: p.stem)
 def test_every_training_blueprint_has_a_cluster_in_time(path: Path) -> None:
-    solution = solve(CATALOG, path.read_text())
+    solution = find(CATALOG, path.read_text())
     assert solution.status == "optimal"
     found = solution.training_run
     assert found is not None

@@ -15,7 +15,7 @@ from planner.perf.reliability.interruption import Hazard
 from planner.solve.training.cluster import Cluster
 from planner.solve.training.transfer import object_bytes_s
 from stacks.runtime.vm.node.retention import expired_checkpoints
-from tests.conftest import present, solve
+from tests.conftest import find, present
 from tests.planner.solve.test_training import (
     CATALOG,
     offer_of,
@@ -138,7 +138,7 @@ def replayed(cluster: Cluster) -> Replay:
 @pytest.mark.parametrize("name", JOBS)
 def test_a_bill_is_its_hours_replayed_event_by_event(name: str) -> None:
     made = JOBS[name]
-    solution = solve(CATALOG, made)
+    solution = find(CATALOG, made)
     run = present(solution.training_run)
     [pool] = solution.pools
     search, _ = searched(made)
@@ -194,7 +194,7 @@ def test_a_bill_is_its_hours_replayed_event_by_event(name: str) -> None:
 def test_the_last_three_and_one_a_day_are_what_a_run_of_weeks_leaves() -> None:
     """Not the thousands of checkpoints of a run of 70B over 2T tokens."""
     made = text(MODEL="llama-3.1-70b", TOKENS="2T", DEADLINE="60d")
-    run = present(solve(CATALOG, made).training_run)
+    run = present(find(CATALOG, made).training_run)
     days = run.machine_life.billed_s / DAY
     assert days > 10
     assert days <= run.checkpoints_kept.left <= days + 4
@@ -203,14 +203,14 @@ def test_the_last_three_and_one_a_day_are_what_a_run_of_weeks_leaves() -> None:
         left_gb * 0.023, rel=0.15
     )
     more = present(
-        solve(
+        find(
             CATALOG,
             made.replace("train: {", "train: {keep_last: 10, keep_every: 6h, "),
         ).training_run
     )
     assert more.checkpoints_kept.left > 3.5 * days
     fewer = present(
-        solve(
+        find(
             CATALOG,
             made.replace(
                 "train: {", "train: {keep_last: 2, keep_every: 730d, "

@@ -6,7 +6,7 @@ from planner.sentence import describe
 from planner.solve.settings import SolveSettings
 from planner.workload.solver import why_not
 from stacks.spec.table import unsupported_reason
-from tests.conftest import present, solve, spec_of
+from tests.conftest import find, present, solve, spec_of
 
 WORKSPACE = """apiVersion: tonnage/v1
 kind: Workspace
@@ -53,4 +53,4 @@ def test_only_wishes_of_the_spec_are_relaxed_and_the_advice_can_be_followed(
     [nearest] = [
         b for b in solution.bindings if b.constraint == "where.accelerators"
     ]
-    assert present(solve(catalog, text).bill).total == nearest.usd
+    assert present(find(catalog, text).bill).total == nearest.usd

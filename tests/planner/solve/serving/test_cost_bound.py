@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, only, solve
+from tests.conftest import ROOT, find, only
 from tests.planner.cli.conftest import Command
 
 BATCH = """
@@ -45,7 +45,7 @@ def drawn_batch(seed: int) -> str:
 
 
 def usd(catalog: Any, text: str) -> Decimal:
-    bill = solve(catalog, text, keep=0).bill
+    bill = find(catalog, text, keep=0).bill
     return Decimal("Infinity") if bill is None else bill.total
 
 

@@ -15,7 +15,7 @@ from planner.solve.serving.requirement import (
     serving_requirement,
 )
 from planner.spec.model import Inference
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import chat, find, only, present, spec_of
 
 TRTLLM = "serving: {engine: tensorrt-llm}\n"
 MOE = chat(
@@ -67,7 +67,7 @@ def test_a_cache_of_16_bits_beside_quantized_weights_is_refused() -> None:
 
 
 def test_quantized_weights_have_a_small_cache(catalog: Catalog) -> None:
-    [pool] = solve(catalog, MOE, keep=0).pools
+    [pool] = find(catalog, MOE, keep=0).pools
     layout = present(pool.layout)
     assert (layout.precision, layout.kv_precision) == ("fp8", "fp8")
     # Its release was measured with whole experts alone.
@@ -79,7 +79,7 @@ def test_a_machine_has_one_replica_over_all_of_its_accelerators(
 ) -> None:
     four = only(catalog, lambda o: o.instance.accelerators == 4)
     for more, replicas in (("", {4, 2, 1}), (TRTLLM, {1})):
-        [pool] = solve(four, chat(extra=more), keep=0).pools
+        [pool] = find(four, chat(extra=more), keep=0).pools
         layout = present(pool.layout)
         assert pool.instance.accelerators // layout.accelerators in replicas
     assert layout.accelerators == 4

@@ -23,7 +23,7 @@ from planner.solve.solution import SizedPool, Solution
 from planner.spec.model import Inference
 from planner.workload.solver import find as find_fleet
 from stacks.spec.table import unsupported_reason
-from tests.conftest import chat, present, solve, spec_of
+from tests.conftest import chat, find, present, spec_of
 
 SGLANG = "serving: {engine: sglang}\n"
 TRTLLM = "serving: {engine: tensorrt-llm}\n"
@@ -111,7 +111,7 @@ def test_a_cache_of_8_bits_is_never_guessed(catalog: Catalog) -> None:
     asked = chat(extra=SGLANG).replace(
         "precision: auto", "precision: auto, kv_precision: fp8"
     )
-    [pool] = solve(catalog, asked, keep=0).pools
+    [pool] = find(catalog, asked, keep=0).pools
     assert present(pool.layout).kv_precision == "fp8"
 
 
