@@ -62,11 +62,8 @@ def training_launch(stack: StackSpec) -> Launch | None:
                             f"export {variable_name}={shlex.quote(variable_value)}"
                             for variable_name, variable_value in variables.items()
                         ),
-                        # On every machine, of which each runs one task.
-                        *(
-                            f"srun bash -c {shlex.quote(command)}"
-                            for command in prelude
-                        ),
+                        # The folder of the job, which has train.py, is that of all machines.
+                        *prelude,
                     ]
                 )
             },
