@@ -77,8 +77,10 @@ PRODUCT_PRECISIONS: Final = (
     "int8",
     "unknown",
 )
-# Of experts it is stated, or that of other products.
-EXPERT_PRECISIONS: Final = PRODUCT_PRECISIONS[:-1]
+# What is not stated of experts is that of other products, and never unknown.
+EXPERT_PRECISIONS: Final = tuple(
+    name for name in PRODUCT_PRECISIONS if name != "unknown"
+)
 GATHER_BYTES: Final = {"bf16": 2.0, "fp8": 1.0}  # of a weight
 ROUTINGS: Final = ("dropless", "token_drop")
 # Years in which a framework recomputes no further than backward needs: from PyTorch 2.1 on, and

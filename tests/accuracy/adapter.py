@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from planner.estimate import names
 from planner.estimate.names import RefusedError
 from planner.estimate.spelling import TableKind, typed_row
+from planner.facts.llm import COUNT_COLUMNS
 
 Row: TypeAlias = Mapping[str, str]
 TypedRow: TypeAlias = dict[str, str]
@@ -76,19 +77,6 @@ TRAINING_COLUMNS: Final = (
     "framework",
     "framework_version",
     "source_date",
-)
-# The shape of a model that nobody lists, such as one of two layers for an experiment.
-SHAPE: Final = (
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "vocab",
-    "experts",
-    "experts_per_token",
-    "moe_ffn",
-    "shared_experts",
 )
 STARTUP_COLUMNS: Final = (
     "row_id",
@@ -218,7 +206,12 @@ def _run_row(table_kind: TableKind, truth_row: Row) -> TypedRow:
         "optimizer_in_backward": _yes(
             is_torchtune and "optimizer-in-backward" in notes
         ),
-        **{name: cell for name in SHAPE if (cell := _text(truth_row, name))},
+        # The shape of a model that nobody lists, such as one of two layers for an experiment.
+        **{
+            name: cell
+            for name in COUNT_COLUMNS
+            if (cell := _text(truth_row, name))
+        },
     }
 
 

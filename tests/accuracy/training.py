@@ -84,6 +84,9 @@ RELEASE_TRAITS: Final = (
 )
 FLOOR: Final = 0.01  # the least width that the table takes
 SOURCE: Final = "cross-validation on published training runs (tests/data/truth/training.csv)"
+APART_SOURCE: Final = (
+    "errors of runs that are kept apart (tests/data/truth/training_apart.csv)"
+)
 AS_OF: Final = "2026-11"
 
 
@@ -260,7 +263,7 @@ def newer_half(
 
 
 def halves(
-    batch: Batch, found: Mapping[str, tuple[Array, Array]]
+    batch: Batch, found: Mapping[str, tuple[Array, Array]], fitted: Array
 ) -> Iterator[dict[str, Any]]:
     """Yield the half width of each kind: 90 % quantiles of left-out errors and more, or judged."""
     left_out = [ratio for name, (ratio, _) in found.items() if name != "all"]
@@ -280,11 +283,13 @@ def halves(
             )
     hybrids, _ = load(APART)
     apart = Batch([run for run in hybrids if run.read.job.llm.state_layers])
-    wide = float(
-        np.quantile(np.abs(apart.ratios(current(TRAINING_TABLE))), 0.9)
-    )
+    wide = float(np.quantile(np.abs(apart.ratios(fitted)), 0.9))
     yield _row(
-        "kind", "hybrid", half=f"{WIDER * wide:.3f}", rows=len(apart.runs)
+        "kind",
+        "hybrid",
+        half=f"{WIDER * wide:.3f}",
+        rows=len(apart.runs),
+        source=APART_SOURCE,
     )
     added, rows = newer_half(batch, found)
     yield _row("kind", NEWER, half=f"{max(FLOOR, added):.3f}", rows=rows)
@@ -292,8 +297,10 @@ def halves(
         yield _row("kind", kind, half=f"{wide:.3f}", rows=1)
 
 
-def _row(column: str, cell: str, **values: object) -> dict[str, Any]:
-    return {column: cell, **values, "source": SOURCE, "as_of": AS_OF}
+def _row(
+    column: str, cell: str, source: str = SOURCE, **values: object
+) -> dict[str, Any]:
+    return {column: cell, **values, "source": source, "as_of": AS_OF}
 
 
 def covered(batch: Batch) -> Iterator[dict[str, Any]]:
@@ -365,7 +372,7 @@ def refit() -> None:
     fitted = solve(problem(batch, np.ones(len(runs), bool)))
     save(TRAINING_TABLE, fitted)
     found = schemes(batch, fitted)
-    write("train_bands.csv", list(halves(batch, found)))
+    write("train_bands.csv", list(halves(batch, found, fitted)))
     write("train_covered.csv", list(covered(batch)))
     write("train_ranges.csv", list(ranges(batch)))
     write("train_releases.csv", list(releases()))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 # 16-bit FLOP for each exponential, where nobody publishes the rate.
 FLOP_PER_EXP: Final = 250.0
-# 16-bit peak over the 32-bit one of ordinary units, where nobody publishes the latter (A100: 16).
-MATRIX_GAIN: Final = 16.0
 
 
 def accelerator_rates(job: Job) -> dict[str, float]:
@@ -42,7 +40,7 @@ def accelerator_rates(job: Job) -> dict[str, float]:
         ),
         "flop_s_16bit": flop_s_16bit,
         "flop_s_32bit": (accelerator.fp32_tflops or 0.0) * 1e12
-        or flop_s_16bit / MATRIX_GAIN,
+        or flop_s_16bit / constant("matrix_gain"),
         "memory_bytes_s": (accelerator.bandwidth_gb_s or 0.0) * 1e9,
         "link_bytes_s": link_bytes_s,
         "network_bytes_s": job.network_bytes_s,

@@ -225,20 +225,10 @@ def _attention_work(job: Job) -> dict[str, float]:
         sequence_tokens / 2,
         job.software.packed_tokens or math.inf,
     )
-    sliding_layers = (
-        language_model.window_layers
-        * language_model.attending_layers
-        / language_model.layers
-    )
     sparse_layers = language_model.choosing_entries
-    whole_layers = (
-        language_model.whole_entries - sparse_layers
-        if language_model.has_entries
-        else language_model.attending_layers - sliding_layers - sparse_layers
-    )
     context_tokens = (
-        whole_layers * full_context
-        + sliding_layers
+        (language_model.whole_entries - sparse_layers) * full_context
+        + language_model.window_layers
         * _limited_context(job, language_model.window, full_context)
         + sparse_layers
         * _limited_context(job, language_model.sparse, full_context)

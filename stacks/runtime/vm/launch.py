@@ -6,13 +6,13 @@ those who bring their own cluster.
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from planner.plan.types import Launch
 from stacks.runtime.shell import fill_script
 from stacks.runtime.vm.container import nccl_environment
 from stacks.runtime.vm.trainer import (
+    exports,
     job_arguments,
     job_prelude,
     job_variables,
@@ -56,16 +56,8 @@ def training_launch(stack: StackSpec) -> Launch | None:
                 "arguments": argument_words(stack),
             },
             code={
-                "exports": "\n".join(
-                    [
-                        *(
-                            f"export {variable_name}={shlex.quote(variable_value)}"
-                            for variable_name, variable_value in variables.items()
-                        ),
-                        # The folder of the job, which has train.py, is that of all machines.
-                        *prelude,
-                    ]
-                )
+                # The folder of the job, which has train.py, is that of all machines.
+                "exports": "\n".join([*exports(variables), *prelude])
             },
         ),
     )

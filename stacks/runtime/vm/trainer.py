@@ -13,7 +13,7 @@ from stacks.runtime.vm.megatron import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from planner.perf.training.job import Job, ParallelLayout
     from planner.solve.solution import TrainingRun
@@ -63,11 +63,16 @@ def job_prelude(training_run: TrainingRun) -> tuple[str, ...]:
 def job_commands(training_run: TrainingRun) -> tuple[str, ...]:
     """Commands of a shell in which a job is then started by hand, on each machine."""
     return (
-        *(
-            f"export {name}={shlex.quote(value)}"
-            for name, value in job_variables(training_run).items()
-        ),
+        *exports(job_variables(training_run)),
         *job_prelude(training_run),
+    )
+
+
+def exports(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Commands of a shell that set variables."""
+    return tuple(
+        f"export {name}={shlex.quote(value)}"
+        for name, value in variables.items()
     )
 
 
