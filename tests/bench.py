@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gc
 import importlib
@@ -16,6 +17,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.accuracy import adapter
@@ -40,9 +42,11 @@ def timed(*argv: str, runs: int = RUNS) -> tuple[float, float, float]:
 
 
 def timed_process(
-    command: tuple[str, ...], runs: int
+    command: tuple[str, ...], runs: int, **variables: str
 ) -> tuple[float, float, float]:
     """Minimum and median seconds of a process, and its peak memory in MB.
+
+    `variables` are added to its environment.
 
     The first run is not counted: it compiles the bytecode that an installation has.
     """
@@ -55,7 +59,7 @@ def timed_process(
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | variables,
         )
         _, _, usage = os.wait4(process.pid, 0)
         if run:
@@ -82,6 +86,52 @@ def first_screen(*argv: str) -> tuple[float, float, float]:
             process.stdout.read()
     # The first run compiles the bytecode.
     return min(seconds[1:]), statistics.median(seconds[1:]), 0.0
+
+
+def completed() -> tuple[float, float, float]:
+    """Seconds until a shell has what may follow `tonnage offers --region`, and megabytes."""
+    with tempfile.TemporaryDirectory() as name:
+        # A shell asks the program by its name, which names the variable.
+        program = Path(name) / "tonnage"
+        program.write_text("from planner.cli.main import main\nmain()\n")
+        return timed_process(
+            (sys.executable, str(program)),
+            RUNS,
+            _TONNAGE_COMPLETE="bash_complete",
+            COMP_WORDS="tonnage offers --region",
+            COMP_CWORD="3",
+            PYTHONPATH=str(ROOT),
+        )
+
+
+def reported() -> float:
+    """CPU seconds of the report of a plan, beyond those of the plan."""
+    from planner.render.html.report import PlanView, plan_report
+    from planner.workload.outlook import outlook
+    from providers.catalog.load import load_catalog
+    from tests.conftest import find, spec_of
+    from tests.planner.render.html.conftest import blueprint_view
+
+    text = (ROOT / "blueprints" / "chat-70b.yaml").read_text()
+    solution = find(load_catalog(), text, keep=0)
+    plan = blueprint_view("chat-70b").plan
+    start = time.process_time()
+    plan_report(PlanView(plan, outlook(spec_of(text), solution)))
+    return time.process_time() - start
+
+
+def hazards() -> float:
+    """Seconds until the slowest of the texts that are made to harm is refused."""
+    from planner.errors import SpecError
+    from planner.spec.source import parse_yaml
+    from tests.planner.test_spec import HAZARDS
+
+    def refuse(text: str | bytes) -> None:
+        raw = text if isinstance(text, bytes) else text.encode()
+        with contextlib.suppress(SpecError):
+            parse_yaml(raw, "bad.yaml")
+
+    return max(_took(partial(refuse, text)) for text, _ in HAZARDS.values())
 
 
 def installed_size() -> float:
@@ -351,6 +401,7 @@ def main() -> None:
     many = (served * 8)[:100]
     rows = [
         ("tonnage --help", 0.12, timed("--help")),
+        ("a key pressed in a shell", 0.15, completed()),
         (
             "check of one spec",
             0.30,
@@ -445,6 +496,8 @@ def main() -> None:
             [searched_experts() for _ in range(5)],
         ),
         ("1,000 runs of a month, s", 1.0, [runs() for _ in range(3)]),
+        ("report of a plan, CPU s", 1.0, [reported() for _ in range(3)]),
+        ("worst hazard in YAML, s", 0.05, [hazards() for _ in range(3)]),
     ]
     for what, promise, seconds in taken:
         least = min(seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import jsonschema
 import pytest
@@ -79,19 +78,6 @@ def test_every_hazard_is_refused_by_its_code(name: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_yaml(raw, "bad.yaml")
     assert caught.value.problems[0].code == code
-
-
-def test_hazards_cost_less_than_fifty_milliseconds() -> None:
-    slowest = 0.0
-    for text, _ in HAZARDS.values():
-        raw = text if isinstance(text, bytes) else text.encode()
-        start = time.process_time()
-        with pytest.raises(SpecError):
-            parse_yaml(raw, "bad.yaml")
-        slowest = max(slowest, time.process_time() - start)
-    assert slowest < 0.5, (
-        "ten times the promise, so that a busy machine does not fail the test"
-    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import itertools
 import re
-import time
 from decimal import Decimal
 from functools import cache
 
@@ -23,8 +22,8 @@ from planner.render.html.report import (
 )
 from planner.render.page import PageTable
 from planner.render.plan import plan_page
-from planner.workload.outlook import Outlook, outlook
-from tests.conftest import BLUEPRINTS, TODAY, chat, find, spec_of
+from planner.workload.outlook import Outlook
+from tests.conftest import BLUEPRINTS, TODAY, chat
 from tests.planner.render.html.conftest import blueprint_view, view_of
 from tests.planner.render.html.reading import (
     SVG,
@@ -231,16 +230,6 @@ def test_a_saved_plan_has_the_pictures_of_its_document() -> None:
     )
     assert set(whole) - set(saved) == {"load", "week"}
     assert view.outlook != Outlook()
-
-
-def test_a_report_takes_less_than_a_second_beyond_its_plan(catalog) -> None:
-    """In the time of this process: that of a machine depends on who else works there."""
-    text = next(p for p in BLUEPRINTS if p.stem == "chat-70b").read_text()
-    solution = find(catalog, text, keep=0)
-    plan = blueprint_view("chat-70b").plan
-    start = time.process_time()
-    plan_report(PlanView(plan, outlook(spec_of(text), solution)))
-    assert time.process_time() - start < 1
 
 
 def bill_of(html):
