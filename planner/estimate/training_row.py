@@ -24,6 +24,7 @@ from planner.estimate.names import RefusedError
 from planner.estimate.software import row_software, training_framework
 from planner.facts import table
 from planner.facts.accelerator import SIXTEEN_BIT
+from planner.facts.further_prediction import with_further_predictions
 from planner.perf.training.job import Job, ParallelLayout
 from planner.perf.training.model_states import (
     frozen_bytes,
@@ -83,7 +84,9 @@ class ParsedJob(Struct, frozen=True):
 
 def parse_job(table_row: Row) -> ParsedJob:
     """Return the job of a row; raises RefusedError with what is wrong."""
-    language_model = row_model(table_row)
+    language_model = with_further_predictions(
+        row_model(table_row), read_count(table_row, "mtp_layers", 0)
+    )
     accelerator = names.resolve_gpu(table_row["gpu"])
     if not (accelerator.bandwidth_gb_s and accelerator.bf16_tflops):
         raise RefusedError(

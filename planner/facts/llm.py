@@ -89,6 +89,8 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     layer_reduces     all-reduces of a layer over its tensor-parallel ranks; 0 means two, after
                       attention and after the MLP
     precision         precision of the released weights
+    further_predictions  tokens beyond the next one that a training learns, with a module for each
+                      (MTP) that is counted in the parameters and layers
     is_assumed        whether layers and width are assumed, of a size alone
     """
 
@@ -135,6 +137,7 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     precision: str = "bf16"
     source: str = ""
     as_of: str = "unknown"
+    further_predictions: int = 0
     is_assumed: bool = False
 
     @cached_property
@@ -178,6 +181,16 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
             windowless_layers
             + self.choosing_entries
             + self.pooled_layers / max(1, self.pooled_tokens)
+        )
+
+    @cached_property
+    def shared_width(self) -> int:
+        """Width of all shared experts of a layer, 0 without any."""
+        return (
+            self.shared_experts
+            * self.moe_ffn
+            # Shared experts of hybrid models count as twice as wide.
+            * (2 if self.state_layers else 1)
         )
 
     @cached_property

@@ -197,6 +197,7 @@ def _run_row(table_kind: TableKind, truth_row: Row) -> TypedRow:
         "routing": "token_drop" if "tokendrop)" in notes else "",
         "optimizer": _optimizer(notes) if is_torchtune else "",
         "expert_precision": _text(truth_row, "expert_precision"),
+        "mtp_layers": _text(truth_row, "mtp_layers"),
         "early_stop": _text(truth_row, "early_stop"),
         "cuda_graphs": _text(truth_row, "cuda_graphs"),
         "exchange": _text(truth_row, "exchange"),

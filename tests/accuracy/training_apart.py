@@ -42,7 +42,7 @@ def bars(batch: Batch) -> Iterator[Bar]:
         f"training kept apart, {int(hybrids.sum())} runs of hybrids, mean",
         100 * float(np.mean(np.abs(np.expm1(ratio[hybrids])))),
         None,
-        18,
+        12,
     )
     yield Bar(
         f"90 % bands of training kept apart, {len(batch.runs)} runs: rows inside",
@@ -142,11 +142,12 @@ rate of a published kernel of another kind (a gated delta rule on GB200); that i
 looking at them. What is left of the factor of hybrids was fitted to five runs of one model. The
 band of hybrids is that of these errors.
 
-Nemotron 3 Super predicts further tokens while it trains, with about a twelfth of the FLOP of a
-step, which nothing here counts; its runs in NVFP4 have the last 14 of 88 layers in 16 bit too.
-NeMo AutoModel says nothing of recomputation: where a job does not fit without, as much is assumed
-as memory makes necessary, and it was less. Left out are runs of models whose shape is not listed,
-those that recompute single modules, and those whose accelerator or precision no source names.
+Nemotron 3 Super and 3.5 Lightning learn two further tokens at each position
+([decision 99](decisions/0099-further-tokens.md)). Super's runs in NVFP4 have the last 14 of 88
+layers in 16 bit too, which nothing here counts. NeMo AutoModel says nothing of recomputation:
+where a job does not fit without, as much is assumed as memory makes necessary, and it was less.
+Left out are runs of models whose shape is not listed, those that recompute single modules, and
+those whose accelerator or precision no source names.
 """
 GAIN_TEXT: Final = """What another precision of experts gains, in pairs of runs of one source that
 differ in nothing else. A run with two precisions is taken for a tenth slower, as one that nobody

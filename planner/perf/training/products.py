@@ -32,10 +32,12 @@ def product_work(job: Job) -> dict[str, float]:
     sums   2 * m * n
     bytes  operand bytes * (m * k + n * k) + 2 * m * n
 
-    Products: projections of attention, dense MLP, shared experts and state-space layers.
+    Products: projections of attention, dense MLP, shared experts and state-space layers. The
+    head runs once for each token that is predicted at a position.
     """
     language_model = job.llm
-    shared_width = _shared_expert_width(language_model)
+    shared_width = language_model.shared_width
+    predictions = 1 + language_model.further_predictions
     layer_products = [
         *_attention_products(job),
         *_mlp_products(
@@ -43,6 +45,12 @@ def product_work(job: Job) -> dict[str, float]:
         ),
         *_mlp_products(
             job, language_model.moe_layers if shared_width else 0, shared_width
+        ),
+        # Modules of further predictions join two hidden states.
+        _Product(
+            language_model.further_predictions / job.layout.pp,
+            language_model.hidden / job.layout.tp,
+            2 * language_model.hidden,
         ),
     ]
     gemm_flop = _products_flop(job, layer_products)
@@ -61,14 +69,16 @@ def product_work(job: Job) -> dict[str, float]:
             product.layer_count * 2 * job.micro_tokens * product.width
             for product in layer_products
         ),
-        "head_flop": 2.0
+        "head_flop": predictions
+        * 2.0
         * job.micro_tokens
         * language_model.vocab
         * language_model.hidden
         / job.layout.tp
         * _head_passes(job),
         # 12 bytes for each token and vocabulary entry, in all passes.
-        "head_bytes": 12.0
+        "head_bytes": predictions
+        * 12.0
         * job.micro_tokens
         * language_model.vocab
         / job.layout.tp,
@@ -113,7 +123,9 @@ def _state_space_flop(job: Job, gemm_flop: float) -> float:
     counted_params = (
         gemm_flop * tp_ranks * stage_count / (2 * token_count)
         + language_model.active_expert_params
-        + language_model.vocab * language_model.hidden
+        + (1 + language_model.further_predictions)
+        * language_model.vocab
+        * language_model.hidden
     )
     return (
         max(0.0, language_model.active_params - counted_params)
@@ -135,16 +147,6 @@ def _mlp_products(job: Job, mlp_layers: int, mlp_width: int) -> list[_Product]:
         _Product(layer_count, up_matrices * mlp_width / tp_ranks, hidden_width),
         _Product(layer_count, hidden_width, mlp_width / tp_ranks),
     ]
-
-
-def _shared_expert_width(language_model: Llm) -> int:
-    """Return the width of all shared experts of a layer, 0 without any."""
-    return (
-        language_model.shared_experts
-        * language_model.moe_ffn
-        # Shared experts of hybrid models count as twice as wide.
-        * (2 if language_model.state_layers else 1)
-    )
 
 
 def _attention_products(job: Job) -> list[_Product]:

@@ -82,7 +82,6 @@ PUBLISHED_TABLES: dict[str, TableKind] = {
 NOT_SIZED = {
     "Arc-Pro-B60-Dual-48GB",
     "hybrid mamba model (unnamed)",
-    "nemotron_3_5_lightning",
     "unknown MoE (B12X DCP4)",
 }
 LIES = "lora qlora compile async paged 8bit cpu offload interconnect: PCIe tp"

@@ -466,7 +466,7 @@ def test_what_has_no_measurements_has_a_wide_band() -> None:
     known = made()
     hybrid = made("nvidia-nemotron-3-nano-30b-a3b")
     assert half_width_ln(known) < 0.2
-    assert half_width_ln(hybrid) > 2 * half_width_ln(known)
+    assert half_width_ln(hybrid) > 1.5 * half_width_ln(known)
     assert half_width_ln(made("deepseek-v3")) >= 0.6
     assert half_width_ln(made(dp=65_536, batch=65_536)) > half_width_ln(known)
     assert half_width_ln(made(chip="mi300x")) > half_width_ln(known)
