@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 GATED_MATRICES: Final = 3
 PLAIN_MATRICES: Final = 2
+FFN_MULTIPLE: Final = 256  # of a width that a row does not state
 # Widths without which no shape is known.
 SHAPE_COLUMNS: Final = ("layers", "hidden")
 UNLISTED_FAMILY: Final = "unlisted"
@@ -70,13 +72,30 @@ def _config_model(table_row: Row) -> Llm:
 def shaped_model(table_row: Mapping[str, str]) -> Llm:
     """Return the model of a stated shape.
 
-    heads of 128, as many of keys and values, a gated MLP of 8 / 3 of the width, 32,000 words and
-    an output head of its own where the row does not say otherwise.
+    heads of 128, as many of keys and values, a gated MLP of 8 / 3 of the width in whole multiples
+    of 256, 32,000 words and an output head of its own where the row does not say otherwise.
+
+    Raises RefusedError for more heads of keys and values than heads, and for more experts of a
+    token than there are.
     """
     hidden = read_count(table_row, "hidden", 0)
     layers = read_count(table_row, "layers", 0)
     heads = read_count(table_row, "heads", max(1, hidden // 128))
+    kv_heads = read_count(table_row, "kv_heads", heads)
+    if kv_heads > heads:
+        raise RefusedError(f"{kv_heads} kv_heads of {heads} heads")
     experts = read_count(table_row, "experts", 0)
+    experts_per_token = (
+        read_count(table_row, "experts_per_token", min(2, experts))
+        if experts
+        else 0
+    )
+    if experts_per_token > experts:
+        raise RefusedError(
+            f"{experts_per_token} experts per token of {experts}"
+        )
+    # Llama's, so that layouts can cut it.
+    usual_ffn = math.ceil(8 * hidden / 3 / FFN_MULTIPLE) * FFN_MULTIPLE
     is_gated = read_flag(table_row, "gated", default=True)
     model = Llm(
         model=read_cell(table_row, "model") or UNLISTED_FAMILY,
@@ -85,18 +104,14 @@ def shaped_model(table_row: Mapping[str, str]) -> Llm:
         active_params=1.0,
         layers=layers,
         hidden=hidden,
-        ffn=read_count(table_row, "ffn", 8 * hidden // 3),
+        ffn=read_count(table_row, "ffn", usual_ffn),
         heads=heads,
-        kv_heads=read_count(table_row, "kv_heads", heads),
+        kv_heads=kv_heads,
         head_dim=read_count(table_row, "head_dim", max(1, hidden // heads)),
         vocab=int(read_number(table_row, "vocab")) or 32_000,
         experts=experts,
-        experts_per_token=read_count(table_row, "experts_per_token", 2)
-        if experts
-        else 0,
-        moe_ffn=read_count(table_row, "moe_ffn", 8 * hidden // 3)
-        if experts
-        else 0,
+        experts_per_token=experts_per_token,
+        moe_ffn=read_count(table_row, "moe_ffn", usual_ffn) if experts else 0,
         shared_experts=read_count(table_row, "shared_experts", 0),
         tied=read_flag(table_row, "tied"),
         mlp_matrices=GATED_MATRICES if is_gated else PLAIN_MATRICES,

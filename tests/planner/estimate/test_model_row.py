@@ -11,9 +11,11 @@ from typing import Final
 import pytest
 
 from planner.estimate.inference_row import row_deployment
+from planner.estimate.model_row import shaped_model
 from planner.estimate.table import predict_table
 from planner.facts.llm import find_model
 from planner.perf.common.memory import kv_token_bytes, weight_bytes
+from tests.planner.estimate.rows import answered
 
 SERVING: Final = {
     "row_id": "one",
@@ -194,3 +196,38 @@ def test_no_cell_of_a_table_stands_for_a_file() -> None:
         "content of config": json.dumps(LLAMA_CONFIG),
     }
     assert answer(row)["status"] == "refused"
+
+
+@pytest.mark.parametrize("base", [SERVING, TRAINING])
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        (
+            {"experts": "4", "experts_per_token": "8", "moe_ffn": "768"},
+            "8 experts per token of 4",
+        ),
+        ({"heads": "16", "kv_heads": "32"}, "32 kv_heads of 16 heads"),
+    ],
+)
+def test_an_impossible_shape_refuses_its_row_alone(
+    base: dict[str, str], shape: dict[str, str], reason: str
+) -> None:
+    row = base | {"model": "odd", "layers": "48", "hidden": "2048"} | shape
+    answer = answered(row)
+    assert answer["status"] == "refused"
+    assert answer["reason"] == reason
+
+
+@pytest.mark.parametrize("hidden", range(1024, 16_385, 1024))
+@pytest.mark.parametrize("tp", ["1", "2", "4", "8"])
+def test_a_usual_shape_can_be_cut(hidden: int, tp: str) -> None:
+    row = {"model": "odd", "layers": "8", "hidden": str(hidden), "tp": tp}
+    answer = answered(SERVING | row)
+    assert answer["status"] == "ok", answer["reason"]
+
+
+def test_a_usual_mlp_is_that_of_the_first_llama() -> None:
+    """11,008 of 4,096, 13,824 of 5,120 and 22,016 of 8,192 (arXiv:2302.13971, its config.json)."""
+    for hidden, ffn in ((4096, 11_008), (5120, 13_824), (8192, 22_016)):
+        shape = {"layers": "8", "hidden": str(hidden)}
+        assert shaped_model(shape).ffn == ffn
