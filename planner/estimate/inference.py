@@ -17,6 +17,7 @@ from planner.perf.serving.error_band import (
     error_band,
     extrapolation,
     is_newer_release,
+    load_of_engine,
 )
 from planner.perf.serving.served_rate import served_rate
 from planner.units import BYTES_PER_GIB, MS_PER_S
@@ -102,11 +103,12 @@ def predict_inference(deployment: Deployment) -> Estimate:
         newer_release=is_newer_release(deployment.engine),
     )
     load_kind = deployment.demand.load_kind
+    engine_load = load_of_engine(load_kind, deployment.engine.kind)
     doublings = _doublings_outside(deployment)
     metric_bands = _Bands(
         *(
             error_band(
-                metric, load_kind, unmeasured_traits, band_basis, doublings
+                metric, engine_load, unmeasured_traits, band_basis, doublings
             )
             for metric in ("throughput", "tpot", "ttft")
         )
@@ -130,7 +132,11 @@ def predict_inference(deployment: Deployment) -> Estimate:
         columns["served_rps"] = _apply_band(
             served_rate(replica_rates, limits) * deployment.replica_count,
             error_band(
-                "served", "open", unmeasured_traits, band_basis, doublings
+                "served",
+                load_of_engine("open", deployment.engine.kind),
+                unmeasured_traits,
+                band_basis,
+                doublings,
             ),
         )
     return Estimate(band_basis, columns)

@@ -10,20 +10,19 @@ from typing import Any, Final
 import numpy as np
 
 from planner.numeric import Z_OF_90_PERCENT_BAND, student_quantile
-from tests.accuracy.cross import RELEASE, Scheme
+from tests.accuracy.cross import RELEASE, WHOLE, Scheme
 from tests.accuracy.least import Array, write
 from tests.accuracy.sample import Batch
 
 SOURCE: Final = "cross-validation on published measurements (tests/data/truth)"
 AS_OF: Final = "2026-11"
-# Kinds of load, with the engine when it is known: what a plan starts is vLLM.
-LOADS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "offline": (("offline",), ""),
-    "static": (("static",), ""),
-    "burst": (("burst",), ""),
-    "closed": (("closed",), ""),
-    "open": (("open", "server"), ""),
-    "closed vllm": (("closed",), "vllm"),
+# Kinds of load, each of the groups of rows that have it.
+LOADS: Final[Mapping[str, tuple[str, ...]]] = {
+    "offline": ("offline",),
+    "static": ("static",),
+    "burst": ("burst",),
+    "closed": ("closed",),
+    "open": ("open", "server"),
 }
 # Targets of the table, and of the schemes.
 TARGETS: Final = {
@@ -33,6 +32,8 @@ TARGETS: Final = {
     "served": "within",
 }
 FEWEST: Final = 8
+# Rows of an engine under a kind of load that have a band of their own.
+FEWEST_OF_ENGINE: Final = 100
 FEWEST_FEW: Final = 2  # of vendors and releases, of which there are few
 TAIL: Final = 0.05
 MOST_WIDER: Final = 1.25  # by few groups: a third or fourth source is not a surprise without end
@@ -84,11 +85,14 @@ def group_factor(errors: Array, weight: Array, groups: Array) -> float:
         sqrt(1 + between * (f^2 - 1)),   f = t(0.95, groups - 1) / z(0.95) * sqrt(1 + 1 / groups)
 
     `between` is the share of the variance that lies between groups: only of that do few groups
-    say little. One group is all rows, of which nothing was left out.
+    say little. Of a single group nothing tells how the next one differs, unless no row was left
+    out.
     """
     names = sorted(set(groups))
-    if len(names) == 1:
+    if names == [WHOLE]:
         return 1.0
+    if len(names) == 1:
+        return MOST_WIDER
     student = student_quantile(1 - TAIL, len(names) - 1) / Z_OF_90_PERCENT_BAND
     squared = student**2 * (1 + 1 / len(names))
     mean = np.average(errors, weights=weight)
@@ -103,11 +107,34 @@ def group_factor(errors: Array, weight: Array, groups: Array) -> float:
 
 
 def of_load(batch: Batch, load: str) -> Array:
-    """Whether each row is of one of the kinds of load."""
-    groups, engine = LOADS[load]
-    return np.isin(batch.group, groups) & np.array(
-        [engine in ("", s.setup.engine.kind) for s in batch.samples]
-    )
+    """Whether each row is of a kind of load, by one engine where the load names it."""
+    kind, _, engine = load.partition(" ")
+    here = np.isin(batch.group, LOADS[kind])
+    return here & (engines(batch) == engine) if engine else here
+
+
+def engines(batch: Batch) -> Array:
+    """Return the kind of the engine of each row."""
+    return np.array([sample.setup.engine.kind for sample in batch.samples])
+
+
+def own_engines(batch: Batch, here: Array) -> list[str]:
+    """Return the engines with a band of their own among these rows, which are of one load."""
+    found = Counter(engines(batch)[here].tolist())
+    return sorted(x for x, n in found.items() if n >= FEWEST_OF_ENGINE)
+
+
+def loads(batch: Batch) -> list[str]:
+    """Return the kinds of load that bands are of, of all engines and of single ones."""
+    sure = (batch.quality == "A") & ~loose(batch)
+    return [
+        *LOADS,
+        *(
+            f"{kind} {engine}"
+            for kind in LOADS
+            for engine in own_engines(batch, sure & of_load(batch, kind))
+        ),
+    ]
 
 
 def loose(batch: Batch) -> Array:
@@ -153,7 +180,7 @@ def few_rows(
         sure = here & (batch.quality == "A") & ~loose(batch)
         for scheme, new in ((left_out, kind), (fitted, f"{kind} fitted")):
             for target in TARGETS:
-                for load in LOADS:
+                for load in loads(batch):
                     ratio = scheme.ratio(TARGETS[target])
                     rows_of = sure & of_load(batch, load) & np.isfinite(ratio)
                     if rows_of.sum() >= FEWEST_FEW:
@@ -169,10 +196,10 @@ def rows(batch: Batch, schemes: Iterable[Scheme]) -> Iterator[dict[str, Any]]:
     schemes = list(schemes)
     for scheme in (x for x in schemes if x.name != RELEASE):
         for target in TARGETS:
-            for load in LOADS:
+            for load in loads(batch):
                 here = of_load(batch, load)
                 sure = here & (batch.quality == "A") & ~loose(batch)
-                new = "none" if scheme.name == "all" else scheme.name
+                new = "none" if scheme.name == WHOLE else scheme.name
                 yield from _row(batch, scheme, (target, load, new), sure)
                 if scheme.name == "source":
                     yield from _row(

@@ -196,7 +196,7 @@ def _stated(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
 
 def label(scheme: Scheme) -> str:
     """Say what was left out."""
-    return "all data" if scheme.name == "all" else f"{scheme.name} out"
+    return "all data" if scheme.name == cross.WHOLE else f"{scheme.name} out"
 
 
 def _bands(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
@@ -235,7 +235,7 @@ def _margins(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
         0.5,
     )
     source = next(s for s in schemes if s.name == "source")
-    loops = margins.loops(batch, schemes[0].fits["all"])
+    loops = margins.loops(batch, schemes[0].fits[cross.WHOLE])
     for rows, remark in ((batch.earlier, EARLIER), (True, "")):
         for level, least, most in CONFIDENCES:
             yield Bar(

@@ -30,6 +30,9 @@ LEAVES: Final[Mapping[str, Callable[[Sample], str]]] = {
 # The newest releases of one engine are left out of its rows alone: what is newer of other engines
 # says nothing of it.
 RELEASE: Final = "release"
+WHOLE: Final = (
+    "all"  # the scheme that leaves nothing out, and the group of all its rows
+)
 SCHEMES: Final = (*LEAVES, RELEASE)
 # How far back the newest releases of an engine reach, in years: there the rows of one are few.
 NEWEST_YEARS: Final = 0.25
@@ -112,15 +115,15 @@ def within_limits(batch: Batch, parameters: Array) -> Array:
 
 def whole(batch: Batch, parameters: Array) -> Scheme:
     """Score all rows with parameters that were fitted to all of them."""
-    groups = np.array(["all"] * len(batch.samples))
+    groups = np.array([WHOLE] * len(batch.samples))
     with np.errstate(all="ignore"):
         return Scheme(
-            "all",
+            WHOLE,
             groups,
             outcome(batch, parameters),
             served(batch, parameters),
             within_limits(batch, parameters),
-            {"all": parameters},
+            {WHOLE: parameters},
         )
 
 

@@ -60,7 +60,7 @@ from tests.accuracy.bands import (
     of_few_sources,
     of_load,
 )
-from tests.accuracy.cross import USUAL, Scheme, leave, load, whole
+from tests.accuracy.cross import USUAL, WHOLE, Scheme, leave, load, whole
 from tests.accuracy.fit import server
 from tests.accuracy.least import DATA, Array, current, write
 from tests.accuracy.sample import Batch, Sample
@@ -195,7 +195,7 @@ def _within_slots(batch: Batch, fitted: Array) -> Array:
 
 def rows(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table. The first scheme is that of all data."""
-    fitted = schemes[0].fits["all"]
+    fitted = schemes[0].fits[WHOLE]
     served = (
         of_load(batch, SERVED) & _sure(batch) & _within_slots(batch, fitted)
     )
@@ -221,7 +221,7 @@ def _vendor_rows(
     here = (
         of_load(batch, CLOSED)
         & _sure(batch)
-        & _within_slots(batch, schemes[0].fits["all"])
+        & _within_slots(batch, schemes[0].fits[WHOLE])
         & of_few_sources(batch)
     )
     source = next(x for x in schemes if x.name == "source")
@@ -275,7 +275,7 @@ def _rows(
             continue
         found = moments([settled(of_cell) for of_cell in cells])
         for index, target in enumerate(targets):
-            new = "none" if scheme.name == "all" else scheme.name
+            new = "none" if scheme.name == WHOLE else scheme.name
             yield _table_row((target, load, architecture, new), index, found)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tests.accuracy import expected, fit, loaded, margins, strangers
 from tests.accuracy.aims import COLUMNS, aim_rows
 from tests.accuracy.bars import ERRORS, SERVED, Bar, label
-from tests.accuracy.cross import RELEASE, Scheme
+from tests.accuracy.cross import RELEASE, WHOLE, Scheme
 from tests.accuracy.sample import Batch
 from tests.accuracy.score import (
     LOADS,
@@ -179,7 +179,9 @@ EXPECTED: Final = """Median error over rows of quality A, each predicted without
 brackets the median bias, with a plus where more is predicted than was measured.
 """
 BANDS: Final = """A band is made from the errors of the *other* left-out groups, so a row never
-widens its own band. Inside: share of rows within it, which should be 90 %. The newest releases of
+widens its own band. An engine with 100 rows under a kind of load has a band of its own; where all
+of them are of one group, nothing tells how the next one differs, and the band is a quarter wider.
+Inside: share of rows within it, which should be 90 %. The newest releases of
 each engine, of a quarter of a year, are left out together. Under "stated" are the bands that an
 estimate states: of vendors of which each load is of one source, without it, and of these releases.
 """
@@ -300,7 +302,7 @@ def _bands(
 def _plans(
     batch: Batch, fitted: Scheme, source: Scheme
 ) -> Iterator[tuple[str, ...]]:
-    here = margins.judged(batch, margins.loops(batch, fitted.fits["all"]))
+    here = margins.judged(batch, margins.loops(batch, fitted.fits[WHOLE]))
     within = [margins.kept(batch, source, level, here) for level in LEVELS]
     names = [
         (group, sample.setup.engine.kind, sample.row["gpu"])

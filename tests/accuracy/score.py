@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.accuracy.bands import spread
+from tests.accuracy.bands import engines, own_engines, spread
 from tests.accuracy.cross import Scheme
 from tests.accuracy.least import Array
 from tests.accuracy.sample import Batch, Sample
@@ -128,7 +128,10 @@ def coverage(
     *,
     earlier: bool = False,
 ) -> Coverage:
-    """Band each left-out group by the errors of the other left-out groups."""
+    """Band each left-out group by the errors of the other left-out groups.
+
+    An engine with a band of its own is banded by its own rows.
+    """
     ratio = scheme.ratio(target)
     inside: list[bool] = []
     widths: list[float] = []
@@ -140,20 +143,31 @@ def coverage(
         )
         if earlier:
             here &= batch.earlier
-        for group in sorted(set(scheme.groups[here])):
-            own = here & (scheme.groups == group)
-            others = here & (scheme.groups != group)
-            low, high, _ = spread(
-                batch,
-                ratio,
-                others if others.sum() >= FEWEST else here,
-                scheme.groups,
-            )
-            inside += [bool(low <= -x <= high) for x in ratio[own]]
-            widths += [float(np.exp(high - low))] * int(own.sum())
+        for judged, peers in _by_engine(batch, here):
+            for group in sorted(set(scheme.groups[judged])):
+                own = judged & (scheme.groups == group)
+                others = peers & (scheme.groups != group)
+                low, high, _ = spread(
+                    batch,
+                    ratio,
+                    others if others.sum() >= FEWEST else peers,
+                    scheme.groups,
+                )
+                inside += [bool(low <= -x <= high) for x in ratio[own]]
+                widths += [float(np.exp(high - low))] * int(own.sum())
     return Coverage(
         float(np.mean(inside)), float(np.median(widths)), len(inside)
     )
+
+
+def _by_engine(batch: Batch, here: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield the rows of each band, and the rows that the band is made of."""
+    kinds = engines(batch)
+    owners = own_engines(batch, here)
+    for engine in owners:
+        own = here & (kinds == engine)
+        yield own, own
+    yield here & ~np.isin(kinds, owners), here
 
 
 def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from planner.perf.serving.error_band import assess_novelty, error_band
+from planner.perf.serving.error_band import (
+    assess_novelty,
+    error_band,
+    load_of_engine,
+)
 from tests.accuracy.bands import TARGETS, loose, of_few_sources
 from tests.accuracy.score import Coverage
 
@@ -58,5 +62,6 @@ def _band(sample: Sample, target: str, *, newer: bool) -> tuple[float, float]:
         setup.engine.kind,
         newer_release=newer,
     )
-    band = error_band(target, setup.demand.load_kind, novelties, basis)
+    load_kind = load_of_engine(setup.demand.load_kind, setup.engine.kind)
+    band = error_band(target, load_kind, novelties, basis)
     return band.low, band.high

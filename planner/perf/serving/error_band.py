@@ -1,7 +1,8 @@
 """90 % error bands of predictions, from measurements that the fit had not seen.
 
 A band is a pair of factors on the predicted number. The base width is that of left-out
-sources, or of rows whose settings are unstated. Widths are half widths in ln:
+sources, or of rows whose settings are unstated. An engine that was measured enough under a kind of
+load has its own errors, others have those of all engines. Widths are half widths in ln:
 
     width^2 = base^2
             + sum over new (family, GPU, engine, maker) of (left-out width^2 - fitted width^2)
@@ -97,12 +98,9 @@ class Band(Struct, frozen=True):
         return midpoint * math.exp(normal_quantile(probability) * log_sigma)
 
 
-def closed_load(engine_kind: str) -> str:
-    """Return the kind of load whose errors are those of a service by an engine.
-
-    Closed loops of that engine; without rows of its own those of all engines: `error_band`.
-    """
-    return f"closed {engine_kind}"
+def load_of_engine(load_kind: str, engine_kind: str) -> str:
+    """Return the kind of load that has the errors of one engine, where it has rows of its own."""
+    return f"{load_kind} {engine_kind}"
 
 
 @cache
@@ -218,19 +216,20 @@ def error_band(
     basis: Basis,
     doublings: int = 0,
 ) -> Band:
-    """Return the band of throughput, tpot, ttft or served rate under one kind of load."""
+    """Return the band of throughput, tpot, ttft or served rate under one kind of load.
+
+    `load_kind` may name an engine: see `load_of_engine`.
+    """
     band_rows = _band_rows()
-    # A load without rows of its own takes the nearest kind of load.
-    load_kind = (
-        load_kind
-        if (target, load_kind, "source") in band_rows
-        else FALLBACK_LOADS[target]
-    )
-    # Settings such as drafts or split pools that the row does not state.
-    if "loose" in novelties and (target, load_kind, "loose") in band_rows:
-        log_low, log_high = band_rows[target, load_kind, "loose"]
-    else:
-        log_low, log_high = band_rows[target, load_kind, "source"]
+    if "loose" in novelties:
+        # Settings such as drafts or split pools that the row does not state, by any engine.
+        load_kind = load_kind.partition(" ")[0]
+    load_kind = _known_load(target, load_kind, "source")
+    log_low, log_high = band_rows[target, load_kind, "source"]
+    if "loose" in novelties:
+        log_low, log_high = band_rows.get(
+            (target, load_kind, "loose"), (log_low, log_high)
+        )
     squared_width = ((log_high - log_low) / 2) ** 2
     # Independent errors add in quadrature: the excess over the full fit.
     fitted_width = _half_width(target, load_kind, "none")
@@ -288,8 +287,7 @@ def _few_excess(
 ) -> float:
     """Return how much larger the squared reach of left-out rows is than that in the fit."""
     band_rows = _band_rows()
-    if (target, load_kind, kind) not in band_rows:
-        load_kind = FALLBACK_LOADS[target]
+    load_kind = _known_load(target, load_kind, kind)
     left_out, fitted = (
         max(high - log_middle, log_middle - low)
         for low, high in (
@@ -298,6 +296,19 @@ def _few_excess(
         )
     )
     return max(0.0, left_out**2 - fitted**2)
+
+
+def _known_load(target: str, load_kind: str, new: str) -> str:
+    """Return the nearest kind of load with rows of its own: without its engine, else usual."""
+    without_engine = load_kind.partition(" ")[0]
+    return next(
+        (
+            known
+            for known in (load_kind, without_engine)
+            if (target, known, new) in _band_rows()
+        ),
+        FALLBACK_LOADS[target],
+    )
 
 
 def _half_width(target: str, load_kind: str, novelty: str) -> float:

@@ -39,9 +39,9 @@ from planner.perf.serving.error_band import (
     NOVELTY_KINDS,
     Basis,
     assess_novelty,
-    closed_load,
     error_band,
     extrapolation,
+    load_of_engine,
     novelty_excess,
 )
 
@@ -298,8 +298,9 @@ def rate_error(
     """
     load_kind = OFFLINE_LOAD
     if target != "throughput":
-        load_kind = closed_load(
-            engine_kind if has_own_errors(engine_kind) else DEFAULT_ENGINE
+        load_kind = load_of_engine(
+            CLOSED_LOAD,
+            engine_kind if has_own_errors(engine_kind) else DEFAULT_ENGINE,
         )
     error_rows = _error_rows()[load_kind]
     base = error_rows.get((target, architecture, "source"))
@@ -351,7 +352,7 @@ def vendor_variance(target: RateTarget) -> float:
 
 def has_own_errors(engine_kind: str) -> bool:
     """Return whether the rates of a service by an engine have errors of their own."""
-    return closed_load(engine_kind) in _error_rows()
+    return load_of_engine(CLOSED_LOAD, engine_kind) in _error_rows()
 
 
 @cache
@@ -369,7 +370,10 @@ def engine_variance() -> float:
         math.log(band.high / band.low) / 2 / Z_OF_90_PERCENT_BAND
         for band in (
             error_band("tpot", load_kind, frozenset(), "calibrated")
-            for load_kind in ("closed", closed_load(DEFAULT_ENGINE))
+            for load_kind in (
+                CLOSED_LOAD,
+                load_of_engine(CLOSED_LOAD, DEFAULT_ENGINE),
+            )
         )
     )
     return max(0.0, all_engines**2 - default_engine**2)

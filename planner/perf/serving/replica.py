@@ -24,9 +24,9 @@ from planner.perf.serving.engine import coefficient_keys, find_engine
 from planner.perf.serving.error_band import (
     Band,
     assess_novelty,
-    closed_load,
     error_band,
     extrapolation,
+    load_of_engine,
 )
 from planner.perf.serving.fitted_memory import engine_memory
 from planner.perf.serving.load import bin_mean, percentile_bin
@@ -233,7 +233,7 @@ class Replica:
             active=self.llm.active_params,
             accelerators=self.layout.accelerators,
         )
-        load_kind = closed_load(self.engine.kind)
+        load_kind = load_of_engine("closed", self.engine.kind)
         return error_band(metric, load_kind, novelties, basis, doublings)
 
     def bias_factor(self, metric: str, batch_size: float) -> float:

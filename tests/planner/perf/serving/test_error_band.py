@@ -16,6 +16,7 @@ from planner.perf.common.layout import ReplicaLayout
 from planner.perf.serving.error_band import (
     assess_novelty,
     error_band,
+    load_of_engine,
     measured_scope,
 )
 from planner.perf.serving.load import LengthDistribution, ServingLoad
@@ -135,6 +136,45 @@ def test_what_cannot_be_left_out_widens_a_band_as_the_worse_of_what_can(
     assert math.log(band.high / band.low) == pytest.approx(2 * width)
     middle = sum(quantiles("throughput", "offline", "source"))
     assert math.log(band.high * band.low) == pytest.approx(middle)
+
+
+@pytest.mark.parametrize("target", ["tpot", "ttft"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_an_engine_that_was_measured_enough_has_its_own_band(
+    target: str, engine: str
+) -> None:
+    low, high = quantiles(target, f"closed {engine}", "source")
+    load_kind = load_of_engine("closed", engine)
+    band = error_band(target, load_kind, frozenset(), "calibrated")
+    assert (math.log(band.low), math.log(band.high)) == pytest.approx(
+        (low, high)
+    )
+
+
+@pytest.mark.parametrize("target", ["tpot", "ttft", "throughput", "served"])
+@pytest.mark.parametrize("load_kind", ["offline", "static", "burst", "open"])
+def test_an_engine_with_few_rows_has_the_band_of_all(
+    target: str, load_kind: str
+) -> None:
+    of_engine = load_of_engine(load_kind, "sglang")
+    novelties = frozenset({"family"})
+    assert error_band(target, of_engine, novelties, "physics") == error_band(
+        target, load_kind, novelties, "physics"
+    )
+
+
+def test_unstated_settings_have_the_band_of_all_engines() -> None:
+    """Too few rows of one engine have drafts whose settings nobody states."""
+    bands = [
+        error_band(
+            "ttft",
+            load_of_engine("closed", engine),
+            frozenset({"loose"}),
+            "physics",
+        )
+        for engine in ("vllm", "sglang", "nothing")
+    ]
+    assert len(set(bands)) == 1
 
 
 def test_margins_grow_with_what_cannot_be_left_out() -> None:
