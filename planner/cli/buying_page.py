@@ -52,7 +52,8 @@ def buying_page(blueprints: Path = Path("blueprints")) -> str:
             continue
         # The ways to buy differ in no machine, so they simulate the same ones.
         memory = Memory()
-        plan = find_plan(spec_file, catalog, options, memory).explained()
+        # A page says nothing of what the wishes of a spec cost.
+        plan = find_plan(spec_file, catalog, options, memory).plan
         settings = solve_settings(spec_file, catalog, options, memory)
         spec = spec_file.spec
         with_own = replace(

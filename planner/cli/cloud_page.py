@@ -128,7 +128,8 @@ def _plan_of(kind: str, cloud: str, catalog: Catalog, memory: Memory) -> Plan:
     spec = load_spec(text.encode(), path)
     spec_file = SpecFile(path=path, file_bytes=text.encode(), spec=spec)
     options = PlanningOptions(alternatives=0)
-    return find_plan(spec_file, catalog, options, memory).explained()
+    # A page says nothing of what the wishes of a spec cost.
+    return find_plan(spec_file, catalog, options, memory).plan
 
 
 def _table(
