@@ -63,6 +63,7 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     futures            which a commitment is held against, beside the planned one
     layout             that every replica of a service must have; none: whichever is cheapest
     training_correction  what runs of the user's own taught of training
+    names_nearest      whether the answer to a service that nothing serves names what would do
     """
 
     catalog: Catalog
@@ -75,3 +76,4 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     futures: tuple[Future, ...] = field(default_factory=scenarios)
     layout: ReplicaLayout | None = None
     training_correction: TrainingCorrection | None = None
+    names_nearest: bool = True

@@ -132,6 +132,7 @@ def cheapest_among(
             settings,
             catalog=replace(settings.catalog, offers=offers),
             alternative_count=0,
+            names_nearest=False,
         ),
     )
     # What its wishes would cost is nobody's question.

@@ -103,7 +103,9 @@ def solve_serving(
                 finder,
                 cheapest.bill.period_budget(budget_usd) if cheapest else None,
                 settings.run_all,
-            ),
+            )
+            if settings.names_nearest
+            else (),
             week=requirement.week,
             llm=requirement.llm,
             funnel=offer_filter.funnel,
