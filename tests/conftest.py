@@ -14,14 +14,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from msgspec.structs import replace
 
+from planner.solve.serving.verify import FleetJudge
 from planner.solve.settings import Memory, SolveSettings
 from planner.spec.load import load_spec
 from planner.workload.solver import find as find_fleet
-from providers.catalog.load import load_catalog
+from providers.catalog.load import SnapshotPrices, load_catalog
+from stacks.runtime.vm import program
 from stacks.spec.table import unsupported_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Catalog, Offer
@@ -46,6 +48,8 @@ TODAY_EPOCH_S = 1_795_305_600
 TODAY = "2026-11-22"
 
 MOST_SPECS: Final = 16
+MOST_PROGRAMS: Final = 256
+MOST_SOLUTIONS: Final = 32
 
 CHAT = """
 apiVersion: tonnage/v1
@@ -108,6 +112,8 @@ def pytest_configure() -> None:
     Where files are on a disk, each one that is renamed over another waits for it.
     """
     gc.disable()
+    # Commands that tests start would compile the whole program, each one anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if _is_roomy(MEMORY_FOLDER):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))
 
@@ -178,8 +184,29 @@ def _plain_environment(
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(TODAY_EPOCH_S))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _catalog_once(kept_folder: Path) -> Iterator[None]:
+    """Read the embedded catalog once, and let all tests have what is derived from it.
+
+    It takes 90 ms as text and 30 ms as it is kept. A catalog of a test's own files, or one that a
+    test keeps in a folder of its own, is read as ever.
+    """
+    read = SnapshotPrices.catalog
+    whole = SnapshotPrices().catalog()
+
+    def catalog(prices: SnapshotPrices) -> Catalog:
+        is_embedded = prices.manifest_path is None
+        if is_embedded and prices.cache_folder in (None, kept_folder):
+            return whole
+        return read(prices)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SnapshotPrices, "catalog", catalog)
+        yield
+
+
 @pytest.fixture(scope="session")
-def catalog() -> Catalog:
+def catalog(_catalog_once: None) -> Catalog:
     """The embedded catalog."""
     return load_catalog()
 
@@ -200,9 +227,30 @@ class _KeptRuns:
     def __init__(self) -> None:
         self._price_book: PriceBook | None = None
         self._memory = Memory()
+        # By catalog, which stays so that no other one gets its number.
+        self._found: dict[tuple[object, ...], tuple[Catalog, Solution]] = {}
 
     def forget(self) -> None:
         self._price_book = None
+        self._found.clear()
+
+    def find(
+        self, catalog: Catalog, text: str, keep: int, *, names_nearest: bool
+    ) -> Solution:
+        key = id(catalog), text, keep, names_nearest
+        if key not in self._found:
+            if len(self._found) >= MOST_SOLUTIONS:
+                self._found.clear()
+            solver = SolveSettings(
+                catalog=catalog,
+                unbuilt_reason=unsupported_reason,
+                read_file=lambda _: b"",
+                alternative_count=keep,
+                memory=self.of(catalog.price_book),
+                names_nearest=names_nearest,
+            )
+            self._found[key] = catalog, find_fleet(spec_of(text), solver)
+        return self._found[key][1]
 
     def of(self, price_book: PriceBook) -> Memory:
         if price_book is not self._price_book:
@@ -213,16 +261,14 @@ class _KeptRuns:
 _KEPT_RUNS: Final = _KeptRuns()
 
 
-def find(catalog: Catalog, text: str, keep: int = 3) -> Solution:
-    """Find the fleet of a spec given as text, which takes a part of the time of `solve`."""
-    solver = SolveSettings(
-        catalog=catalog,
-        unbuilt_reason=unsupported_reason,
-        read_file=lambda _: b"",
-        alternative_count=keep,
-        memory=_KEPT_RUNS.of(catalog.price_book),
-    )
-    return find_fleet(spec_of(text), solver)
+def find(
+    catalog: Catalog, text: str, keep: int = 3, *, names_nearest: bool = True
+) -> Solution:
+    """Find the fleet of a spec given as text, which takes a part of the time of `solve`.
+
+    It cannot be changed, so that tests of a module that ask again get the same.
+    """
+    return _KEPT_RUNS.find(catalog, text, keep, names_nearest=names_nearest)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -234,6 +280,19 @@ def _own_runs() -> None:
     _KEPT_RUNS.forget()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_judge() -> Iterator[None]:
+    """Let the commands and plans of a module share simulated fleets: most ask about the same.
+
+    Prices play no part in them. What was asked before changes no plan, which tests of the search
+    itself hold: there each search has a judge of its own (tests/planner/solve/conftest.py).
+    """
+    judge = FleetJudge()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("planner.solve.serving.search.FleetJudge", lambda: judge)
+        yield
+
+
 @pytest.fixture(autouse=True, scope="session")
 def unflushed() -> Iterator[None]:
     """Leave what is written to the system: in a test nobody cuts the power.
@@ -242,6 +301,23 @@ def unflushed() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _packed_once() -> Iterator[None]:
+    """Pack the same files of a machine once: it takes 7 ms, and many tests have the same."""
+    pack = program.packed
+
+    @lru_cache(maxsize=MOST_PROGRAMS)
+    def packed_parts(parts: frozenset[tuple[str, str]]) -> str:
+        return pack(dict(parts))
+
+    def packed(files_by_path: Mapping[str, str]) -> str:
+        return packed_parts(frozenset(files_by_path.items()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program, "packed", packed)
         yield
 
 

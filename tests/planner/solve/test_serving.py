@@ -232,6 +232,17 @@ def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(
     assert cost_of(catalog, loosened) == nearest.usd
 
 
+def test_who_looks_at_fleets_alone_is_told_nothing_of_what_would_do(
+    catalog,
+) -> None:
+    text = chat(model="llama-3.1-70b", sla="ttft_p95: 20ms")
+    told = find_fleet(catalog, text)
+    assert told.bindings
+    assert find_fleet(catalog, text, names_nearest=False) == replace(
+        told, bindings=()
+    )
+
+
 def test_a_budget_makes_what_is_dearer_infeasible(catalog) -> None:
     cost = cost_of(catalog, chat(traffic="peak_rps: 6"))
     below = solve(

@@ -199,8 +199,8 @@ def planned(catalog: Catalog, draw: Draw, confidence: float = 0.9) -> Plan:
 
 
 def fleet_cost(catalog: Catalog, draw: Draw) -> Decimal:
-    """The cost of the fleet of a spec; what its wishes cost takes four times as long."""
-    bill = find(catalog, draw.text, keep=0).bill
+    """The cost of the fleet of a spec; nobody asks what its wishes cost, or what else would do."""
+    bill = find(catalog, draw.text, keep=0, names_nearest=False).bill
     return INFEASIBLE if bill is None else bill.total
 
 
