@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 import yaml
 
 from planner.market.offer import Catalog
+from planner.plan.types import Plan
 from providers.simulated import world
 from stacks.engine.keep import held_data
 from stacks.engine.protocol import ResourceStep, RunControl
@@ -187,19 +191,43 @@ def text_of(document: dict[str, Any], kind: str, cloud: str) -> str:
     return yaml.safe_dump(base, sort_keys=False).replace("NAME", secret)
 
 
+Standing: TypeAlias = "Callable[[str, str], tuple[Plan, Path]]"
+
+
+@pytest.fixture(scope="module")
+def standing(
+    catalog: Catalog, tmp_path_factory: pytest.TempPathFactory
+) -> Standing:
+    """The stack of a kind on a cloud: its plan, and the folder of the clouds that have it."""
+
+    @cache
+    def stand(kind: str, cloud: str) -> tuple[Plan, Path]:
+        plan = plan_of(catalog, text_of(KINDS[kind][0], kind, cloud))
+        assert plan.is_feasible
+        folder = tmp_path_factory.mktemp("standing") / "clouds"
+        SimulatedEngine(world.default_world(), folder).apply(plan, quiet)
+        return plan, folder
+
+    return stand
+
+
 @pytest.mark.parametrize(("kind", "path", "cloud"), list(cases()))
 def test_what_is_told_happens_and_no_data_go(
-    here, catalog: Catalog, kind: str, path: str, cloud: str
+    here: Path,
+    catalog: Catalog,
+    standing: Standing,
+    kind: str,
+    path: str,
+    cloud: str,
 ) -> None:
     document, values = KINDS[kind]
-    before_plan = plan_of(catalog, text_of(document, kind, cloud))
+    before_plan, clouds = standing(kind, cloud)
+    shutil.copytree(clouds, here / "clouds")
     after_plan = plan_of(
         catalog, text_of(changed(document, path, values[path]), kind, cloud)
     )
-    assert before_plan.is_feasible
     assert after_plan.is_feasible
     engine = SimulatedEngine(world.default_world(), here / "clouds")
-    engine.apply(before_plan, quiet)
     before = objects(engine)
     steps = {step.name: step for step in engine.preview(after_plan)}
     engine.apply(after_plan, quiet, RunControl(allow=frozenset({"outage"})))

@@ -21,7 +21,7 @@ from tests.reliability.crash import (
 from tests.stacks.engine.test_simulated import TEXT, objects, plan_of, quiet
 
 # How many moments are passed over between two that are tried; all are in `make reliability`.
-STRIDE = 23
+STRIDE = 37
 MOVES = {"aws": "gcp", "gcp": "azure", "azure": "aws"}
 
 

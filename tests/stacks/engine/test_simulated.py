@@ -17,12 +17,14 @@ from planner.errors import (
     SpecError,
     UsageError,
 )
+from planner.market.offer import Catalog
 from planner.plan.canonical import dump_plan, parse_plan
 from planner.plan.diff import compare_plans
 from planner.plan.document import PlannedStack, SpecSource, assemble
 from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
+from planner.solve.solution import Solution
 from providers.base import ProjectIdentity
 from providers.catalog.load import SnapshotPrices
 from providers.simulated import world
@@ -53,10 +55,26 @@ from tests.conftest import (
 TEXT = chat(extra="shutdown: {idle: 30m, ttl: 72h}\nwhere: {clouds: [CLOUD]}")
 
 
-def plan_of(catalog, text: str) -> Plan:
+MOST_PLANS = 64
+# What plans are written as, for all tests of a process. A catalog stays with its plan, so that no
+# other one gets its number.
+_written: dict[tuple[int, str], tuple[Catalog, bytes]] = {}
+
+
+def plan_of(catalog: Catalog, text: str) -> Plan:
     """The plan of a spec, written and read back."""
+    key = id(catalog), text
+    if key not in _written:
+        if len(_written) >= MOST_PLANS:
+            _written.clear()
+        solution = find(catalog, text, keep=0)
+        _written[key] = catalog, written_plan(catalog, text, solution)
+    return parse_plan(_written[key][1], "p.json")
+
+
+def written_plan(catalog: Catalog, text: str, solution: Solution) -> bytes:
+    """The plan of a spec whose fleet was found, as it is written."""
     spec = spec_of(text)
-    solution = find(catalog, text, keep=0)
     plan = assemble(
         spec,
         solution,
@@ -64,7 +82,7 @@ def plan_of(catalog, text: str) -> Plan:
         source=SpecSource("spec.yaml", "0" * 64),
         stack=planned_stack(spec, solution, PlannedStack(name=spec.name)),
     )
-    return parse_plan(dump_plan(plan).encode(), "p.json")
+    return dump_plan(plan).encode()
 
 
 @pytest.fixture
