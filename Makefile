@@ -9,8 +9,9 @@ SPEC ?= blueprints/chat-70b.yaml
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
 
+# Workers keep whole modules, whose tests share much, until one of them has nothing left to do.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -q
+	$(BIN)/python -m pytest -n auto --dist worksteal -q
 
 # Four parts, which `make -j2 check` runs side by side.
 check: check-lint check-types check-rules check-accuracy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import click
@@ -22,6 +23,10 @@ from tests.conftest import BLUEPRINTS, ROOT, present, untimed
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+# Blueprints whose ways to buy are compared: a workspace has one way.
+BOUGHT = [
+    path for path in BLUEPRINTS if "kind: Workspace" not in path.read_text()
+]
 # Pages with commands that need an extra.
 NEEDS = {"policy.md": "cel"}
 SHOWN = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -84,7 +89,6 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
     assert (DOCS / "commands.md").read_text() == reference.commands_page()
     assert (DOCS / "spec.md").read_text() == reference.spec_page()
     assert (DOCS / "files.md").read_text() == reference.files_page()
-    assert (DOCS / "buying.md").read_text() == buying_page()
     assert (DOCS / "live.md").read_text() == live_page()
     assert (DOCS / "plan-document.md").read_text() == reference.plan_page()
     assert (
@@ -94,6 +98,32 @@ def test_the_reference_pages_are_those_that_the_program_writes() -> None:
         DOCS / "portfolio-document.md"
     ).read_text() == reference.portfolio_document_page()
     assert (DOCS / "error-document.md").read_text() == reference.error_page()
+
+
+def test_the_ways_to_buy_are_told_of_every_workload_but_workspaces() -> None:
+    told = re.findall(
+        r"^[\w.-]+, `blueprints/(.*)`$",
+        (DOCS / "buying.md").read_text(),
+        re.MULTILINE,
+    )
+    assert told == [path.name for path in BOUGHT]
+
+
+@pytest.mark.parametrize("blueprint", BOUGHT, ids=lambda path: path.stem)
+def test_the_ways_to_buy_are_those_that_the_program_finds(
+    blueprint: Path, tmp_path: Path
+) -> None:
+    """The page is what it would be of one blueprint, for each of them."""
+    shutil.copy(blueprint, tmp_path)
+    shutil.copytree(
+        ROOT / "blueprints" / "on-premises", tmp_path / "on-premises"
+    )
+    intro, *sections = (DOCS / "buying.md").read_text().split("\n## ")
+    page = buying_page(tmp_path)
+    assert page.startswith(f"{intro}\n## ")
+    assert page.removeprefix(f"{intro}\n## ").rstrip("\n") in {
+        section.rstrip("\n") for section in sections
+    }
 
 
 @pytest.mark.parametrize("cloud", clouds())
