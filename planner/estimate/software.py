@@ -21,7 +21,10 @@ from planner.estimate.inference_row import chip_cores
 from planner.estimate.names import RefusedError
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
-from planner.perf.training.error_band import covered_names, is_newer_release
+from planner.perf.training.error_band import (
+    is_newer_release,
+    is_unseen_software,
+)
 from planner.perf.training.job import Software
 
 if TYPE_CHECKING:
@@ -146,7 +149,7 @@ def row_software(
         and kernel_kind == "te"
         and not captures_steps,
         packed_tokens=_packed_tokens(table_row, framework),
-        **_novelty(table_row, framework, kernel_kind),
+        **_novelty(table_row, framework, kernel_kind, language_model),
         is_whole_run=read_choice(table_row, "scope", SCOPES) == "run",
         loss="chunked"
         if is_torchtune
@@ -252,14 +255,14 @@ def _packed_tokens(table_row: Row, framework: str) -> int:
 
 
 def _novelty(
-    table_row: Row, framework: str, kernel_kind: Kernels
+    table_row: Row, framework: str, kernel_kind: Kernels, language_model: Llm
 ) -> dict[str, Any]:
-    """Return whether no run of a framework, or of its release, was measured.
+    """Return whether no run of a framework, of its mixtures or of its release was measured.
 
-    One that is blank or not listed has none.
+    A framework that is blank or not listed has none.
     """
     return {
-        "is_unseen": ("framework", framework) not in covered_names(),
+        "is_unseen": is_unseen_software(framework, kernel_kind, language_model),
         "is_newer": is_newer_release(
             framework,
             kernel_kind,

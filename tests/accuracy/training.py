@@ -22,6 +22,7 @@ from planner.estimate.training_row import ParsedJob, parse_job
 from planner.perf.common.release import release_key
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.error_band import (
+    MIXTURE_KERNELS,
     NEWER,
     error_kinds,
 )
@@ -311,6 +312,10 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
         ("GPU", [x.chip.accelerator for x in jobs]),
         ("architecture", [x.chip.architecture for x in jobs]),
         ("framework", _frameworks()),
+        (
+            MIXTURE_KERNELS,
+            [x.software.kernels for x in jobs if x.llm.experts],
+        ),
     ):
         for name, number in sorted(Counter(names).items()):
             yield _row("kind", kind, name=name, rows=number)

@@ -18,9 +18,12 @@ from planner.perf.common.constant import constant
 from planner.perf.common.release import release_key
 
 if TYPE_CHECKING:
+    from planner.facts.llm import Llm
     from planner.perf.serving.error_band import Basis
     from planner.perf.training.job import Job
 
+# Classes of kernels of which a mixture of experts was measured.
+MIXTURE_KERNELS: Final = "kernels of mixtures"
 NEWER: Final = "newer"  # kind of the width that a newer release adds
 
 
@@ -104,6 +107,20 @@ def covered_names() -> frozenset[tuple[str, str]]:
         "planner.perf", "train_covered.csv", column_types
     )
     return frozenset((row["kind"], row["name"]) for row in table_rows)
+
+
+def is_unseen_software(
+    framework: str, kernels: str, language_model: Llm
+) -> bool:
+    """Return whether no run of a framework was measured, or no mixture with its kernels.
+
+    Kernels of one class run experts alike, whichever framework calls them.
+    """
+    measured = covered_names()
+    return ("framework", framework) not in measured or (
+        bool(language_model.experts)
+        and (MIXTURE_KERNELS, kernels) not in measured
+    )
 
 
 def error_kinds(job: Job, *, assumed: bool) -> frozenset[str]:

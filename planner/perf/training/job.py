@@ -152,7 +152,7 @@ class Software(Struct, frozen=True, kw_only=True):
     packed_tokens      context of packed documents in tokens; 0 means the whole sequence
     gather_bytes       bytes of a parameter that FSDP gathers
     loss               implementation of the loss, which sets the memory of the logits
-    is_unseen          the framework has no measured run
+    is_unseen          no run of the framework was measured, or no mixture with its kernels
     is_newer           the release came after all that were measured
     is_whole_run       all accelerator-hours of a run count, not those of its steps alone
     keeps_all_logits   logits of all micro-batches stay in memory until the end of the step
@@ -239,7 +239,7 @@ class Job(NamedTuple):
 
     @property
     def is_unseen(self) -> bool:
-        """Whether no run of its framework, task or mixed precisions was measured."""
+        """Whether no run of its software, task or mixed precisions was measured."""
         return (
             self.software.is_unseen
             or self.reference != "none"

@@ -12,7 +12,7 @@ from planner.errors import Problem, SpecError
 from planner.facts.cloud import cloud_of_address
 from planner.perf.common.constant import constant
 from planner.perf.reliability.retention import Retention
-from planner.perf.training.error_band import covered_names
+from planner.perf.training.error_band import is_unseen_software
 from planner.perf.training.framework import framework_of
 from planner.perf.training.job import Job, ParallelLayout
 from planner.perf.training.loader import MILLION, LoaderWork, loaders
@@ -212,8 +212,9 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
             software=self.framework.software(
                 precision,
                 self.expert_precision,
-                is_unseen=("framework", self.framework.trainer)
-                not in covered_names(),
+                is_unseen=is_unseen_software(
+                    self.framework.trainer, self.framework.kernels, self.llm
+                ),
             ),
             sequence_tokens=self.sequence,
             global_batch=float(self.global_batch),

@@ -10,6 +10,7 @@ import pytest
 from planner.estimate.software import FRAMEWORK_KERNELS, row_software
 from planner.estimate.training_row import parse_job
 from planner.perf.training.error_band import (
+    MIXTURE_KERNELS,
     NEWER,
     covered_names,
     half_widths,
@@ -18,7 +19,14 @@ from planner.perf.training.error_band import (
 from planner.perf.training.framework import frameworks
 from planner.spec.field import Choice
 from planner.spec.field_table import block_fields
-from tests.accuracy.training import Batch, leave, load, newer_half, releases
+from tests.accuracy.training import (
+    Batch,
+    covered,
+    leave,
+    load,
+    newer_half,
+    releases,
+)
 from tests.planner.estimate.rows import answered
 
 ROW: Final = {
@@ -88,6 +96,49 @@ def test_a_framework_that_nobody_knows_is_never_the_best_and_wider(
     )
     # Named or not, it is as unknown.
     assert answer(**shape, framework="somebody's trainer") == unknown
+
+
+@pytest.mark.parametrize(
+    "framework", ["transformers", "torchtitan", "torchtune", "llm-foundry"]
+)
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_a_mixture_is_as_unknown_as_its_kernels_and_dense_models_are_not(
+    framework: str, method: str
+) -> None:
+    """Of experts that run in a loop: QwenLM/Qwen3 736, where a mixture ran 5.6 times slower."""
+    mixture = {"model": "qwen3-30b-a3b", "method": method}
+    found = answer(**mixture, framework=framework)
+    assert found["basis"] == "physics"
+    # Answers have six digits.
+    assert (
+        half_ln(**mixture, framework=framework) > half_widths()["unseen"] - 1e-5
+    )
+    best = max(
+        speed(**mixture, framework=name) for name in ("nemo", "megatron-lm")
+    )
+    assert speed(**mixture, framework=framework) < best / 1.05
+    software = parse_job(ROW | mixture | {"framework": framework}).job.software
+    known = parse_job(ROW | {"framework": framework}).job.software
+    assert software.is_unseen
+    assert not known.is_unseen
+    # Fused kernels of other frameworks ran mixtures.
+    assert answer(**mixture, framework="megatron-lm")["basis"] == "calibrated"
+
+
+def test_what_is_covered_is_what_the_fitted_rows_ran() -> None:
+    runs, _ = load()
+    rows = {
+        (row["kind"], row["name"]): row["rows"] for row in covered(Batch(runs))
+    }
+    assert rows.keys() == covered_names()
+    mixtures = [
+        run.read.job.software.kernels
+        for run in runs
+        if run.read.job.llm.experts and run.row["quality"] != "C"
+    ]
+    assert {
+        name for kind, name in covered_names() if kind == MIXTURE_KERNELS
+    } == set(mixtures)
 
 
 def test_a_framework_of_specs_is_as_known_in_a_table_as_in_a_plan() -> None:
