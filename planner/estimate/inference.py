@@ -55,10 +55,12 @@ class Estimate(Struct, frozen=True):
 
     basis    what the prediction rests on
     columns  value and band by column name; a column that does not apply is absent
+    doubt    why what is answered may not run, or nothing
     """
 
     basis: Basis
     columns: dict[str, BandedValue]
+    doubt: str = ""
 
 
 class _Bands(Struct, frozen=True):

@@ -62,7 +62,7 @@ def predict_memory(table_row: Row) -> Estimate:
             "physics",
             {"checkpoint_gib": _relative_band(checkpoint_gib, "checkpoint")},
         )
-    return Estimate("physics", training.training_memory(table_row))
+    return training.training_memory(table_row)
 
 
 def _predict_startup(table_row: Row) -> Estimate:

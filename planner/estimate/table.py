@@ -149,7 +149,11 @@ def _output_row(
     # One refused row must not stop the others.
     except RefusedError as refusal:
         return output_cells | {"status": "refused", "reason": str(refusal)}
-    output_cells |= {"status": "ok", "basis": row_estimate.basis}
+    output_cells |= {
+        "status": "ok",
+        "reason": row_estimate.doubt,
+        "basis": row_estimate.basis,
+    }
     for column in estimate_columns:
         banded_value = row_estimate.columns.get(column)
         if banded_value is not None:

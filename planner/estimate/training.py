@@ -14,9 +14,11 @@ from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.error_band import half_width_ln, prediction_basis
 from planner.perf.training.memory import (
     activation_total,
-    fullest_stage,
+    exceeds_memory,
+    forced_stage,
     peak_gib,
     peak_half_width_ln,
+    reserved_gib,
 )
 from planner.perf.training.mfu import mfu
 from planner.perf.training.model_states import model_states
@@ -72,10 +74,38 @@ def predict_training(table_row: Row) -> Estimate:
                 peak_half_width_ln(training_job, assumed=parsed_job.is_assumed),
             ),
         },
+        _memory_doubt(training_job, assumed=parsed_job.is_assumed),
     )
 
 
-def training_memory(table_row: Row) -> dict[str, BandedValue]:
+def _memory_doubt(training_job: Job, *, assumed: bool) -> str:
+    """Return by how much a job is counted beyond memory, or nothing where it fits.
+
+    It is no refusal: published runs of XLA, which decides what it keeps, and of hybrids took less
+    than is counted. Of others the lower end of the band is sure not to fit.
+    """
+    if not exceeds_memory(training_job):
+        return ""
+    memory_gib = training_job.chip.memory_gib
+    counted_gib = reserved_gib(forced_stage(training_job))
+    half_width = peak_half_width_ln(training_job, assumed=assumed)
+    is_sure = (
+        training_job.software.kernels != "xla"
+        and not training_job.llm.state_layers
+        and counted_gib * math.exp(-half_width) > memory_gib
+    )
+    recomputed = (
+        ", with all layers recomputed"
+        if training_job.layout.recompute in ("forced", "full")
+        else ""
+    )
+    return (
+        f"{'does' if is_sure else 'may'} not fit: counted at {counted_gib:,.1f} "
+        f"of {memory_gib:,.1f} GiB on each{recomputed}"
+    )
+
+
+def training_memory(table_row: Row) -> Estimate:
     """Predict a memory row of training: states, activations and the peak of the fuller stage."""
     if not (
         read_cell(table_row, "seq_len") and read_cell(table_row, "micro_batch")
@@ -85,14 +115,14 @@ def training_memory(table_row: Row) -> dict[str, BandedValue]:
         )
     training_job = parse_job(table_row).job
     if read_cell(table_row, "kind").lower() == STATE_KIND:
-        return _analytic_memory(training_job)
+        return Estimate("physics", _analytic_memory(training_job))
     state_bytes = model_states(training_job)
-    peak_stage = fullest_stage(training_job)
+    peak_stage = forced_stage(training_job)
     peak_half_width = peak_half_width_ln(training_job, assumed=False)
     activation_bytes = (
         peak_stage.activations + peak_stage.working_set + peak_stage.logits
     )
-    return {
+    memory_columns = {
         "weights_gib_per_gpu": _log_band(
             state_bytes.weights / BYTES_PER_GIB,
             constant("train_memory", "states"),
@@ -107,6 +137,9 @@ def training_memory(table_row: Row) -> dict[str, BandedValue]:
         ),
         "peak_mem_gib": _log_band(peak_gib(training_job), peak_half_width),
     }
+    return Estimate(
+        "physics", memory_columns, _memory_doubt(training_job, assumed=False)
+    )
 
 
 def _analytic_memory(training_job: Job) -> dict[str, BandedValue]:

@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 from planner.perf.common.constant import constant
@@ -27,6 +28,7 @@ BYTES_16BIT: Final = 2.0  # bytes of a number in 16 bit
 GATED_MATRICES: Final = 3  # matrices of an MLP with a gate
 # Bytes of an fp32 gradient.
 GRADIENT_BYTES: Final = 4.0
+ROUNDING: Final = 1e-9  # share by which equal sums differ
 # Share of activations that frozen weights still need.
 FROZEN_SHARE: Final = 0.75
 
@@ -416,22 +418,81 @@ def stage_activations(
 
 
 def fullest_stage(job: Job) -> StagePeak:
-    """Return the largest peak of all pipeline stages."""
+    """Return the largest peak of all pipeline stages, before any recomputation by force."""
     return max(stage_peaks(job), key=lambda stage_peak: stage_peak.total)
 
 
+def forced_stage(job: Job) -> StagePeak:
+    """Return the largest peak of all pipeline stages, with the recomputation that memory forces.
+
+    Of a layout that is `forced` each stage recomputes the share s of its layers, the least with
+    which all stages fit:
+
+    s = largest of (P - room) / (A - F), from 0 to 1
+
+    P, A  peak of a stage and its activations without recomputation
+    F     its activations when all layers are recomputed
+    room  (memory - overhead) / (1 + fragmentation)
+    """
+    if job.layout.recompute != "forced":
+        return fullest_stage(job)
+    room_bytes = (
+        (job.chip.memory_gib - constant("train_overhead"))
+        * BYTES_PER_GIB
+        / (1 + constant("train_fragmentation"))
+    )
+    whole_peaks = stage_peaks(job)
+    spared_bytes = [
+        whole.activations - recomputed.activations
+        for whole, recomputed in zip(
+            whole_peaks,
+            stage_activations(
+                job.with_layout(job.layout._replace(recompute="full"))
+            ),
+            strict=True,
+        )
+    ]
+    share = max(
+        (whole.total - room_bytes) / spared
+        for whole, spared in zip(whole_peaks, spared_bytes, strict=True)
+    )
+    share = min(1.0, max(0.0, share))
+    return max(
+        (
+            replace(whole, activations=whole.activations - share * spared)
+            for whole, spared in zip(whole_peaks, spared_bytes, strict=True)
+        ),
+        key=lambda stage_peak: stage_peak.total,
+    )
+
+
+def reserved_gib(stage_peak: StagePeak) -> float:
+    """Return the memory in GiB that a stage reserves, with overhead and fragmentation."""
+    return (
+        constant("train_overhead")
+        + (1 + constant("train_fragmentation"))
+        * stage_peak.total
+        / BYTES_PER_GIB
+    )
+
+
 def peak_gib(job: Job) -> float:
-    """Return the peak memory in GiB.
+    """Return the peak memory in GiB, with the recomputation that memory forces.
 
     Reserved memory with overhead and fragmentation, or allocated memory when
     `Software.counts_allocated` is set.
     """
-    total_gib = fullest_stage(job).total / BYTES_PER_GIB
+    peak_stage = forced_stage(job)
     if job.software.counts_allocated:
-        return total_gib
-    return (
-        constant("train_overhead")
-        + (1 + constant("train_fragmentation")) * total_gib
+        return peak_stage.total / BYTES_PER_GIB
+    return reserved_gib(peak_stage)
+
+
+def exceeds_memory(job: Job) -> bool:
+    """Return whether what a job reserves is more than memory, also with recomputation by force."""
+    # Recomputation by force fills memory to the last byte, but for rounding.
+    return reserved_gib(forced_stage(job)) > job.chip.memory_gib * (
+        1 + ROUNDING
     )
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from planner.perf.common.constant import constant
 from planner.perf.training import memory
 from planner.perf.training.accelerator_rates import accelerator_rates
 from planner.perf.training.experts import expert_work
@@ -482,13 +481,7 @@ def overflow_share(job: Job) -> float:
     """
     stage_peak = memory.fullest_stage(job)
     activation_bytes = memory.activation_total(job)
-    # Peak of reserved memory, as in `memory.peak_gib`.
-    required_gib = (
-        constant("train_overhead")
-        + (1 + constant("train_fragmentation"))
-        * stage_peak.total
-        / BYTES_PER_GIB
-    )
+    required_gib = memory.reserved_gib(stage_peak)
     return min(
         1.0,
         max(

@@ -477,6 +477,66 @@ def test_meta_s_layout_of_llama_3_1_405b_fits_without_recomputation(
     assert memory.peak_gib(job) > 0.9 * job.chip.memory_gib
 
 
+def in_memory(memory_gib: float, layout: ParallelLayout) -> Job:
+    chip = replace(accelerators()["h100-sxm"], memory_gib=memory_gib)
+    return tiny(
+        find_model("llama-3.1-8b"),
+        more={"chip": chip, "sequence_tokens": 8192, "layout": layout},
+    )
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        ParallelLayout(dp=8, sharding="zero3"),
+        ParallelLayout(tp=4, dp=2, micro=4.0),
+        ParallelLayout(tp=2, pp=4, dp=2),
+        ParallelLayout(pp=4, vpp=2, dp=4),
+    ],
+)
+def test_recomputation_by_force_is_the_least_that_fits(
+    layout: ParallelLayout,
+) -> None:
+    whole = memory.peak_gib(in_memory(80.0, layout))
+    least = memory.peak_gib(in_memory(80.0, layout._replace(recompute="full")))
+    between = (2 * whole + least) / 3
+    forced = layout._replace(recompute="forced")
+    for memory_gib, peak in (
+        (whole * 1.01, whole),
+        (between, between),
+        (least * 0.99, least),
+    ):
+        job = in_memory(memory_gib, forced)
+        assert memory.peak_gib(job) == pytest.approx(peak)
+        assert memory.exceeds_memory(job) == (memory_gib < least)
+    # A little less than the share of layers that fills memory does not fit.
+    shares = [number / 1000 for number in range(1, 1000)]
+    fitting = [
+        share
+        for share in shares
+        if not memory.exceeds_memory(
+            in_memory(between, layout.with_layer_share(share))
+        )
+    ]
+    filled = in_memory(between, layout.with_layer_share(fitting[0]))
+    assert memory.peak_gib(filled) == pytest.approx(between, rel=1e-2)
+    assert fitting == shares[-len(fitting) :]
+
+
+def test_what_is_allocated_leaves_room_for_what_is_reserved() -> None:
+    """A run of which allocated memory is counted recomputes as much as any other."""
+    layout = ParallelLayout(
+        dp=8, sharding="zero3", micro=4.0, recompute="forced"
+    )
+    job = in_memory(80.0, layout)
+    counted = job._replace(
+        software=replace(job.software, counts_allocated=True)
+    )
+    assert memory.peak_gib(job) == pytest.approx(80.0)
+    assert memory.peak_gib(counted) == pytest.approx((80.0 - 1.22) / 1.0444)
+    assert not memory.exceeds_memory(counted)
+
+
 def test_groups_of_an_interleaved_pipeline_are_those_that_megatron_takes() -> (
     None
 ):
