@@ -22,7 +22,7 @@ from planner.estimate.cell import (
 from planner.estimate.engine_row import KV_PRECISIONS
 from planner.estimate.inference_row import DEMAND_KINDS, SERVING_MODES
 from planner.estimate.software import PRODUCT_PRECISIONS
-from planner.estimate.training_row import SHARDINGS
+from planner.estimate.training_layout import SHARDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -35,12 +35,12 @@ from planner.estimate.spelling import (
     calibration_spellings,
     typed_row,
 )
-from planner.estimate.training_row import (
-    METHODS,
+from planner.estimate.training_layout import (
     RECOMPUTE_KINDS,
     SCHEDULES,
     SHARDINGS,
 )
+from planner.estimate.training_row import METHODS
 from tests.accuracy import adapter
 from tests.conftest import ROOT
 
