@@ -81,20 +81,7 @@ def predict_inference(deployment: Deployment) -> Estimate:
                             within the limits on both 99th percentiles, where they are given
     """
     replica_rates = deployment.replica_rates()
-    if replica_rates.max_batch < 1:
-        weights_gib = deployment.profile.weight_bytes / BYTES_PER_GIB
-        memory_gib = deployment.node.memory_gib
-        raise RefusedError(
-            f"does not fit: weights take {weights_gib:,.1f} of {memory_gib:,.1f} GiB on each"
-        )
-    if (
-        deployment.prefill_workers
-        and deployment.prefill_profile.weight_bytes
-        > deployment.prefill_profile.memory_bytes
-    ):
-        raise RefusedError(
-            "does not fit: a prefill worker cannot hold the weights"
-        )
+    _check_fit(deployment, replica_rates)
     unmeasured_traits, band_basis = assess_novelty(
         deployment.llm,
         deployment.layout,
@@ -142,6 +129,24 @@ def predict_inference(deployment: Deployment) -> Estimate:
             ),
         )
     return Estimate(band_basis, columns)
+
+
+def _check_fit(deployment: Deployment, replica_rates: ReplicaRates) -> None:
+    """Raise RefusedError where the weights leave no memory for a request."""
+    if replica_rates.max_batch < 1:
+        weights_gib = deployment.profile.weight_bytes / BYTES_PER_GIB
+        memory_gib = deployment.node.memory_gib
+        raise RefusedError(
+            f"does not fit: weights take {weights_gib:,.1f} of {memory_gib:,.1f} GiB on each"
+        )
+    if (
+        deployment.prefill_workers
+        and deployment.prefill_profile.weight_bytes
+        > deployment.prefill_profile.memory_bytes
+    ):
+        raise RefusedError(
+            "does not fit: a prefill worker cannot hold the weights"
+        )
 
 
 def _doublings_outside(deployment: Deployment) -> int:
