@@ -73,8 +73,11 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.spec.model import LatencyLimit
 
-# Chip, its memory and share of compute, its links, and the network between nodes.
-HardwareKey: TypeAlias = "tuple[str, float, float, str, float | None]"
+# Chip, its memory and share of compute, its links, and between nodes their network and how many
+# accelerators share it.
+HardwareKey: TypeAlias = (
+    "tuple[str, float, float, str, tuple[float, int] | None]"
+)
 ReplicaCache: TypeAlias = (
     "dict[tuple[HardwareKey, ReplicaLayout], dict[ConfidenceKey, Replica]]"
 )
@@ -556,7 +559,7 @@ def _hardware_key(node: Node, layout: ReplicaLayout) -> HardwareKey:
         node.memory_gib,
         node.compute_fraction,
         node.scaleup_link,
-        node.network_gb_s if spans_nodes else None,
+        (node.network_gb_s, node.accelerator_count) if spans_nodes else None,
     )
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.cost.service_price import PriceBook
+from planner.perf.common.layout import ReplicaLayout
 from planner.plan.canonical import dump_plan
 from planner.plan.document import PlannedStack, SpecSource, assemble
+from planner.solve.serving.requirement import serving_requirement
+from planner.solve.serving.search import ServingSearch
 from planner.solve.settings import Memory, SolveSettings
+from planner.spec.model import Inference
 from planner.workload.solver import solve
 from stacks.build import planned_stack
 from stacks.spec.table import unsupported_reason
 from tests.conftest import chat, spec_of
+from tests.planner.perf.test_serving import node
 
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
@@ -68,3 +74,19 @@ def test_a_plan_does_not_hang_on_what_was_planned_before(
     plans = [document(catalog, text, forth) for text in SPECS]
     for text, plan in zip(SPECS[::-1], plans[::-1], strict=True):
         assert document(catalog, text, back) == plan
+
+
+def test_a_replica_over_machines_knows_how_many_share_their_network() -> None:
+    """Eight and four accelerators a machine, behind as much network."""
+    spec = spec_of(large_chat())
+    assert isinstance(spec, Inference)
+    requirement = serving_requirement(spec, lambda _: b"")
+    layout = ReplicaLayout(precision="fp8", kv_precision="bf16", tp=16)
+    asked_before = ServingSearch(PriceBook({}))
+    for accelerators_each in (8, 4):
+        machine = node("h100-sxm", accelerators_each)
+        fresh = ServingSearch(PriceBook({}))
+        assert (
+            asked_before.shared_replica(requirement, layout, machine).step_times
+            == fresh.shared_replica(requirement, layout, machine).step_times
+        )
