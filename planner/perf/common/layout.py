@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -98,12 +99,22 @@ class Node(Struct, frozen=True, kw_only=True):
         # NVLink bridges join two cards; larger groups use PCIe.
         return self.scaleup_link != "nvlink_pairs" or tp <= 2
 
+    def group_ranks(self, tp: int) -> float:
+        """Return how many accelerators of a tp group one machine has.
+
+        tp / machines, which is tp within one machine
+        """
+        return tp / math.ceil(tp / self.accelerator_count)
+
     def link_gb_s(self, tp: int) -> float:
         """Return the one-way bandwidth of one accelerator in its tp group, GB/s.
 
         tp larger than the node  network_gb_s / accelerator_count
         scale-up link            link_gb_s / 2, since data sheets add up both directions
         otherwise                16 lanes of PCIe
+
+        Across machines this is what one accelerator sends by itself. A ring sends through the
+        NICs of all accelerators of its group: see `ring_network_share`.
         """
         if tp > self.accelerator_count:
             # Across nodes: an equal share of the node's NICs.

@@ -306,13 +306,22 @@ def _collective_times(
     """Return what collectives and activations take for a token, and an all-reduce in one phase.
 
     token = all-reduce + all-to-all + transfers between stages + activations, s
+
+    all-reduce = max(bytes / link of a machine, bytes through a NIC / its bandwidth)
     """
     link_bytes_per_s = profile.link_bytes_per_s * coefficients.link_bandwidth
     network_bytes_per_s = (
         profile.network_bytes_per_s * coefficients.network_bandwidth
     )
+    # All hops of a ring work at once: the slowest wire sets the pace.
+    reduce_s = larger(
+        profile.reduce_bytes
+        / (profile.machine_link_bytes_per_s * coefficients.link_bandwidth),
+        profile.reduce_network_bytes
+        / (profile.nic_share_bytes_per_s * coefficients.network_bandwidth),
+    )
     return {
-        "token_s": profile.reduce_bytes / link_bytes_per_s
+        "token_s": reduce_s
         # All-to-all of expert dispatch reaches less of the link bandwidth.
         + profile.gather_bytes
         / (profile.link_bytes_per_s * coefficients.gather_bandwidth)
@@ -322,7 +331,8 @@ def _collective_times(
         * coefficients.stream
         / profile.memory_bytes_per_s,
         "one_phase_s": profile.reduce_bytes
-        # One phase sends t / 2 times the bytes of two phases.
+        # One phase sends t / 2 times the bytes of two phases, and no ring bundles them: beyond
+        # a machine each rank sends its own by its own NIC.
         * larger(profile.attention_tp / 2 - 1, 0.0)
         / link_bytes_per_s,
         "phase_limit_s": profile.reduce_count * coefficients.link_phase,

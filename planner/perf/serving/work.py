@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.perf.common import memory
+from planner.perf.common.ring import ring_network_share
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
@@ -50,9 +51,11 @@ class ReplicaProfile(Struct, frozen=True, kw_only=True):
     peak_flop_per_s        peak in the format of the weights, FLOP/s
     half_flop_per_s        peak in 16 bit, or in fp32 with such weights, FLOP/s
     attention_flop_per_s, dense_flop_per_s  peak of parts that a release may keep in 16 bit
-    link_bytes_per_s       one-way bandwidth within the tp group, bytes/s
+    link_bytes_per_s       one-way bandwidth of an accelerator within the tp group, bytes/s
+    machine_link_bytes_per_s  the same within those of the group that share a machine, bytes/s
     reduce_*, gather_*, hop_*  all-reduces, expert all-to-alls, pipeline transfers: number in a
                            step, and bytes for one token
+    reduce_network_bytes   bytes of all-reduces through the NIC of an accelerator for one token
     stream_bytes           bytes of activations of one token, read or written once
     network_bytes_per_s    one-way network bandwidth of the machine, bytes/s
     nic_share_bytes_per_s  one-way network bandwidth of one accelerator, bytes/s
@@ -96,8 +99,10 @@ class ReplicaProfile(Struct, frozen=True, kw_only=True):
     adp: float
     attention_tp: float
     link_bytes_per_s: float
+    machine_link_bytes_per_s: float
     reduce_count: float
     reduce_bytes: float
+    reduce_network_bytes: float
     gather_count: float
     gather_bytes: float
     stream_bytes: float
@@ -258,7 +263,7 @@ def _peak_speeds(
 def _collectives(
     llm: Llm, layout: ReplicaLayout, node: Node
 ) -> dict[str, float]:
-    """Return the number of collectives of a step, and their bytes for one token.
+    """Return the collectives of a step, their bytes for one token, and the wires they pass.
 
     all-reduce   those of each layer over the attention group, usually two. Norms of queries and
                  keys over all heads need more of them, of hardly any bytes; a layer that is
@@ -283,19 +288,31 @@ def _collectives(
     )
     # Stages of one machine transfer over links, at no cost in bytes here.
     spans_nodes = layout.accelerators > node.accelerator_count
-    return {
-        "link_bytes_per_s": node.link_gb_s(layout.tp) * 1e9,
-        "reduce_count": float(layer_reduces * llm.layers)
-        if attention_tp > 1
-        else 0.0,
-        "reduce_bytes": float(min(layer_reduces, BLOCKS_OF_A_LAYER))
+    reduce_bytes = (
+        float(min(layer_reduces, BLOCKS_OF_A_LAYER))
         * llm.layers
         * llm.hidden
         * 2
         * 2
         # Ring all-reduce: each rank sends 2 (t - 1) / t of the data.
         * (attention_tp - 1)
-        / attention_tp,
+        / attention_tp
+    )
+    # Attention groups within one machine reduce without a network.
+    machine_ranks = node.group_ranks(attention_tp)
+    return {
+        "link_bytes_per_s": node.link_gb_s(layout.tp) * 1e9,
+        "machine_link_bytes_per_s": node.link_gb_s(
+            min(layout.tp, node.accelerator_count)
+        )
+        * 1e9,
+        "reduce_count": float(layer_reduces * llm.layers)
+        if attention_tp > 1
+        else 0.0,
+        "reduce_bytes": reduce_bytes,
+        "reduce_network_bytes": reduce_bytes * ring_network_share(machine_ranks)
+        if attention_tp > machine_ranks
+        else 0.0,
         "gather_count": gather_count,
         "gather_bytes": gather_count
         * remote_ranks

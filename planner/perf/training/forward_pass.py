@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.perf.serving.step import larger
+
 if TYPE_CHECKING:
     from planner.perf.training.coefficients import TrainingCoefficients
     from planner.perf.training.work import RankWork
@@ -207,20 +209,17 @@ def _tensor_time(
 ) -> float:
     """Return the exposed collectives of tensor parallelism, in seconds.
 
-    tensor * (bytes / bandwidth + latency): of the link where ranks share one, else of the
-    network
+    tensor * (max(bytes / link, bytes through a NIC / its bandwidth) + latency)
+
+    All hops of a ring work at once: the slowest wire sets the pace.
     """
-    tensor_bytes_s = (
-        work_counts.tensor_on_network
-        * work_counts.network_bytes_s
-        * coefficients.network
-        + (1 - work_counts.tensor_on_network)
-        * work_counts.link_bytes_s
-        * coefficients.link
+    ring_s = larger(
+        work_counts.tensor_bytes
+        / (work_counts.link_bytes_s * coefficients.link),
+        work_counts.tensor_network_bytes
+        / (work_counts.network_bytes_s * coefficients.network),
     )
-    return coefficients.tensor * (
-        work_counts.tensor_bytes / tensor_bytes_s + work_counts.tensor_latency_s
-    )
+    return coefficients.tensor * (ring_s + work_counts.tensor_latency_s)
 
 
 def _exchange_time(

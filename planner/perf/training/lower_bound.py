@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from planner.perf.common.ring import ring_network_share
 from planner.perf.training.coefficients import training_coefficients
 from planner.perf.training.enumeration import MICRO_BATCHES, least_bubbles
 from planner.perf.training.experts import remote_machines, sent_times
@@ -179,11 +180,13 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
     def sent_bound(self, job: Job, layout: ParallelLayout) -> CommBound:
         """Return the time in which every layout of a partition sends activations at least.
 
-        network time of all accelerators >= (token bytes + tensor bytes) / network_bytes_s
+        network time of all accelerators >= token bytes / network_bytes_s + tensor
                                             + context bytes / network_bytes_s
 
         token bytes   `exchange_bytes` * exposed share * expected other machines of a token
-        tensor bytes  `tensor_rank_bytes` * (tp - 1) when tp exceeds the link, else 0
+        tensor        max(b / l / network_bytes_s, b / link_bytes_s) when tp exceeds the l ranks
+                      of a link, else 0
+        b             `tensor_rank_bytes` * (tp - 1)
         context bytes `context_bytes` * (cp - 1) when tp * cp exceeds the link, else 0
 
         None of the terms depends on micro-batch, chunks, recomputation or sharding. States that
@@ -204,12 +207,6 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
                 * exchange_share
                 * remote_machines(job.with_layout(layout))
             )
-        sent_bytes += (
-            # All tp ranks together send (tp - 1) times the activations.
-            self.tensor_rank_bytes * (layout.tp - 1)
-            if layout.tp > self.link_ranks
-            else 0.0
-        )
         ring_bytes = (
             self.context_bytes * (layout.cp - 1)
             if self._context_on_network(layout)
@@ -218,8 +215,19 @@ class StepLowerBound(Struct, frozen=True, kw_only=True):
         return CommBound(
             0.0,
             0.0,
-            sent_bytes / self.network_bytes_s,
+            sent_bytes / self.network_bytes_s + self._tensor_bound(layout),
             ring_bytes / self.network_bytes_s,
+        )
+
+    def _tensor_bound(self, layout: ParallelLayout) -> float:
+        """Return the collectives of tensor parallelism beyond a link, in seconds."""
+        if layout.tp <= self.link_ranks:
+            return 0.0
+        # All tp ranks together send (tp - 1) times the activations.
+        tensor_bytes = self.tensor_rank_bytes * (layout.tp - 1)
+        nic_bytes = tensor_bytes * ring_network_share(self.link_ranks)
+        return max(
+            nic_bytes / self.network_bytes_s, tensor_bytes / self.link_bytes_s
         )
 
     def sent_bounds(

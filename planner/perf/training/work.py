@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.perf.common.ring import ring_network_share
 from planner.perf.training import memory
 from planner.perf.training.accelerator_rates import accelerator_rates
 from planner.perf.training.experts import expert_work
@@ -62,7 +63,7 @@ class RankWork(Struct, frozen=True, kw_only=True):
                             forward pass, and gradients in a backward one
     quantized_expert_input_bytes, quantized_expert_gradient_bytes  the same of routed experts
     tensor_bytes            bytes that tensor parallelism sends
-    tensor_on_network       1 when tensor parallelism exceeds the link, else 0
+    tensor_network_bytes    those of them through the NIC of a rank, 0 within a link
     tensor_latency_s        latency of the network in its collectives, s
     context_bytes           bytes that context parallelism sends
     context_on_network      1 when context parallelism exceeds the link, else 0
@@ -121,7 +122,7 @@ class RankWork(Struct, frozen=True, kw_only=True):
     quantized_expert_input_bytes: float
     quantized_expert_gradient_bytes: float
     tensor_bytes: float
-    tensor_on_network: float
+    tensor_network_bytes: float
     tensor_latency_s: float
     context_bytes: float
     context_on_network: float
@@ -365,7 +366,8 @@ def _qkv_width(language_model: Llm) -> int:
 def _parallel_work(job: Job) -> dict[str, float]:
     """Return the bytes of tensor, context and pipeline parallelism, and where they pass.
 
-    tensor    4 * 2 bytes * tokens * h * (tp - 1) / tp * layers of a stage
+    tensor    4 * 2 bytes * tokens * h * (tp - 1) / tp * layers of a stage; of these 1 / l through
+              the NIC of a rank, with l ranks of the group on a link
     context   (cp - 1) / cp * tokens of the sequences * bytes of keys and values
     pipeline  2 * 2 bytes * tokens * h / r * chunks, 0 without a pipeline
 
@@ -378,17 +380,24 @@ def _parallel_work(job: Job) -> dict[str, float]:
         job.chip.link != "none" or layout.accelerators > job.link_ranks
     )
     tensor_calls = COLLECTIVES * job.llm.layers / layout.pp
-    return {
-        "tensor_bytes": tensor_calls
+    tensor_bytes = (
+        tensor_calls
         * BYTES_16BIT
         * job.micro_tokens
         * job.llm.hidden
         # A ring collective sends (tp - 1) / tp of a tensor.
         * (layout.tp - 1)
-        / layout.tp,
-        "tensor_on_network": float(tensor_group(job).is_on_network),
+        / layout.tp
+    )
+    tensor_ranks = tensor_group(job)
+    return {
+        "tensor_bytes": tensor_bytes,
+        "tensor_network_bytes": tensor_bytes
+        * ring_network_share(tensor_ranks.link_ranks)
+        if tensor_ranks.is_on_network
+        else 0.0,
         "tensor_latency_s": tensor_calls
-        * tensor_group(job).network_doublings
+        * tensor_ranks.network_doublings
         * job.network_latency_s,
         **_context_work(job),
         "pipeline_bytes": job.micro_tokens
@@ -410,6 +419,7 @@ def _context_work(job: Job) -> dict[str, float]:
     """Return the bytes of the ring that passes keys and values on, and where it passes.
 
     Each of cp - 1 turns of a ring waits for its slowest wire: that between machines, if any.
+    A rank passes its part on by its own NIC: there is one ring, not one for each NIC.
     """
     language_model = job.llm
     layout = job.layout

@@ -138,7 +138,7 @@ def test_rings_and_tensor_groups_cross_machines_where_their_neighbors_do() -> (
         work = rank_work(job)
         for kind, told in (
             ("ring", work.context_on_network),
-            ("tensor", work.tensor_on_network),
+            ("tensor", work.tensor_network_bytes),
         ):
             crosses = any(
                 len(m) > 1 for (k, _), m in machines.items() if k == kind
