@@ -171,6 +171,8 @@ def coefficient_keys(
     # Format of the matrix products: older GPUs multiply 4 bit in 16 bit.
     compute_format = accelerator.compute_precision(layout.precision)
     key_names = {
+        # A board with less power than others of its chip sustains lower clocks.
+        accelerator.accelerator,
         accelerator.architecture,
         f"capability {accelerator.compute_capability.split('.')[0]}",
         accelerator.memory_type,
