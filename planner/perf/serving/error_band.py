@@ -282,6 +282,30 @@ def novelty_excess(
     ) + largest_excess * len(novelties & set(UNTESTED_KINDS))
 
 
+def unstated_excess() -> float:
+    """Return how much larger a squared half width is where settings are unstated, ln^2.
+
+    That of the time per token in closed loops of all engines, without that of other sources.
+    """
+    unstated, stated = (
+        _half_width("tpot", "closed", kind) for kind in ("loose", "source")
+    )
+    return max(0.0, unstated**2 - stated**2)
+
+
+def with_draft(band: Band) -> Band:
+    """Return the band of a deployment with a draft, by that of a benchmark without it."""
+    log_middle = math.log(band.low * band.high) / 2
+    half_width = math.sqrt(
+        (math.log(band.high / band.low) / 2) ** 2 + unstated_excess()
+    )
+    return Band(
+        math.exp(log_middle - half_width),
+        math.exp(log_middle + half_width),
+        "physics",
+    )
+
+
 def _few_excess(
     target: str, load_kind: str, kind: str, log_middle: float
 ) -> float:
@@ -330,7 +354,8 @@ def assess_novelty(
     spec        no measurement of this architecture
     physics     something else is new: family, GPU, engine, format of the weights, several stages
                 on an engine that was measured with one only, a vendor of which a single source
-                measured each load, a newer release of the engine, or unstated settings
+                measured each load, a newer release of the engine, or unstated settings, such as
+                a draft whose guesses are right as often as is assumed
     calibrated  all of these are among the measurements
     """
     measured_names = measured_scope()

@@ -43,6 +43,7 @@ from planner.perf.serving.error_band import (
     extrapolation,
     load_of_engine,
     novelty_excess,
+    unstated_excess,
 )
 
 if TYPE_CHECKING:
@@ -165,7 +166,14 @@ def rate_errors(
     is_borrowed: bool = False,
 ) -> Callable[[RateTarget], RateError]:
     """Return the error of each rate of a replica that nobody has measured."""
-    novelties, basis = assess_novelty(llm, layout, accelerator, engine_kind)
+    novelties, basis = assess_novelty(
+        llm,
+        layout,
+        accelerator,
+        engine_kind,
+        # How often guesses are right is assumed.
+        unstated_settings=load.drafting is not None,
+    )
     doublings, _ = extrapolation(
         prompt=load.prompt_lengths.mean_tokens,
         answer=load.answer_lengths.mean_tokens,
@@ -290,6 +298,7 @@ def rate_error(
                   + number of new (pipeline, precision) * the larger of these two
                   + (doublings * error of one doubling)^2
                   + (a new vendor) mean square of left-out vendors - that in the fit
+                  + (unstated settings) their error^2 - source^2, of the time per token
 
     An architecture without enough cells of its own counts as a new GPU. One that nobody
     measured at all has `unseen` times the sigma, what a new vendor adds excepted. An engine
@@ -327,6 +336,8 @@ def rate_error(
     # A vendor is left out with its architectures: nothing of them is unseen beyond that.
     if "vendor" in novelties:
         variance += vendor_variance(target)
+    if "loose" in novelties:
+        variance += unstated_variance()
     return replace(base, sigma=math.sqrt(variance))
 
 
@@ -348,6 +359,16 @@ def vendor_variance(target: RateTarget) -> float:
         0.0,
         left_out.mean**2 + left_out.sigma**2 - fitted.mean**2 - fitted.sigma**2,
     )
+
+
+def unstated_variance() -> float:
+    """Return what the variance of a rate grows by with unstated settings, such as drafts, ln^2.
+
+    First tokens of loops say nothing of a rate (`engine_variance`), so prompts and throughput are
+    taken to be as much less certain as decoding. That such loops were faster than predicted on
+    average is no reason to plan a replica faster: the mean stays.
+    """
+    return unstated_excess() / Z_OF_90_PERCENT_BAND**2
 
 
 def has_own_errors(engine_kind: str) -> bool:

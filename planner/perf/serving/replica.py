@@ -11,7 +11,7 @@ of non-Poisson arrivals are scaled by (ca^2 + cs^2) / 2 (Allen and Cunneen).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from planner.perf.serving.error_band import (
     error_band,
     extrapolation,
     load_of_engine,
+    with_draft,
 )
 from planner.perf.serving.fitted_memory import engine_memory
 from planner.perf.serving.load import bin_mean, percentile_bin
@@ -56,9 +57,6 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.margin import LimitedMetric, RateMargins
     from planner.perf.serving.step import DecodeTimer
-
-# How often guesses are right is assumed: the wider band of settings that nobody states.
-UNSTATED: Final = frozenset({"loose"})
 
 
 class Confidence(Struct, frozen=True):
@@ -211,22 +209,31 @@ class Replica:
         """Return the error band of ttft or tpot.
 
         A benchmark of this deployment gives its band; otherwise it is the band of all
-        measurements.
+        measurements. A draft widens both.
         """
         if self.correction:
             # The load is not known here: half the largest batch stands for it.
             half_batch = max(1.0, self.max_batch / 2)
-            return self.correction.band(
+            corrected_band = self.correction.band(
                 metric,
                 half_batch,
                 self.load.decode_context_tokens,
                 self.layout,
             )
+            # A benchmark runs without guesses: its prompts are random words.
+            return (
+                corrected_band
+                if self.load.drafting is None
+                else with_draft(corrected_band)
+            )
         novelties, basis = assess_novelty(
-            self.llm, self.layout, self.node.accelerator, self.engine.kind
+            self.llm,
+            self.layout,
+            self.node.accelerator,
+            self.engine.kind,
+            # How often guesses are right is assumed.
+            unstated_settings=self.load.drafting is not None,
         )
-        if self.load.drafting is not None:
-            novelties |= UNSTATED
         doublings, _ = extrapolation(
             prompt=self.load.prompt_lengths.mean_tokens,
             answer=self.load.answer_lengths.mean_tokens,

@@ -107,6 +107,7 @@ def _busy_share(
         busiest.layout,
         busiest.node.accelerator,
         busiest.engine.kind,
+        unstated_settings=requirement.has_draft,
     )
     band = error_band("throughput", "offline", novelties, basis)
     return apply_band(max(shares), Band(1 / band.high, 1 / band.low, basis))

@@ -37,6 +37,7 @@ def predict_serving(
         sizing.layout,
         sizing.replica.node.accelerator,
         sizing.replica.engine.kind,
+        unstated_settings=requirement.has_draft,
     )
     replica_count = sizing.replicas_per_group * sizing.peak_groups
     service = expected_service(requirement, sizing)
