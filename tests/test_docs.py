@@ -138,6 +138,20 @@ def test_the_page_of_a_cloud_is_the_one_that_the_tables_give(
             assert f"`{rule.id}`" in page
 
 
+def test_what_one_run_teaches_is_what_was_scored() -> None:
+    scored = (DOCS / "accuracy.md").read_text()
+    groups, before, after = present(
+        re.search(
+            r"\| all (\d+) groups \| (.+ %) \| (.+ %) \| \d+ % \|", scored
+        )
+    ).groups()
+    told = " ".join((DOCS / "calibrate.md").read_text().split())
+    assert (
+        f"In {groups} groups of published runs one of them brought the mean error of the others "
+        f"from {before} to {after}." in told
+    )
+
+
 def test_every_flag_and_every_key_has_a_line() -> None:
     context = click.Context(cli)
     page = (DOCS / "commands.md").read_text()
