@@ -109,7 +109,8 @@ def test_the_next_fleet_is_taken_where_a_cloud_refuses_the_cheapest(
     build_stack(spec_of(text), solution, "stack")
     with monkeypatch.context() as patch:
         without_limits(patch)
-        refused = find(cheap, text)
+        # Another catalog: a module is answered once for each.
+        refused = find(cheap_azure(catalog, machines), text)
     assert chosen_cloud(refused) == "azure"
     assert (refused.pools[0].instance, refused.pools[0].nodes) != (
         solution.pools[0].instance,
