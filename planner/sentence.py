@@ -128,6 +128,12 @@ SENTENCES: Final = {
     "spot-promise-less": "enough machines are up {high_rate_share:.3%} of the time at the highest "
     "published rate of reclaims, {low_rate_share:.3%} at the lowest; there {calm_base:,} that "
     "stay of {calm_nodes:,} would do, for ${calm_usd:,.2f}",
+    "unused-spot": "no machine is on spot: at published rates of reclaims none keeps "
+    "sla.availability for less",
+    "unknown-reclaims": "no machine is on spot: {cloud} publishes no rate of reclaims, which "
+    "sla.availability needs",
+    "refused-spot": "on spot alone sla.availability is at most {most_share:.2%}: no rate of "
+    "reclaims is published of {cloud}, and in traces all of a region are away for the rest",
     "unused-prices": "{rows}: of no machine of the catalog in this way to buy, so they change no "
     "price; see names: tonnage offers",
     "idle-network": "the network stands in all {standing} hours of a month, and machines run in "

@@ -54,6 +54,10 @@ def infeasible_blocks(plan: Plan) -> list[Block]:
         page_blocks.append(
             Paragraph("  no single change makes it feasible: relax two", "warn")
         )
+    page_blocks += [
+        Paragraph(f"! {warning.message}", "warn", LINE_WIDTH)
+        for warning in plan.warnings
+    ]
     return page_blocks
 
 

@@ -34,6 +34,10 @@ from planner.solve.serving.shared_answer import (
     all_volume,
     sized_services,
 )
+from planner.solve.serving.unused_spot import (
+    refused_spot_warnings,
+    unused_spot_warnings,
+)
 from planner.solve.solution import (
     LoadPoint,
     Solution,
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
     from planner.solve.settings import SolveSettings
+    from planner.solve.solution import PlanWarning
     from planner.spec.model import Batch, Inference
 
 
@@ -97,7 +102,7 @@ def solve_serving(
         )
     if selection is None or selection.bill.exceeds(budget_usd):
         cheapest = mixed or selection
-        return infeasible_solution(
+        infeasible = infeasible_solution(
             relaxations(
                 requirement,
                 finder,
@@ -111,6 +116,8 @@ def solve_serving(
             funnel=offer_filter.funnel,
             offers_considered=len(settings.catalog.offers),
         )
+        refused = refused_spot_warnings(requirement, offer_filter.cheapest())
+        return replace(infeasible, warnings=tuple(refused))
     return _found_solution(
         spec,
         settings,
@@ -154,12 +161,8 @@ def _found_solution(
             settings.alternative_count,
         ),
         bill=selection.bill,
-        warnings=(
-            *serving_warnings(
-                spec, requirement, search, selection, is_undecided=is_undecided
-            ),
-            *choice_warnings(spec, requirement, (sizing.layout,)),
-            *class_warnings(spec, None),
+        warnings=_fleet_warnings(
+            spec, finder, requirement, selection, is_undecided=is_undecided
         ),
         week=requirement.week,
         llm=requirement.llm,
@@ -181,6 +184,30 @@ def _found_solution(
             settings.run_all,
         ),
         find_load_curve=_load_curve_finder(requirement, sizing),
+    )
+
+
+def _fleet_warnings(
+    spec: Inference | Batch,
+    finder: FleetFinder,
+    requirement: ServingRequirement,
+    selection: ServingCandidate,
+    *,
+    is_undecided: bool,
+) -> tuple[PlanWarning, ...]:
+    return (
+        *serving_warnings(
+            spec,
+            requirement,
+            finder.search,
+            selection,
+            is_undecided=is_undecided,
+        ),
+        *choice_warnings(spec, requirement, (selection.sizing.layout,)),
+        *class_warnings(spec, None),
+        *unused_spot_warnings(
+            spec, requirement, finder.offer_filter.cheapest(), selection
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from planner.solve.serving.sizing import (
     LayoutRejection,
     run_window_s,
 )
-from planner.solve.serving.spot_promise import kept_fleet
+from planner.solve.serving.spot_promise import beyond_promise, kept_fleet
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -83,9 +83,13 @@ def beyond_reach(
 ) -> LayoutRejection | None:
     """Return what keeps even the lower bound of the machines of a layout from being had.
 
-    More machines than are reserved, than are known to be had on spot, or than one fabric joins.
+    More machines than are reserved, than are known to be had on spot, or than one fabric joins;
+    and a promise of availability that no number of machines on spot keeps.
     """
     replica, group, _ = layout_option
+    unkept = beyond_promise(requirement, offer, replica.layout)
+    if unkept is not None:
+        return unkept
     nodes = bound_nodes(layout_option)
     for constraint, most_nodes in (
         (capacity_constraint(offer), fleet_limit(offer)),

@@ -18,6 +18,7 @@ from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.mixed_fleet import MixedFleet
 from planner.solve.serving.neighbor import alone_requirements
 from planner.solve.serving.pool_answer import is_small_cache_chosen
+from planner.solve.serving.unused_spot import is_spot_unused
 from planner.solve.solution import (
     BindingLimit,
     ConfidenceCost,
@@ -140,16 +141,30 @@ class _Wishes:
                 yield partial(self._without_offer_rule, constraint)
         if self._requirement.has_addresses:
             yield self._without_addresses
-        if any(sizing.spares.count for _, sizing in self._parts):
-            for constraint, relaxed in (
+        yield from self._promises()
+
+    def _promises(self) -> Iterator[Callable[[], Reasons]]:
+        """Yield a plan without each promise that costs machines, or keeps them off spot."""
+        has_spares = any(sizing.spares.count for _, sizing in self._parts)
+        promises = []
+        if has_spares or is_spot_unused(
+            self._requirement,
+            self._finder.offer_filter.cheapest(),
+            self._selection,
+        ):
+            promises.append(
                 (
                     "sla.availability",
                     replace(self._requirement, availability=None),
-                ),
-                ("sla.survives", replace(self._requirement, survives=None)),
-            ):
-                if relaxed != self._requirement:
-                    yield partial(self._without_spares, constraint, relaxed)
+                )
+            )
+        if has_spares:
+            promises.append(
+                ("sla.survives", replace(self._requirement, survives=None))
+            )
+        for constraint, relaxed in promises:
+            if relaxed != self._requirement:
+                yield partial(self._without_promise, constraint, relaxed)
 
     def _comparisons(self) -> Iterator[Callable[[], Reasons]]:
         """Yield the plans that a fleet is compared with, whatever they cost."""
@@ -326,10 +341,10 @@ class _Wishes:
             because("told", told="false"),
         )
 
-    def _without_spares(
+    def _without_promise(
         self, constraint: str, relaxed: ServingRequirement
     ) -> Reasons:
-        """Price a rule that asks for spare groups."""
+        """Price a promise: it asks for spare groups, or for machines that are not on spot."""
         return self._priced(constraint, self._cheaper_fleet(relaxed), slack=0.0)
 
     def _cheaper_fleet(

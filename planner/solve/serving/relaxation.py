@@ -88,6 +88,13 @@ def _without_one_rule(
 
     The last is the rule on offers that is not applied, if any.
     """
+    if requirement.availability is not None:
+        yield (
+            "sla.availability",
+            ANY_VALUE,
+            replace(requirement, availability=None),
+            "",
+        )
     if requirement.survives is not None:
         yield (
             "sla.survives",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.market.offer import Offer
+    from planner.perf.common.layout import ReplicaLayout
     from planner.perf.reliability.spot_pool import RateEnd, SpotPool
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
@@ -61,6 +62,28 @@ def _pool_of(
         group_nodes=group_nodes,
         startup_s=startup_s,
         band=(band.low_share, band.high_share) if band is not None else None,
+    )
+
+
+def beyond_promise(
+    requirement: ServingRequirement, offer: Offer, layout: ReplicaLayout
+) -> LayoutRejection | None:
+    """Return that no number of machines on spot alone keeps a promise, known without sizing one.
+
+    share <= 1 - `region_away`: while all of them are away, nothing is up
+    A slower start or more machines to a replica only make it less.
+    """
+    if not has_promise(requirement, offer) or offer.purchases != ("spot",):
+        return None
+    pool = _pool_of(offer, "high", group_nodes=1, startup_s=0.0)
+    wanted = float(requirement.availability or 0)
+    if 1 - pool.region_away >= wanted:
+        return None
+    return LayoutRejection(
+        layout=layout,
+        constraint=UNKEPT,
+        reached=1 - pool.region_away,
+        limit=wanted,
     )
 
 
@@ -154,6 +177,9 @@ class SpotPromise:
         """
         if self._offer.is_above_promise:
             yield from self._with_smallest_base()
+            return
+        # What the most spare groups do not keep, fewer do not either.
+        if self.most_share < self._availability:
             return
         for spares in self._spares():
             if self._is_kept(spares, self._stated_base(spares)):

@@ -1,0 +1,97 @@
+"""Why no machine of a service is on spot, where its spec lets some be."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.market.offer import MIXED_PURCHASE
+from planner.perf.common.constant import constant
+from planner.perf.reliability.spot_pool import OPEN_END
+from planner.solve.cause import because
+from planner.solve.serving.spot_promise import has_promise
+from planner.solve.solution import PlanWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from planner.market.mix import BaseShare
+    from planner.market.offer import Offer
+    from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.spec.model import Batch, Inference
+
+
+def is_spot_unused(
+    requirement: ServingRequirement,
+    offers: Iterable[Offer],
+    selection: ServingCandidate,
+) -> bool:
+    """Whether a promise keeps a fleet off spot that its spec lets stand on it in part."""
+    return "spot" not in selection.bought.purchases and any(
+        offer.purchase == MIXED_PURCHASE and has_promise(requirement, offer)
+        for offer in offers
+    )
+
+
+def unused_spot_warnings(
+    spec: Inference | Batch,
+    requirement: ServingRequirement,
+    offers: Sequence[Offer],
+    selection: ServingCandidate,
+) -> Iterator[PlanWarning]:
+    """Yield why no machine is on spot: the promise, and what is not known of reclaims."""
+    base_share = spec.buy.on_demand_base
+    if base_share is None or not is_spot_unused(requirement, offers, selection):
+        return
+    if _is_all_base(base_share, selection.sizing.total_groups):
+        return
+    cloud = selection.bought.provider
+    mixes = [
+        offer
+        for offer in offers
+        if offer.purchase == MIXED_PURCHASE and offer.provider == cloud
+    ]
+    if mixes and not any(map(_has_published_end, mixes)):
+        reason = because("unknown-reclaims", "sla.availability", cloud=cloud)
+    else:
+        reason = because("unused-spot", "sla.availability")
+    yield PlanWarning(code="spot-unused", reason=reason, place=spec.buy.place)
+
+
+def refused_spot_warnings(
+    requirement: ServingRequirement,
+    offers: Sequence[Offer],
+) -> Iterator[PlanWarning]:
+    """Yield that a promise cannot be kept on spot alone, where that is all a spec allows.
+
+    most = 1 - `reclaim_region` * `spot_away`: meanwhile all machines of a region are away
+    """
+    spot_offers = [offer for offer in offers if offer.purchases == ("spot",)]
+    most_share = 1 - constant("spot_away") * constant("reclaim_region")
+    if (
+        len(spot_offers) < len(offers)
+        or not spot_offers
+        or not has_promise(requirement, spot_offers[0])
+        or any(map(_has_published_end, spot_offers))
+        or most_share >= float(requirement.availability or 0)
+    ):
+        return
+    reason = because(
+        "refused-spot",
+        "sla.availability",
+        cloud=", ".join(sorted({offer.provider for offer in spot_offers})),
+        most_share=most_share,
+    )
+    yield PlanWarning(code="spot-refused", reason=reason)
+
+
+def _has_published_end(offer: Offer) -> bool:
+    """Whether its cloud says how many machines on spot are taken back at most."""
+    band = offer.reclaim_band
+    return band is not None and band.high_share < OPEN_END
+
+
+def _is_all_base(base_share: BaseShare, groups: int) -> bool:
+    """Whether the base alone is the whole fleet, rounded up."""
+    return base_share != "auto" and math.ceil(groups * base_share) >= groups
