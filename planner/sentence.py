@@ -128,6 +128,8 @@ SENTENCES: Final = {
     "spot-promise-less": "enough machines are up {high_rate_share:.3%} of the time at the highest "
     "published rate of reclaims, {low_rate_share:.3%} at the lowest; there {calm_base:,} that "
     "stay of {calm_nodes:,} would do, for ${calm_usd:,.2f}",
+    "aged-spot": "no machine is on spot: at the upper end of what old prices may be today none "
+    "keeps sla.availability for less",
     "unused-spot": "no machine is on spot: at published rates of reclaims none keeps "
     "sla.availability for less",
     "unknown-reclaims": "no machine is on spot: {cloud} publishes no rate of reclaims, which "
@@ -151,6 +153,8 @@ SENTENCES: Final = {
     "old-spot-price": "the {purchase} price of {machine} in {region} is of {as_of}, more than a "
     "year old: {old_usd:,.2f} USD an hour then, {fresh_usd:,.2f} at the ratio to on demand of "
     "{ratio_as_of}; planned with {planned_usd:,.2f}",
+    "moved-spot-price": "spot of {machine} is planned with {planned_usd:,.2f} USD an hour, the "
+    "upper end of {found_usd:,.2f} of {as_of}",
     "price-range": "the {purchase} price of {machine} in {region} was seen from {low_usd:,.2f} to "
     "{high_usd:,.2f} USD an hour",
     "reclaim-band": "{low_share:.0%} to {high_share:.0%} of {machine} on spot in {region} are "

@@ -20,6 +20,7 @@ from planner.market.offer import (
     PurchaseMix,
     PurchaseTier,
 )
+from planner.market.spot_age import deciding_usd_hour
 from planner.market.term import TERM_PURCHASES
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def mixed_offers(
 
     `commitments` may be bought for machines that run in enough hours. With `base_share` there is
     a mix too whose machines above that share of the peak are on spot; where that is for the
-    planner to say, prices of spot that are weak are left out. `owned` is what is paid for already.
+    planner to say, prices of spot that are weak are left out, and those that may have moved
+    count at their upper end. `owned` is what is paid for already.
     """
     on_demand = _offers_by_place(catalog, "on_demand")
     committed = _cheapest_committed(catalog, commitments)
@@ -62,10 +64,23 @@ def mixed_offers(
             base_share is None
             or above is None
             or not may_be_mixed(offer.instance)
-            or (base_share == "auto" and above.is_weakly_priced)
         ):
             continue
-        yield above_base(offer, above, base_share, first_tiers)
+        found_usd_hour = None
+        if base_share == "auto":
+            usd_hour = deciding_usd_hour(above, catalog.as_of)
+            if above.is_weakly_priced or usd_hour >= offer.usd_hour:
+                continue
+            if usd_hour != above.usd_hour:
+                found_usd_hour = above.usd_hour
+                above = replace(above, usd_hour=usd_hour)
+        yield above_base(
+            offer,
+            above,
+            base_share,
+            first_tiers,
+            found_usd_hour=found_usd_hour,
+        )
 
 
 def above_base(
@@ -73,10 +88,13 @@ def above_base(
     spot: Offer,
     base_share: BaseShare,
     first_tiers: Sequence[PurchaseTier] = (),
+    *,
+    found_usd_hour: Decimal | None = None,
 ) -> Offer:
     """Return the mix of machines on demand with others on spot, in the zones that have both.
 
-    `first_tiers` serve before them.
+    `first_tiers` serve before them. `found_usd_hour` is what spot was found at, where it counts
+    at another price, USD an hour.
     """
     with_spot = replace(
         on_demand,
@@ -85,7 +103,11 @@ def above_base(
     )
     return _mixed(
         with_spot,
-        [*first_tiers, _base_tier(on_demand, base_share), _tier(spot)],
+        [
+            *first_tiers,
+            _base_tier(on_demand, base_share),
+            replace(_tier(spot), found_usd_hour=found_usd_hour),
+        ],
     )
 
 

@@ -178,6 +178,7 @@ class PurchaseTier(Struct, frozen=True, kw_only=True):
     is_promised    as many as a promise of availability needs, which a fleet decides
     source, as_of  where the price is from, and its date
     form           of which form a commitment is
+    found_usd_hour  price that was found, where it may have moved and counts at its upper end
     """
 
     purchase: str
@@ -189,6 +190,7 @@ class PurchaseTier(Struct, frozen=True, kw_only=True):
     source: str = ""
     as_of: str = ""
     form: str = ""
+    found_usd_hour: Decimal | None = None
 
     @property
     def is_open(self) -> bool:

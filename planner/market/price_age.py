@@ -74,6 +74,14 @@ def age_days(as_of: str, today: str) -> int | None:
     return max(0, age_s // SECONDS_PER_DAY)
 
 
+def most_age_days(as_of: str, today: str) -> int | None:
+    """Return the most days from a date to another; None of an unknown date.
+
+    A date that is known to the month or the year stands for its first day.
+    """
+    return age_days("-".join((*as_of.split("-"), "01", "01")[:3]), today)
+
+
 def mark_old_prices(offers: Iterable[Offer], today: str) -> list[Offer]:
     """Return the offers, those with an old price with the price to plan with.
 

@@ -169,6 +169,10 @@ def _spot_ratios(
     low, high = price_ratios(machine.provider, "spot", days)
     planned_usd = float(line.unit_price or 0)
     spot, on_demand = offers.get("spot"), offers.get("on_demand")
+    if planned_usd and spot is not None:
+        # Where an old price is planned at its upper end, the band is that of the price itself.
+        found_share = min(1.0, float(spot.usd_hour) / planned_usd)
+        low, high = low * found_share, high * found_share
     if planned_usd and spot is not None and spot.price_range is not None:
         low = min(low, float(spot.price_range.low_usd) / planned_usd)
         high = max(high, float(spot.price_range.high_usd) / planned_usd)

@@ -28,6 +28,7 @@ from tests.oracles.played_service import (
     played_life,
 )
 from tests.oracles.stated import Reclaims, reclaims
+from tests.planner.solve.serving.test_spot_promise import fresh
 from tests.stacks.engine.test_simulated import plan_of
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def test_enough_machines_are_up_as_often_as_a_plan_on_spot_says(
     catalog, name: str, promise: str, cloud: str, buy: str
 ) -> None:
     """At the lowest and at the highest published rate of reclaims."""
-    offers = cloud_of(catalog, cloud)
+    offers = fresh(cloud_of(catalog, cloud))
     plan = plan_of(offers, text_of(name, buy, promise))
     [told] = [
         warning.reason.values

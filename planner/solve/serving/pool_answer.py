@@ -11,6 +11,7 @@ from planner.facts.serving_engine import (
     has_gap,
     spoken_name,
 )
+from planner.market.mix import mix_of
 from planner.market.public_address import takes_public_address
 from planner.perf.serving.engine import find_engine
 from planner.perf.serving.margin import has_own_errors
@@ -297,6 +298,18 @@ def _spot_warnings(
         reason=_spot_reason(requirement, sizing, offer),
         place=spec.buy.place,
     )
+    for tier in mix_of(selection.offer).tiers:
+        if tier.found_usd_hour is not None:
+            moved = because(
+                "moved-spot-price",
+                machine=offer.instance.instance_type,
+                as_of=tier.as_of,
+                found_usd=tier.found_usd_hour,
+                planned_usd=tier.usd_hour,
+            )
+            yield PlanWarning(
+                code="moved-price", reason=moved, place=spec.buy.place
+            )
     if has_promise(requirement, offer):
         ends = promise_at_both_ends(requirement, selection, search.price_book)
         yield PlanWarning(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from planner.market.mix import mix_of
 from planner.market.offer import MIXED_PURCHASE
 from planner.perf.common.constant import constant
 from planner.perf.reliability.spot_pool import OPEN_END
@@ -27,9 +28,11 @@ def is_spot_unused(
     offers: Iterable[Offer],
     selection: ServingCandidate,
 ) -> bool:
-    """Whether a promise keeps a fleet off spot that its spec lets stand on it in part."""
+    """Whether a promise keeps a fleet off spot of which its spec says how much may be on it."""
     return "spot" not in selection.bought.purchases and any(
-        offer.purchase == MIXED_PURCHASE and has_promise(requirement, offer)
+        offer.purchase == MIXED_PURCHASE
+        and has_promise(requirement, offer)
+        and not offer.is_above_promise
         for offer in offers
     )
 
@@ -40,11 +43,15 @@ def unused_spot_warnings(
     offers: Sequence[Offer],
     selection: ServingCandidate,
 ) -> Iterator[PlanWarning]:
-    """Yield why no machine is on spot: the promise, and what is not known of reclaims."""
+    """Yield why no machine is on spot: what is not known of reclaims, or the age of prices."""
     base_share = spec.buy.on_demand_base
-    if base_share is None or not is_spot_unused(requirement, offers, selection):
-        return
-    if _is_all_base(base_share, selection.sizing.total_groups):
+    if (
+        base_share is None
+        or "spot" in selection.bought.purchases
+        or requirement.availability is None
+        or requirement.mode == "batch"
+        or _is_all_base(base_share, selection.sizing.total_groups)
+    ):
         return
     cloud = selection.bought.provider
     mixes = [
@@ -54,6 +61,10 @@ def unused_spot_warnings(
     ]
     if mixes and not any(map(_has_published_end, mixes)):
         reason = because("unknown-reclaims", "sla.availability", cloud=cloud)
+    elif base_share == "auto" and all(map(_has_moved_price, mixes)):
+        reason = because("aged-spot", "sla.availability")
+    elif not mixes:
+        return
     else:
         reason = because("unused-spot", "sla.availability")
     yield PlanWarning(code="spot-unused", reason=reason, place=spec.buy.place)
@@ -90,6 +101,11 @@ def _has_published_end(offer: Offer) -> bool:
     """Whether its cloud says how many machines on spot are taken back at most."""
     band = offer.reclaim_band
     return band is not None and band.high_share < OPEN_END
+
+
+def _has_moved_price(offer: Offer) -> bool:
+    """Whether its price of spot counts at the upper end of what it may be today."""
+    return any(tier.found_usd_hour is not None for tier in mix_of(offer).tiers)
 
 
 def _is_all_base(base_share: BaseShare, groups: int) -> bool:
