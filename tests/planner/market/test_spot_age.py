@@ -14,6 +14,7 @@ from planner.market.price_change import price_ratios
 from planner.market.spot_age import deciding_usd_hour, spot_limits
 from tests.conftest import find, present
 from tests.planner.solve.serving.test_spot_promise import LASTING, promised
+from tests.stacks.engine.test_simulated import plan_of
 
 TODAY = "2026-11-18"
 
@@ -146,3 +147,22 @@ def test_a_stated_share_is_bought_at_the_price_that_was_found(
     [stated] = mixed_offers(few, base_share=Decimal("0.5"))
     assert present(stated.mix).tiers[-1].usd_hour == Decimal("0.90")
     assert not list(mixed_offers(few, base_share="auto"))
+
+
+def test_the_band_of_a_total_is_that_of_the_price_that_was_found(
+    catalog: Catalog,
+) -> None:
+    """The bill is at the upper end of prices already: they take it no further up."""
+    few = dated(catalog, "2025-12-01", "0.20")
+    cost = plan_of(few, promised("99%")).cost
+    spot_usd = sum(
+        float(present(line.usd))
+        for line in cost.lines
+        if line.name.endswith(" spot")
+    )
+    [cause] = [
+        cause for cause in present(cost.band).causes if cause.cause == "prices"
+    ]
+    total = float(present(cost.total))
+    assert float(cause.high) - total < 0.01 * spot_usd
+    assert total - float(cause.low) > 0.5 * spot_usd
