@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from planner.market.owned_check import check_owned
 from planner.market.region import check_regions
 from planner.plan.diff import compare_plans
 from planner.plan.document import PlannedStack, SpecSource, assemble
@@ -80,10 +81,12 @@ def plan(
     parsed_spec = load_spec(spec, path)
     catalog = (catalog or load_catalog()).using(parsed_spec.stated_usage)
     check_regions(parsed_spec.where, catalog)
+    read_beside = _recorded(read_file or _beside(path), digests)
+    check_owned(parsed_spec, catalog, read_beside)
     settings = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
-        read_file=_recorded(read_file or _beside(path), digests),
+        read_file=read_beside,
         alternative_count=alternatives,
         confidence=replace(DEFAULT_CONFIDENCE, level=confidence),
     )

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from planner.errors import MissingError, SpecError, TonnageError
+from planner.market.owned_check import check_owned
 from planner.market.region import check_regions
 from planner.spec.override import blamed
 
@@ -44,6 +45,7 @@ def _problems(
         spec = load_spec(spec_file.file_bytes, spec_file.path, overrides)
         check(spec, spec_file.folder_reader())
         check_regions(spec.where, catalog)
+        check_owned(spec, catalog, spec_file.folder_reader())
     except TonnageError as refusal:
         return refusal.problems
     return ()

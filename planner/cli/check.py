@@ -24,6 +24,7 @@ from planner.errors import (
     TonnageError,
 )
 from planner.facts.rule import find_rule
+from planner.market.owned_check import check_owned
 from planner.market.region import check_regions
 from planner.render.rule import rule_page
 from planner.workload.solver import check
@@ -123,7 +124,10 @@ def _check_regions(spec_file: SpecFile) -> None:
 
 
 def _check_workload(spec_file: SpecFile) -> None:
-    check(spec_file.spec, spec_folder_reader(spec_file.path))
+    read_beside = spec_folder_reader(spec_file.path)
+    check(spec_file.spec, read_beside)
+    if spec_file.spec.buy.owned is not None:
+        check_owned(spec_file.spec, open_catalog(None, None), read_beside)
 
 
 def _check_files(specs: tuple[str, ...], *, is_told: bool) -> None:

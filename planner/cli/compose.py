@@ -344,6 +344,7 @@ def solve_settings(
     `memory` is what other specs have left for this one. The SHA-256 of each file that the spec
     names is entered into `digests`.
     """
+    from planner.market.owned_check import check_owned
     from planner.market.region import check_regions
     from planner.market.regret import futures
     from planner.market.small_cloud import with_small_clouds
@@ -352,11 +353,13 @@ def solve_settings(
 
     catalog = with_small_clouds(catalog, spec_file.spec.where.clouds)
     check_regions(spec_file.spec.where, catalog)
+    read_beside = spec_file.folder_reader(digests)
+    check_owned(spec_file.spec, catalog, read_beside)
     usage = spec_file.spec.stated_usage
     return SolveSettings(
         catalog=catalog.using(usage),
         unbuilt_reason=unsupported_reason,
-        read_file=spec_file.folder_reader(digests),
+        read_file=read_beside,
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
         training_correction=load_training_correction(options),

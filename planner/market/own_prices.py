@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from planner.cost.service_price import Surcharges
 from planner.spec.field import Block, read_document
 from planner.spec.field_table import block_fields
+from planner.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from decimal import Decimal
 
     from planner.cost.service_price import PriceBook
@@ -107,10 +109,10 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
         )
 
     def _unused(self, catalog: Catalog) -> tuple[str, ...]:
-        """Return where terms stand that are of no machine of a catalog."""
+        """Return where terms stand that are of no machine of a catalog, and what is like them."""
         offers = (*catalog.offers, *catalog.unlisted)
         return tuple(
-            terms.row
+            f"{terms.place}{_similar(terms, offers)}"
             for terms in (*self.rates, *self.discounts)
             if not any(map(terms.are_of, offers))
         )
@@ -144,6 +146,20 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
                 unused_rows=unused_rows,
             ),
         )
+
+
+def _similar(terms: OfferTerms, offers: Sequence[Offer]) -> str:
+    """Ask whether a machine type was meant, where terms name none that there is."""
+    names = {
+        offer.instance.instance_type
+        for offer in offers
+        if offer.provider == terms.cloud
+    }
+    pattern = terms.type or ANY
+    if any(fnmatchcase(name, pattern) for name in names):
+        return ""
+    question = did_you_mean(pattern, sorted(names), otherwise="")
+    return f" ({question})" if question else ""
 
 
 PRICES_FILE: Final = Block(

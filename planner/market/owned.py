@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
+    from planner.errors import Place
     from planner.market.offer import Catalog, Offer
     from planner.spec.model import Spec
 
@@ -74,25 +75,34 @@ class OwnedUse(Struct, frozen=True):
     used_share: Decimal
 
 
-def _machines(**values: Any) -> OwnedMachines:
-    del values["place"]
-    return OwnedMachines(**values)
+class OwnedRow(Struct, frozen=True):
+    """Owned machines, and where in their file they stand.
+
+    The place is none of the machines: two specs may name one file by two paths.
+    """
+
+    place: Place
+    machines: OwnedMachines
 
 
-def _list(**values: Any) -> tuple[OwnedMachines, ...]:
-    found: tuple[OwnedMachines, ...] = values["machines"]
-    return found
+def _row(*, place: Place, **values: Any) -> OwnedRow:
+    return OwnedRow(place, OwnedMachines(**values))
+
+
+def _rows(**values: Any) -> tuple[OwnedRow, ...]:
+    rows: tuple[OwnedRow, ...] = values["machines"]
+    return rows
 
 
 OWNED_FILE: Final = Block(
     "owned",
-    _list,
+    _rows,
     block_fields(
         "owned",
         "owned",
         {
             "machines": Block(
-                "machines", _machines, block_fields("owned", "machines")
+                "machines", _row, block_fields("owned", "machines")
             )
         },
     ),
@@ -142,7 +152,10 @@ def counts_commitments(spec: Spec) -> bool:
 
 def read_owned(file_bytes: bytes, path: str) -> tuple[OwnedMachines, ...]:
     """Return the machines of a file. Raises SpecError with all of its problems."""
-    machines: tuple[OwnedMachines, ...] = read_document(
-        OWNED_FILE, file_bytes, path
-    )
-    return machines
+    return tuple(row.machines for row in owned_rows(file_bytes, path))
+
+
+def owned_rows(file_bytes: bytes, path: str) -> tuple[OwnedRow, ...]:
+    """Return the rows of a file. Raises SpecError with all of its problems."""
+    rows: tuple[OwnedRow, ...] = read_document(OWNED_FILE, file_bytes, path)
+    return rows

@@ -215,10 +215,15 @@ def test_a_price_of_no_machine_is_said(tonnage: Command, here: Path) -> None:
         "rates:\n"
         "- {cloud: aws, type: p5.48xlrage, usd_hour: 20}\n"
         "- {cloud: aws, type: p5.48xlarge, usd_hour: 20}\n"
+        "discounts: [{cloud: aws, type: p5.48xlarge, region: nowhere, percent: 5%}]\n"
     )
     code, page, _ = tonnage("plan", "spec.yaml", "--prices", "prices.yaml")
     assert code == 0
-    assert "prices.yaml:2: of no machine of the catalog" in page
+    told = " ".join(page.split())
+    assert (
+        "! prices.yaml:2:3 (did you mean 'p5.48xlarge'?), prices.yaml:4:13: "
+        "of no machine of the catalog"
+    ) in told
     assert "prices.yaml:3" not in page
 
 

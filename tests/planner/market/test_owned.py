@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from planner import api
 from planner.errors import SpecError
 from planner.facts.cloud import clouds
 from planner.market.owned import read_owned
@@ -218,3 +219,67 @@ def test_a_wrong_file_is_refused_with_its_place(
         read_owned(file_text.encode(), "owned.yaml")
     places = [problem.place for problem in refusal.value.problems]
     assert all(present(place).path == "owned.yaml" for place in places)
+
+
+@pytest.mark.parametrize(
+    ("row", "cause", "told"),
+    [
+        (
+            "type: g6e.xlrage, region: us-east-1",
+            "'g6e.xlrage' matches nothing: the catalog has no such machine type of aws",
+            "did you mean 'g6e.xlarge'?",
+        ),
+        (
+            "type: zzz, region: '*'",
+            "'zzz' matches nothing",
+            "see names: tonnage offers --limit 1000",
+        ),
+        (
+            "type: g6e.xlarge, region: us-esat-1",
+            "the catalog has no such region of aws",
+            "did you mean 'us-east-1'?",
+        ),
+        (
+            "type: g6e.*, region: us-east-1",
+            "has 1 x l40s, and g6e.48xlarge has 8 x l40s",
+            "a row of its own",
+        ),
+        (
+            "type: 'g6e.[24]xlarge', region: '*'",
+            "g6e.2xlarge costs",
+            "a row of its own",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_owned_machines_that_no_plan_can_use_as_meant_are_refused(
+    tonnage: Command, here: Path, command: str, row: str, cause: str, told: str
+) -> None:
+    """A misspelt name is paid for and never used; a pattern takes large for small."""
+    (here / "s.yaml").write_text(text_of("aws", "[none], owned: o.yaml"))
+    (here / "o.yaml").write_text(
+        "machines:\n"
+        "  - {cloud: aws, type: g6e.xlarge, region: '*', count: 1, usd_hour: 1}\n"
+        f"  - {{cloud: aws, {row}, count: 4, usd_hour: 0.3}}\n"
+    )
+    code, _, error = tonnage(command, "s.yaml")
+    assert code == 2
+    assert "o.yaml:3:5  error[owned]" in error
+    assert (cause in error, told in error) == (True, True), error
+    assert "o.yaml:2" not in error
+
+
+def test_a_pattern_may_be_of_machines_that_are_alike(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(text_of("aws", "[none], owned: o.yaml"))
+    (here / "o.yaml").write_text(owned_text(1, "us-*", "g6e.x*"))
+    assert tonnage("check", "s.yaml")[0] == 0
+
+
+def test_the_library_refuses_what_the_command_does() -> None:
+    with pytest.raises(SpecError, match="matches nothing"):
+        api.plan(
+            text_of("aws", "[none], owned: o.yaml").encode(),
+            read_file=lambda _: owned_text(1, machine="nosuch").encode(),
+        )
