@@ -245,8 +245,8 @@ def test_a_wrong_file_is_refused_with_its_place(
             "a row of its own",
         ),
         (
-            "type: 'g6e.[24]xlarge', region: '*'",
-            "g6e.2xlarge costs",
+            "type: 'p5*.48xlarge', region: '*'",
+            " USD an hour in ",
             "a row of its own",
         ),
     ],
