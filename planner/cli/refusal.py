@@ -135,15 +135,17 @@ def refuse_many_changes(
 
 def refuse_old_prices(plan: Plan, most_days: int) -> None:
     """Raise CatalogError for a plan that rests on a price of machines older than some days."""
-    from planner.market.price_age import age_days
+    from planner.market.price_age import age_days, is_to_the_day
 
     for line in plan.cost.lines:
-        age = age_days(line.price_as_of or "", option.today())
+        as_of = line.price_as_of or ""
+        age = age_days(as_of, option.today())
         if line.pool is not None and age is not None and age > most_days:
             raise CatalogError(
                 Problem(
                     code="price-age",
-                    message=f"the price of {line.name} is {age} days old, "
+                    message=f"the price of {line.name} is "
+                    f"{'' if is_to_the_day(as_of) else 'up to '}{age} days old, "
                     f"and --max-price-age is {most_days}",
                     next_step="plan again with a newer catalog: --catalog FILE",
                 )

@@ -6,7 +6,7 @@ today's: it never decides alone between spot and on demand.
 
 from __future__ import annotations
 
-from calendar import monthrange, timegm
+from calendar import timegm
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.market.offer import OldPrice
-from planner.units import MONTHS_PER_YEAR, SECONDS_PER_DAY
+from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # What completes a date that is known to the year or the month: its last day.
 LAST_DAYS: Final = {len("2025"): "-12-31", len("2025-07"): "-31"}
 YEAR_DIGITS: Final = len("2025")
+DAY_DIGITS: Final = len("2025-07-30")
 PRICE_DIGITS: Final = 5  # decimals of USD an hour
 # Where a ratio is looked for: the machine type itself, machines like it, the whole cloud.
 RATIO_SCOPES: Final[tuple[Callable[[Offer], tuple[str, ...]], ...]] = (
@@ -56,8 +57,8 @@ def is_old(as_of: str, today: str) -> bool:
 def age_days(as_of: str, today: str) -> int | None:
     """Return the days from a date to another, both as 2026-07-30; None of an unknown date.
 
-    A date that is known to the month or the year stands for its last day, so that an age is one
-    at least. A price of the future is 0 days old.
+    A date that is known to the month or the year stands for its first day, so that a price is at
+    most so old. A price of the future is 0 days old.
     """
     year, month, day = (
         int(word) if word.isdigit() else 0
@@ -65,21 +66,16 @@ def age_days(as_of: str, today: str) -> int | None:
     )
     if not year:
         return None
-    month = month or MONTHS_PER_YEAR
-    day = day or monthrange(year, month)[1]
     today_year, today_month, today_day = map(int, today.split("-"))
     age_s = timegm((today_year, today_month, today_day, 0, 0, 0)) - timegm(
-        (year, month, day, 0, 0, 0)
+        (year, month or 1, day or 1, 0, 0, 0)
     )
     return max(0, age_s // SECONDS_PER_DAY)
 
 
-def most_age_days(as_of: str, today: str) -> int | None:
-    """Return the most days from a date to another; None of an unknown date.
-
-    A date that is known to the month or the year stands for its first day.
-    """
-    return age_days("-".join((*as_of.split("-"), "01", "01")[:3]), today)
+def is_to_the_day(as_of: str) -> bool:
+    """Whether a date is known to the day, and not to its month or its year alone."""
+    return len(as_of) == DAY_DIGITS
 
 
 def mark_old_prices(offers: Iterable[Offer], today: str) -> list[Offer]:

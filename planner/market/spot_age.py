@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from planner.facts import table
-from planner.market.price_age import PRICE_DIGITS, most_age_days
+from planner.market.price_age import PRICE_DIGITS, age_days
 from planner.market.price_change import ANY_CLOUD, MOST_DAYS, price_ratios
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ def deciding_usd_hour(spot: Offer, today: str) -> Decimal:
 
     It is its own price up to the limit of its cloud, else the upper end of today's prices:
     max(price * high ratio of its age, highest price that was seen)
-    A date that is known to the month or the year stands for its first day. A price without a
-    date is of a contract; one of an unknown date is as old as prices are known to be.
+    A price without a date is of a contract; one of an unknown date is as old as prices are known
+    to be.
     """
     if not spot.as_of:
         return spot.usd_hour
-    days = most_age_days(spot.as_of, today)
+    days = age_days(spot.as_of, today)
     limits = spot_limits()
     limit = limits.get(spot.provider, limits[ANY_CLOUD])
     if days is not None and days <= limit.days:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from planner import figures
 from planner.cost.bill_line import MACHINE_KIND
 from planner.market.owned import OWNED_FILE_SOURCE
-from planner.market.price_age import age_days
+from planner.market.price_age import age_days, is_to_the_day
 from planner.market.regret import END_SCENARIO
 from planner.market.term import TERM_OF
 from planner.render import period
@@ -266,7 +266,7 @@ def _elsewhere_blocks(plan: Plan) -> list[Block]:
     )
     return [
         Paragraph(
-            f"  such machines alone at a small cloud: {fleets}",
+            f"  the same machines alone at a small cloud: {fleets}",
             width=LINE_WIDTH,
         )
     ]
@@ -304,7 +304,8 @@ def _commitment_blocks(plan: Plan, *, full: bool) -> list[Block]:
     meaning = "" if full else " (pays after months)"
     return [
         Paragraph(
-            f"  committed{f' ({same_form})' if same_form else ''}, a month less{meaning}: "
+            f"  of this fleet committed{f' ({same_form})' if same_form else ''}, a month "
+            f"less{meaning}: "
             f"{terms}",
             width=LINE_WIDTH,
         ),
@@ -373,10 +374,17 @@ def _line_row(cost_line: CostLine, today: str) -> tuple[str, ...]:
     return (
         *line_cells(cost_line),
         # An unpriced line is listed but not in the total.
-        figures.age(age_days(cost_line.price_as_of or "", today))
+        _age_text(cost_line.price_as_of or "", today)
         if cost_line.price_found
         else "no price",
     )
+
+
+def _age_text(as_of: str, today: str) -> str:
+    """Return how old a price is: at most so many days where its day is not known."""
+    age = age_days(as_of, today)
+    text = figures.age(age)
+    return text if age is None or is_to_the_day(as_of) else f"up to {text}"
 
 
 def _group_row(cost_lines: Sequence[CostLine], today: str) -> tuple[str, ...]:

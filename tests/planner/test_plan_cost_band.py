@@ -191,6 +191,22 @@ def test_a_daily_batch_that_goes_when_idle_costs_what_its_time_does(
     assert work.low < plan.cost.total < work.high
 
 
+def test_a_price_of_a_year_may_be_of_its_first_day(catalog) -> None:
+    """Its last day may be still to come, which would let it be of today."""
+    small = few(catalog, "g6.xlarge", "us-east-1")
+    year = catalog.as_of[:4]
+    widths = []
+    for as_of in (catalog.as_of, year, f"{year}-01-01"):
+        dated = replace(
+            small,
+            offers=tuple(replace(one, as_of=as_of) for one in small.offers),
+        )
+        prices = present(cause(plan_of(dated, chat(extra=AWS % "")), "prices"))
+        widths.append(prices.high - prices.low)
+    newest, of_year, of_first_day = widths
+    assert newest < of_year == of_first_day
+
+
 def test_a_price_of_a_contract_does_not_grow_old(catalog) -> None:
     small = few(catalog, "g6.xlarge", "us-east-1")
     rates = b"rates: [{cloud: aws, type: g6.xlarge, usd_hour: 0.80}]\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from planner.market.price_age import age_days
 from planner.render import markdown, text
@@ -244,15 +245,50 @@ def test_ages_are_those_of_the_calendar(priced, today) -> None:
 
 
 @given(DATES)
-def test_a_month_stands_for_its_last_day(today) -> None:
+def test_a_date_without_its_day_is_at_most_so_old(today) -> None:
     first_of_month = today.replace(day=1)
     last_month = first_of_month - timedelta(days=1)
     as_of = last_month.isoformat()[: len("2025-07")]
-    assert age_days(as_of, today.isoformat()) == today.day
+    assert (
+        age_days(as_of, today.isoformat())
+        == (today - last_month.replace(day=1)).days
+    )
     year = str(today.year - 1)
-    in_year = (today - date(today.year - 1, 12, 31)).days
+    in_year = (today - date(today.year - 1, 1, 1)).days
     assert age_days(year, today.isoformat()) == in_year
+    this_year = (today - date(today.year, 1, 1)).days
+    assert age_days(str(today.year), today.isoformat()) == this_year
     assert age_days("unknown", today.isoformat()) is None
+
+
+@pytest.mark.parametrize(
+    ("as_of", "told"),
+    [
+        ("2026", "up to 331 days"),
+        ("2026-11", "up to 27 days"),
+        ("2026-11-18", "10 days"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_the_age_of_a_date_without_its_day_is_a_bound(
+    catalog, as_of: str, told: str
+) -> None:
+    """A price of this year was 0 days old, since its last day is still to come."""
+    plan = plan_of(catalog, chat())
+    dated = replace(
+        plan,
+        cost=replace(
+            plan.cost,
+            lines=(
+                replace(plan.cost.lines[0], price_as_of=as_of),
+                *plan.cost.lines[1:],
+            ),
+        ),
+    )
+    shown = text.render(plan_page(dated, today="2026-11-28"))
+    name = plan.cost.lines[0].name
+    [row] = [line for line in shown.splitlines() if f"  {name} " in line]
+    assert row.endswith(f"  {told}")
 
 
 def test_the_age_of_prices_counts_from_the_day_of_the_reader(catalog) -> None:
