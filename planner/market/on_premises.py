@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from planner.errors import Place
 
 
+# Units of plain numbers, which nobody writes behind them.
+PLAIN_UNITS: Final = ("share", "ratio")
+
+
 class OwnMachine(Struct, frozen=True, kw_only=True):
     """A kind of machine: its accelerators, how many there are, price in USD and power in kW."""
 
@@ -99,9 +103,22 @@ class DataCenter(Struct, frozen=True, kw_only=True):
         return value
 
 
+class _Assumption(Struct, frozen=True):
+    """What stands for a key that is left out, with its unit and its source."""
+
+    value: Decimal
+    unit: str
+    source: str
+
+    def text(self, key: str) -> str:
+        """Return it for people: a share has no unit, and years have said theirs."""
+        unit = "" if self.unit in (*PLAIN_UNITS, key) else f" {self.unit}"
+        return f"{key} {self.value:f}{unit}"
+
+
 @cache
-def _assumptions() -> dict[str, tuple[Decimal, str]]:
-    """Return what stands for keys that are left out, with its source."""
+def _assumptions() -> dict[str, _Assumption]:
+    """Return what stands for keys that are left out."""
     columns: table.Columns = {
         "key": table.nonempty_text,
         "value": table.finite_decimal,
@@ -109,7 +126,9 @@ def _assumptions() -> dict[str, tuple[Decimal, str]]:
         **table.SOURCE_COLUMNS,
     }
     return {
-        row["key"]: (row["value"], f"{row['source']}, {row['as_of']}")
+        row["key"]: _Assumption(
+            row["value"], row["unit"], f"{row['source']}, {row['as_of']}"
+        )
         for row in table.load_rows("planner.market", "on_premises.csv", columns)
     }
 
@@ -134,15 +153,15 @@ def read_data_center(file_bytes: bytes, path: str) -> DataCenter:
     """Return the machines of a file. Raises SpecError with all of its problems."""
     stated: DataCenter = read_document(ON_PREMISES_FILE, file_bytes, path)
     assumed = {
-        key: (value, source)
-        for key, (value, source) in _assumptions().items()
+        key: assumption
+        for key, assumption in _assumptions().items()
         if getattr(stated, key) is None
     }
     return replace(
         stated,
-        **{key: value for key, (value, _) in assumed.items()},
+        **{key: assumption.value for key, assumption in assumed.items()},
         assumed=tuple(
-            (f"{key} {value:f}", source)
-            for key, (value, source) in assumed.items()
+            (assumption.text(key), assumption.source)
+            for key, assumption in assumed.items()
         ),
     )

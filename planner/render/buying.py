@@ -9,6 +9,7 @@ from planner.market.term import TERM_OF
 from planner.render import period
 from planner.render.against import against_plan, other_total
 from planner.render.bill import LOWER_BOUND
+from planner.render.ownership import paid_runs_text, there_text
 from planner.render.page import LINE_WIDTH, Block, Page, PageTable, Paragraph
 from planner.render.regret import (
     form_sentences,
@@ -44,7 +45,7 @@ def buying_page(
     return (
         PageTable(
             (
-                "way to buy",
+                "way to buy, each planned anew",
                 "machines",
                 period.TITLES[plan.cost.period],
                 *token_titles(plan.cost.tokens),
@@ -196,12 +197,12 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
 def _owned_row(one: Ownership | OwnedRun, plan: Plan) -> tuple[str, ...]:
     price_usd = one.nodes * one.machine.price
     takes = f"{figures.dollars(price_usd)} to buy"
-    if one.nodes > one.machine.nodes:
-        takes += f", and there are {one.machine.nodes}"
+    if there := there_text(one):
+        takes += there
     elif isinstance(one, OwnedRun):
         takes = f"their share of {takes}"
-        if one.even_runs is not None:
-            takes += f", paid from {one.even_runs:,} runs a month on"
+        if even := paid_runs_text(one):
+            takes += f", paid {even}"
     elif one.paid_months is not None:
         takes += f", paid after month {one.paid_months}"
     machines = f"{one.nodes} x {one.machine.name}"
@@ -239,7 +240,7 @@ def _regret_blocks(plan: Plan, found: list[BoughtWay]) -> Iterator[Block]:
         return
     yield PageTable(
         (
-            "a commitment",
+            "of the same fleet",
             ">saves a month",
             ">pays after",
             "lost over its term, where",

@@ -47,7 +47,7 @@ def _blocks(
         (
             *(
                 (
-                    f"{one.nodes} x {one.machine.name}",
+                    f"{one.nodes} x {one.machine.name}{there_text(one)}",
                     *(figures.dollars(usd[year]) for year in years),
                 )
                 for one, usd in zip(found, costs, strict=True)
@@ -76,22 +76,33 @@ def _by_years(one: Ownership | OwnedRun) -> dict[int, Decimal]:
     return one.run_usd if isinstance(one, OwnedRun) else one.month_usd
 
 
+def there_text(one: Ownership | OwnedRun) -> str:
+    """Return how many machines there are, where a workload takes more of them."""
+    there = one.machine.nodes
+    if one.nodes <= there:
+        return ""
+    return f", and there {'is' if there == 1 else 'are'} {there}"
+
+
+def paid_runs_text(one: OwnedRun) -> str | None:
+    """Return from which run of a month on own machines cost no more than a plan."""
+    if one.even_runs is None:
+        return None
+    if one.even_runs == 1:
+        return "from the first such run a month on"
+    return f"from {one.even_runs:,} such runs a month on"
+
+
 def _run_sentence(one: OwnedRun) -> str:
     hours = figures.quantity(one.node_hours)
-    there = (
-        f", and there are {one.machine.nodes}"
-        if one.nodes > one.machine.nodes
-        else ""
-    )
+    even = paid_runs_text(one)
     paid = (
-        "no more than the plan from the first such run a month on"
-        if one.even_runs == 1
-        else f"no more than the plan from {one.even_runs:,} such runs a month on"
-        if one.even_runs is not None
+        f"no more than the plan {even}"
+        if even is not None
         else "dearer than the plan however often it runs"
     )
     return (
-        f"{one.nodes} x {one.machine.name}{there}, sized as {one.as_type}: {hours} machine-hours, "
+        f"{one.nodes} x {one.machine.name}, sized as {one.as_type}: {hours} machine-hours, "
         f"whose electricity alone is {figures.dollars(one.energy_usd)}; {paid}"
     )
 

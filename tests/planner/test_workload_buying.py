@@ -208,7 +208,7 @@ def test_the_page_has_every_way_and_what_is_not_rented(
     ("nodes", "price", "said"),
     [
         (50, 900, "to buy, paid after month"),
-        (1, 900, "to buy, and there are 1"),
+        (1, 900, "to buy, and there is 1 |"),
         (50, 900_000, "to buy |"),
     ],
 )
@@ -227,6 +227,10 @@ def test_the_page_has_the_machines_of_a_file(
     assert "machines of your own" in row
     assert " x l4-1 |" in row
     assert said in row
+    # What is planned with other machines is told from what is bought otherwise alone.
+    assert "| way to buy, each planned anew |" in page
+    assert "| of the same fleet |" in page
+    assert "| a commitment |" not in page
 
 
 def test_what_has_a_life_is_compared_by_its_hours(

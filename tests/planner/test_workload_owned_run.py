@@ -10,6 +10,7 @@ import pytest
 
 from planner.cost.bill_line import MACHINE_KIND
 from planner.market.on_premises import DataCenter, read_data_center
+from planner.render.ownership import paid_runs_text
 from planner.solve.settings import SolveSettings
 from planner.workload.owned_run import OwnedRun, own_run
 from planner.workload.ownership import YEARS
@@ -105,10 +106,35 @@ def test_what_ends_is_compared_on_its_page(
     code, page, _ = tonnage("plan", "s.yaml", "--tco")
     assert code == 0
     assert "own machines, USD of a run over" in page
-    assert "x own, and there are 1, sized as p5.48xlarge" in page
+    assert "x own, and there is 1 " in page
     words = " ".join(page.split())
     assert "machine-hours, whose electricity alone is $" in words
     assert "such runs a month on" in words
     code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
     assert code == 0
     assert "| machines of your own |" in page
+
+
+@pytest.mark.parametrize(
+    ("even_runs", "said"),
+    [
+        (1, "from the first such run a month on"),
+        (2, "from 2 such runs a month on"),
+        (None, None),
+    ],
+)
+def test_one_run_is_told_in_the_singular(
+    even_runs: int | None, said: str | None
+) -> None:
+    center = read_data_center(CENTER.replace("NODES", "1").encode(), "dc.yaml")
+    run = OwnedRun(
+        machine=center.machines[0],
+        nodes=1,
+        as_type="p5.48xlarge",
+        node_hours=Decimal(10),
+        run_usd={},
+        planned_usd=Decimal(1),
+        energy_usd=Decimal(1),
+        even_runs=even_runs,
+    )
+    assert paid_runs_text(run) == said

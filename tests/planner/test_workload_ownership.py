@@ -160,6 +160,15 @@ def test_what_is_left_out_is_assumed_and_said() -> None:
     assert center.pue == Decimal("1.58")
 
 
+def test_what_is_assumed_has_its_unit() -> None:
+    kept = [
+        line for line in FILE.splitlines() if not line.startswith("electricity")
+    ]
+    [(said, source)] = center_of(4, "\n".join(kept)).assumed
+    assert said == "electricity 0.0895 USD/kWh"
+    assert "EIA" in source
+
+
 def test_a_plan_is_compared_on_its_page(tonnage: Command, here: Path) -> None:
     (here / "dc.yaml").write_text(FILE.replace("NODES", "1"))
     (here / "s.yaml").write_text(
@@ -171,6 +180,7 @@ def test_a_plan_is_compared_on_its_page(tonnage: Command, here: Path) -> None:
     code, page, _ = tonnage("plan", "s.yaml", "--tco")
     assert code == 0
     assert "own machines, USD a month over" in page
+    assert "x l4-1, and there is 1 " in page
     assert "x l4-1, sized as" in page
     assert "on demand above" in page
     (here / "n.yaml").write_text(SPEC)
