@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from planner.market.mix import mixed_offers
 from planner.market.offer import Catalog, Offer, PriceRange
-from planner.market.price_age import age_days, most_age_days
 from planner.market.price_change import price_ratios
 from planner.market.spot_age import deciding_usd_hour, spot_limits
 from tests.conftest import find, present
@@ -77,12 +76,17 @@ def test_a_price_that_was_seen_higher_counts_as_that(catalog: Catalog) -> None:
     assert deciding_usd_hour(fresh, TODAY) == 1
 
 
-@pytest.mark.parametrize("as_of", ["2025", "2026-02", "2026-06-30"])
-def test_a_span_has_a_first_and_a_last_day(as_of: str) -> None:
-    span_days = {"2025": 364, "2026-02": 27}.get(as_of, 0)
-    assert present(most_age_days(as_of, TODAY)) == span_days + present(
-        age_days(as_of, TODAY)
+@pytest.mark.parametrize(
+    ("as_of", "first_day"), [("2025", "2025-01-01"), ("2026-02", "2026-02-01")]
+)
+def test_a_span_decides_as_its_first_day(
+    catalog: Catalog, as_of: str, first_day: str
+) -> None:
+    span, day = (
+        deciding_usd_hour(spot_of(catalog, "aws", date), TODAY)
+        for date in (as_of, first_day)
     )
+    assert span == day
 
 
 def test_each_limit_has_a_source() -> None:
