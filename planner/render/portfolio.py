@@ -121,7 +121,7 @@ def bill_notes(document: PortfolioDocument) -> list[Block]:
 
 
 def shared_blocks(document: PortfolioDocument) -> list[Block]:
-    """Return how machines are bought together where that changes a bill, and what is owned."""
+    """Return how machines are bought together, what is owned, and by what fleets are chosen."""
     told = [place for place in document.places if place.saved_usd]
     blocks: list[Block] = [
         Paragraph(f"  {_place_sentence(place)}", width=LINE_WIDTH)
@@ -134,12 +134,21 @@ def shared_blocks(document: PortfolioDocument) -> list[Block]:
     if not told:
         blocks.append(
             Paragraph(
-                "  nothing is saved: no two with the same machines in one region commit to more "
-                "together (buy.commit)",
+                "  these fleets save nothing together: no two with the same machines in one "
+                "region commit to more together (buy.commit)",
                 "dim",
                 LINE_WIDTH,
             )
         )
+    # Commitments are shared after the choice, so no claim is made of fleets that were not chosen.
+    blocks.append(
+        Paragraph(
+            "  each fleet is chosen by what it costs alone: others may cost less together "
+            "(compare with where.accelerators, where.clouds, where.regions)",
+            "dim",
+            LINE_WIDTH,
+        )
+    )
     return blocks
 
 

@@ -269,10 +269,12 @@ def test_days_on_two_coasts_pay_one_base(tonnage: Command, here: Path) -> None:
     )
     assert together < alone * Decimal("0.85")
     assert "for 3 years" in page
+    assert "chosen by what it costs alone" in page
     # Beside one of the same hours nothing more is committed to than twice as much.
     twin = write(here, "twin", "Europe/Berlin")
     _, page, _ = tonnage("plan", "--share", specs[0], twin)
-    assert "nothing is saved" in page
+    assert "these fleets save nothing together" in page
+    assert "chosen by what it costs alone" in page
 
 
 def test_what_is_owned_counts_once(tonnage: Command, here: Path) -> None:
@@ -312,7 +314,7 @@ def test_a_reservation_of_its_own_is_not_shared(
             path.write_text(text)
         code, page, told = tonnage("plan", "--share", *specs)
         assert code == 0, told
-        assert "nothing is saved" in page
+        assert "these fleets save nothing together" in page
 
 
 def test_one_file_by_two_names_is_one_file(
