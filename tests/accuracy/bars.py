@@ -53,8 +53,6 @@ NOT_YET: Final = (
     "TTFT, closed loop; all data",
     "TTFT, closed loop; source out",
     "rate served at the measured TPOT; family out",
-    "90 % bands of tpot: rows inside, left out",
-    "90 % bands of ttft: median high / low",
     "TPOT and TTFT within the plan at 90% confidence, source out",
 )
 LOGS: Final = Path(__file__).parents[1] / "data" / "truth" / "startup.csv"

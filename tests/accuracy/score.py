@@ -130,7 +130,7 @@ def coverage(
 ) -> Coverage:
     """Band each left-out group by the errors of the other left-out groups.
 
-    An engine with a band of its own is banded by its own rows.
+    An engine with a band of its own is banded by its own rows, but where engines are left out.
     """
     ratio = scheme.ratio(target)
     inside: list[bool] = []
@@ -143,7 +143,10 @@ def coverage(
         )
         if earlier:
             here &= batch.earlier
-        for judged, peers in _by_engine(batch, here):
+        of_engines = [(here, here)]
+        if scheme.name != "engine":
+            of_engines = list(_by_engine(batch, here))
+        for judged, peers in of_engines:
             for group in sorted(set(scheme.groups[judged])):
                 own = judged & (scheme.groups == group)
                 others = peers & (scheme.groups != group)
