@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,9 +27,10 @@ from planner.plan.portfolio import portfolio_document
 from planner.solve.settings import Memory
 from planner.spec.model import Inference
 from planner.units import SECONDS_PER_MINUTE
+from planner.workload.joint_move import best_move, planned_moves
 from planner.workload.one_fleet import ApartService, one_fleets
 from planner.workload.portfolio import share
-from planner.workload.sharing import own_path
+from planner.workload.sharing import member_of, own_path
 from planner.workload.solver import find
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
     from planner.plan.portfolio_document import PortfolioDocument
     from planner.plan.types import Plan
     from planner.solve.solution import Solution
-    from planner.workload.one_fleet import OneFleet
+    from planner.workload.joint_move import MovedServices
+    from planner.workload.sharing import MinutesAhead, SharingService
+from planner.workload.one_fleet import OneFleet
 
 DAYS_PER_YEAR: Final = 365
 
@@ -77,22 +81,83 @@ def shared_plans(
             ),
         )
         found, chosen = quota_sharing.together(ahead)
-    portfolio = share(
-        [shared.member for shared in found if shared.member is not None],
-        own_live_catalog(
-            catalog, options, joint_inputs(found, quota_sharing.facts)
-        ),
-        ahead,
+    members = [shared.member for shared in found if shared.member is not None]
+    shared_catalog = own_live_catalog(
+        catalog, options, joint_inputs(found, quota_sharing.facts)
     )
+    portfolio = share(members, shared_catalog, ahead)
     plans = [shared.plan for shared in found]
+    moved: MovedServices = {}
+    # Quotas of an account are kept by the fleets that were chosen within them.
+    if chosen is None:
+        shared_files = [
+            spec_file
+            for spec_file, shared in zip(spec_files, found, strict=True)
+            if shared.member is not None
+        ]
+        moved = _moved(shared_files, members, catalog, options)
     document = portfolio_document(
         plans,
         portfolio,
         chosen=chosen,
         remedy=partial(remedy, facts=quota_sharing.facts),
         one_fleets=_one_fleets(spec_files, plans, catalog, options),
+        compared=len(moved),
+        move=best_move(
+            members, moved, partial(_together_usd, shared_catalog, ahead)
+        ),
     )
     return plans, document
+
+
+def _together_usd(
+    catalog: Catalog, ahead: MinutesAhead, members: Sequence[SharingService]
+) -> Decimal:
+    """Return what services pay together, USD a month."""
+    bills = share(members, catalog, ahead).bills
+    return sum((bill.shared_usd for bill in bills), Decimal(0))
+
+
+def _moved(
+    spec_files: Sequence[SpecFile],
+    members: Sequence[SharingService],
+    catalog: Catalog,
+    options: PlanningOptions,
+) -> MovedServices:
+    """Plan services at places of others; what nothing serves there is left out."""
+    memory = Memory()
+    moved: MovedServices = {}
+    with progress.waiting("comparing fleets on machines of others"):
+        for number, place in planned_moves(members):
+            spec_file = spec_files[number]
+            settings = solve_settings(
+                spec_file, catalog, options, memory=memory
+            )
+            solution = find(
+                spec_file.spec,
+                replace(
+                    settings,
+                    catalog=replace(
+                        settings.catalog,
+                        offers=tuple(
+                            offer
+                            for offer in settings.catalog.offers
+                            if offer.key[:3] == place
+                        ),
+                    ),
+                    alternative_count=0,
+                    names_nearest=False,
+                ),
+            )
+            member = member_of(
+                spec_file.spec,
+                solution,
+                spec_file.folder_reader(),
+                _folder(spec_file),
+            )
+            if member is not None:
+                moved[number, place] = member
+    return moved
 
 
 def _one_fleets(

@@ -14,6 +14,7 @@ from planner.plan.number import plain_money, rounded
 from planner.plan.portfolio_document import (
     PortfolioDocument,
     PortfolioFleet,
+    PortfolioMove,
     PortfolioPlace,
     PortfolioPool,
     PortfolioQuota,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from planner.plan.portfolio_document import LeftOut, PlanStatus
     from planner.plan.types import Plan
+    from planner.workload.joint_move import JointMove
     from planner.workload.joint_purchase import SharedPlace
     from planner.workload.one_fleet import OneFleet
     from planner.workload.portfolio import Portfolio, SharedBill
@@ -45,10 +47,13 @@ def portfolio_document(
     chosen: SharedChoice | None,
     remedy: Callable[[QuotaNeed], str],
     one_fleets: Sequence[OneFleet] = (),
+    compared: int = 0,
+    move: JointMove | None = None,
 ) -> PortfolioDocument:
     """Return the document of workloads that buy together; equal inputs give equal bytes.
 
-    `one_fleets` are groups of them that would cost less on the same accelerators.
+    `one_fleets` are groups of them that would cost less on the same accelerators, `move` is the
+    cheapest of the `compared` fleets at places of others.
 
     `chosen` says how their fleets fit into the quotas of an account, None where nobody asked it,
     and `remedy` how one of these is raised.
@@ -69,6 +74,29 @@ def portfolio_document(
         owned=tuple(map(owned_cost, portfolio.owned)),
         quotas=_quota_choice(chosen, remedy),
         one_fleets=tuple(map(_one_fleet, one_fleets)) or UNSET,
+        compared=compared,
+        move=_move(move, workloads) if move is not None else UNSET,
+    )
+
+
+def _move(
+    move: JointMove, workloads: Sequence[PortfolioWorkload]
+) -> PortfolioMove:
+    """Return a move as it is written; the accelerator is that of who is there already."""
+    accelerators = {
+        (pool.provider, pool.instance_type, pool.region): pool.accelerator
+        for workload in workloads
+        for pool in workload.fleet
+    }
+    provider, instance_type, region = move.place
+    return PortfolioMove(
+        workloads=move.names,
+        provider=provider,
+        region=region,
+        instance_type=instance_type,
+        accelerator=accelerators[move.place],
+        usd=plain_money(move.usd),
+        saved_usd=plain_money(move.saved_usd),
     )
 
 

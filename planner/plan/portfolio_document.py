@@ -232,6 +232,27 @@ class PortfolioFleet(DocumentPart, frozen=True, kw_only=True):
     saved_usd: Annotated[Decimal, Meta(description="what that saves")]
 
 
+class PortfolioMove(DocumentPart, frozen=True, kw_only=True):
+    """Services that would cost less together on machines that another one has."""
+
+    workloads: Annotated[
+        tuple[str, ...], Meta(description="those whose machines would change")
+    ]
+    provider: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    instance_type: Annotated[str, Meta(description="machine type")]
+    accelerator: Annotated[
+        str, Meta(description="name among the known accelerators")
+    ]
+    usd: Annotated[
+        Decimal,
+        Meta(description="what all workloads pay together then, USD a month"),
+    ]
+    saved_usd: Annotated[
+        Decimal, Meta(description="together less than with the fleets above")
+    ]
+
+
 class PortfolioDocument(DocumentPart, frozen=True, kw_only=True):
     """What several workloads cost alone and together, and what they share."""
 
@@ -282,6 +303,21 @@ class PortfolioDocument(DocumentPart, frozen=True, kw_only=True):
         Meta(
             description="services that would cost less on the same accelerators; left out where "
             "none would. No total counts on it: their specs have to say so"
+        ),
+    ] = UNSET
+    compared: Annotated[
+        int,
+        Meta(
+            description="fleets that were planned on machines that another workload has, to see "
+            "whether all cost less then; 0 where they would be too many, or where an account was "
+            "asked for its quotas"
+        ),
+    ] = 0
+    move: Annotated[
+        PortfolioMove | UnsetType,
+        Meta(
+            description="the cheapest of these, where it saves. No total counts on it: the specs "
+            "have to say so"
         ),
     ] = UNSET
 

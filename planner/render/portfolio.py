@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         LeftOut,
         PortfolioDocument,
         PortfolioFleet,
+        PortfolioMove,
         PortfolioPlace,
         PortfolioQuota,
         PortfolioWorkload,
@@ -140,16 +141,43 @@ def shared_blocks(document: PortfolioDocument) -> list[Block]:
                 LINE_WIDTH,
             )
         )
+    if document.move:
+        blocks.append(
+            Paragraph(f"  {_move_sentence(document.move)}", "good", LINE_WIDTH)
+        )
     # Commitments are shared after the choice, so no claim is made of fleets that were not chosen.
     blocks.append(
-        Paragraph(
-            "  each fleet is chosen by what it costs alone: others may cost less together "
-            "(compare with where.accelerators, where.clouds, where.regions)",
-            "dim",
-            LINE_WIDTH,
-        )
+        Paragraph(f"  {_choice_sentence(document)}", "dim", LINE_WIDTH)
     )
     return blocks
+
+
+def _move_sentence(move: PortfolioMove) -> str:
+    names = ", ".join(move.workloads)
+    return (
+        f"{names} on {move.instance_type} of {move.provider} {move.region} too: all together cost "
+        f"{figures.dollars(move.usd)} a month then, {figures.dollars(move.saved_usd)} less: write "
+        f"where: {{clouds: [{move.provider}], regions: [{move.region}], accelerators: {{allow: "
+        f"[{move.accelerator}]}}}} in {names}"
+    )
+
+
+def _choice_sentence(document: PortfolioDocument) -> str:
+    """Say by what the fleets were chosen, and what else was compared."""
+    if not document.compared:
+        return (
+            "each fleet is chosen by what it costs alone: others may cost less together (compare "
+            "with where.accelerators, where.clouds, where.regions)"
+        )
+    others = (
+        f"{document.compared} others, each on machines that another workload has, were "
+        "compared"
+    )
+    if document.compared == 1:
+        others = (
+            "one other, on machines that another workload has, was compared"
+        )
+    return f"each fleet is chosen by what it costs alone; {others}"
 
 
 def one_fleet_blocks(document: PortfolioDocument) -> list[Block]:
