@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.accuracy import expected, fit, loaded, margins, strangers
+from tests.accuracy import expected, fit, limits, loaded, margins, strangers
 from tests.accuracy.aims import COLUMNS, aim_rows
 from tests.accuracy.bars import ERRORS, SERVED, Bar, label
 from tests.accuracy.cross import RELEASE, WHOLE, Scheme
@@ -99,6 +99,7 @@ def page(
     ]
     parts += [LOGS]
     parts += ["## Aims\n", AIMED, _table(COLUMNS, aim_rows(bars))]
+    parts += [CAUSES, _table(limits.COLUMNS, limits.rows(batch, schemes))]
     parts += ["## Errors\n", *_errors(batch, schemes)]
     source = next(s for s in schemes if s.name == "source")
     parts += [
@@ -177,6 +178,9 @@ compiling, and releases of one engine that are months apart.
 """
 EXPECTED: Final = """Median error over rows of quality A, each predicted without its source; in
 brackets the median bias, with a plus where more is predicted than was measured.
+"""
+CAUSES: Final = """What the missed errors of closed loops would be if some of these rows were not
+scored: it tells how much each cause above takes. The fits are the same.
 """
 BANDS: Final = """A band is made from the errors of the *other* left-out groups, so a row never
 widens its own band. An engine with 100 rows under a kind of load has a band of its own; where all
