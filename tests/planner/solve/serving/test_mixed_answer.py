@@ -54,7 +54,7 @@ TYPES = {
     },
 }
 # Just above what whole strong machines carry, requests/s.
-RATES = {"aws": 4.2, "gcp": 5.7, "azure": 22}
+RATES = {"aws": 4.2, "gcp": 5.7, "azure": 19}
 LIMITS_S = {"ttft": 2.0, "tpot": 0.08}
 
 

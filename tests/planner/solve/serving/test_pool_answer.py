@@ -22,7 +22,7 @@ LONG = (ROOT / "blueprints/rag-prefix-cache.yaml").read_text()
 EXPERTS = (
     (ROOT / "blueprints/moe-deepseek-r1.yaml")
     .read_text()
-    .replace("peak_rps: 1\n", "peak_rps: 1.5\n")
+    .replace("peak_rps: 1\n", "peak_rps: 2.5\n")
 )
 
 
