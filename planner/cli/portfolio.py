@@ -16,6 +16,11 @@ from msgspec.structs import replace
 from planner.cli import option, progress
 from planner.cli.compose import own_live_catalog, solve_settings
 from planner.cli.parallel import results_in_order
+from planner.cli.shared_move import (
+    MoveSearch,
+    SharingSpec,
+    moved_together,
+)
 from planner.cli.shared_quota import (
     QuotaSharing,
     SharedPlan,
@@ -23,14 +28,13 @@ from planner.cli.shared_quota import (
     remedy,
     shared_plan,
 )
-from planner.plan.portfolio import portfolio_document
+from planner.plan.portfolio import NOT_MOVED, portfolio_document
 from planner.solve.settings import Memory
 from planner.spec.model import Inference
 from planner.units import SECONDS_PER_MINUTE
-from planner.workload.joint_move import best_move, planned_moves
 from planner.workload.one_fleet import ApartService, one_fleets
 from planner.workload.portfolio import share
-from planner.workload.sharing import member_of, own_path
+from planner.workload.sharing import own_path
 from planner.workload.solver import find
 
 if TYPE_CHECKING:
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
     from planner.plan.portfolio_document import PortfolioDocument
     from planner.plan.types import Plan
     from planner.solve.solution import Solution
-    from planner.workload.joint_move import MovedServices
     from planner.workload.sharing import MinutesAhead, SharingService
 from planner.workload.one_fleet import OneFleet
 
@@ -81,31 +84,35 @@ def shared_plans(
             ),
         )
         found, chosen = quota_sharing.together(ahead)
-    members = [shared.member for shared in found if shared.member is not None]
     shared_catalog = own_live_catalog(
         catalog, options, joint_inputs(found, quota_sharing.facts)
     )
-    portfolio = share(members, shared_catalog, ahead)
-    plans = [shared.plan for shared in found]
-    moved: MovedServices = {}
+    moved, moves = dict[str, SharedPlan](), NOT_MOVED
     # Quotas of an account are kept by the fleets that were chosen within them.
     if chosen is None:
-        shared_files = [
-            spec_file
-            for spec_file, shared in zip(spec_files, found, strict=True)
-            if shared.member is not None
-        ]
-        moved = _moved(shared_files, members, catalog, options)
+        moved, moves = moved_together(
+            [
+                SharingSpec(
+                    spec_file, _folder(spec_file), shared.plan, shared.member
+                )
+                for spec_file, shared in zip(spec_files, found, strict=True)
+                if shared.member is not None
+            ],
+            MoveSearch(catalog, options),
+            partial(_together_usd, shared_catalog, ahead),
+        )
+    bought = [moved.get(shared.plan.workload.name, shared) for shared in found]
+    members = [shared.member for shared in bought if shared.member is not None]
+    plans = [shared.plan for shared in bought]
     document = portfolio_document(
         plans,
-        portfolio,
+        share(members, shared_catalog, ahead),
         chosen=chosen,
         remedy=partial(remedy, facts=quota_sharing.facts),
-        one_fleets=_one_fleets(spec_files, plans, catalog, options),
-        compared=len(moved),
-        move=best_move(
-            members, moved, partial(_together_usd, shared_catalog, ahead)
+        one_fleets=_one_fleets(
+            spec_files, [shared.plan for shared in found], catalog, options
         ),
+        moves=moves,
     )
     return plans, document
 
@@ -116,48 +123,6 @@ def _together_usd(
     """Return what services pay together, USD a month."""
     bills = share(members, catalog, ahead).bills
     return sum((bill.shared_usd for bill in bills), Decimal(0))
-
-
-def _moved(
-    spec_files: Sequence[SpecFile],
-    members: Sequence[SharingService],
-    catalog: Catalog,
-    options: PlanningOptions,
-) -> MovedServices:
-    """Plan services at places of others; what nothing serves there is left out."""
-    memory = Memory()
-    moved: MovedServices = {}
-    with progress.waiting("comparing fleets on machines of others"):
-        for number, place in planned_moves(members):
-            spec_file = spec_files[number]
-            settings = solve_settings(
-                spec_file, catalog, options, memory=memory
-            )
-            solution = find(
-                spec_file.spec,
-                replace(
-                    settings,
-                    catalog=replace(
-                        settings.catalog,
-                        offers=tuple(
-                            offer
-                            for offer in settings.catalog.offers
-                            if offer.key[:3] == place
-                        ),
-                    ),
-                    alternative_count=0,
-                    names_nearest=False,
-                ),
-            )
-            member = member_of(
-                spec_file.spec,
-                solution,
-                spec_file.folder_reader(),
-                _folder(spec_file),
-            )
-            if member is not None:
-                moved[number, place] = member
-    return moved
 
 
 def _one_fleets(

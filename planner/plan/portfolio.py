@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from planner.plan.amount import CostAmount, add_amounts
 from planner.plan.bill import owned_cost
@@ -27,17 +27,50 @@ from planner.plan.token_cost import at_total
 from planner.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from planner.plan.portfolio_document import LeftOut, PlanStatus
     from planner.plan.types import Plan
-    from planner.workload.joint_move import JointMove
     from planner.workload.joint_purchase import SharedPlace
     from planner.workload.one_fleet import OneFleet
     from planner.workload.portfolio import Portfolio, SharedBill
     from planner.workload.quota_share import QuotaNeed, SharedChoice
+    from planner.workload.sharing import AcceleratorPlace
 
 NO_GAP = Decimal(0)
+
+
+class PlannedMove(Struct, frozen=True, kw_only=True):
+    """A service that has other machines than alone, for the sake of all.
+
+    alone       its plan alone
+    place       where its machines are
+    dearer_usd  how much more it would cost there alone, USD a month
+    """
+
+    alone: Plan
+    place: AcceleratorPlace
+    dearer_usd: Decimal
+
+
+class JointMoves(Struct, frozen=True, kw_only=True):
+    """What was compared of services on other machines, and which of them have these.
+
+    moved     by the name of a service
+    compared  fleets that were planned on other machines
+    are_all   whether these are all that may save
+    usd       what all of them save by it, USD a month
+    """
+
+    moved: Mapping[str, PlannedMove]
+    compared: int
+    are_all: bool
+    usd: Decimal
+
+
+NOT_MOVED: Final = JointMoves(
+    moved={}, compared=0, are_all=False, usd=Decimal(0)
+)
 
 
 def portfolio_document(
@@ -47,20 +80,24 @@ def portfolio_document(
     chosen: SharedChoice | None,
     remedy: Callable[[QuotaNeed], str],
     one_fleets: Sequence[OneFleet] = (),
-    compared: int = 0,
-    move: JointMove | None = None,
+    moves: JointMoves,
 ) -> PortfolioDocument:
     """Return the document of workloads that buy together; equal inputs give equal bytes.
 
-    `one_fleets` are groups of them that would cost less on the same accelerators, `move` is the
-    cheapest of the `compared` fleets at places of others.
+    `one_fleets` are groups of them that would cost less on the same accelerators, `moves` are
+    those that have other machines than alone.
 
     `chosen` says how their fleets fit into the quotas of an account, None where nobody asked it,
     and `remedy` how one of these is raised.
     """
     bill_of = {bill.name: bill for bill in portfolio.bills}
     workloads = tuple(
-        _workload(plan, bill_of.get(plan.workload.name)) for plan in plans
+        _workload(
+            plan,
+            bill_of.get(plan.workload.name),
+            moves.moved.get(plan.workload.name),
+        )
+        for plan in plans
     )
     status, gap_usd = _proof(plans, chosen)
     return PortfolioDocument(
@@ -74,29 +111,36 @@ def portfolio_document(
         owned=tuple(map(owned_cost, portfolio.owned)),
         quotas=_quota_choice(chosen, remedy),
         one_fleets=tuple(map(_one_fleet, one_fleets)) or UNSET,
-        compared=compared,
-        move=_move(move, workloads) if move is not None else UNSET,
+        compared=moves.compared,
+        are_all_compared=moves.are_all,
+        moves_save_usd=plain_money(moves.usd),
     )
 
 
-def _move(
-    move: JointMove, workloads: Sequence[PortfolioWorkload]
-) -> PortfolioMove:
-    """Return a move as it is written; the accelerator is that of who is there already."""
-    accelerators = {
-        (pool.provider, pool.instance_type, pool.region): pool.accelerator
-        for workload in workloads
-        for pool in workload.fleet
-    }
-    provider, instance_type, region = move.place
+def _move(move: PlannedMove) -> PortfolioMove:
+    place = move.place
     return PortfolioMove(
-        workloads=move.names,
-        provider=provider,
-        region=region,
-        instance_type=instance_type,
-        accelerator=accelerators[move.place],
-        usd=plain_money(move.usd),
-        saved_usd=plain_money(move.saved_usd),
+        provider=place.provider,
+        region=place.region,
+        accelerator=place.accelerator,
+        alone=_fleet(move.alone),
+        dearer_usd=plain_money(move.dearer_usd),
+        where=f"where: {{clouds: [{place.provider}], regions: [{place.region}], accelerators: "
+        f"{{allow: [{place.accelerator}]}}}}",
+    )
+
+
+def _fleet(plan: Plan) -> tuple[PortfolioPool, ...]:
+    return tuple(
+        PortfolioPool(
+            provider=pool.provider,
+            region=pool.region,
+            instance_type=pool.instance_type,
+            accelerator=pool.accelerator,
+            nodes=pool.nodes,
+            purchases=pool.purchases,
+        )
+        for pool in plan.solution.pools
     )
 
 
@@ -113,27 +157,21 @@ def _one_fleet(group: OneFleet) -> PortfolioFleet:
     )
 
 
-def _workload(plan: Plan, bill: SharedBill | None) -> PortfolioWorkload:
+def _workload(
+    plan: Plan, bill: SharedBill | None, move: PlannedMove | None
+) -> PortfolioWorkload:
     """Return what a plan pays alone and together; without a shared bill it is left out."""
     tokens = plan.cost.tokens
+    alone = plan if move is None else move.alone
     return PortfolioWorkload(
         path=plan.spec.path,
         name=plan.workload.name,
         kind=plan.workload.kind,
         status=plan.solution.status,
-        fleet=tuple(
-            PortfolioPool(
-                provider=pool.provider,
-                region=pool.region,
-                instance_type=pool.instance_type,
-                accelerator=pool.accelerator,
-                nodes=pool.nodes,
-                purchases=pool.purchases,
-            )
-            for pool in plan.solution.pools
-        ),
+        fleet=_fleet(plan),
+        move=UNSET if move is None else _move(move),
         period=plan.cost.period,
-        alone=total_amount(plan) if plan.is_feasible else None,
+        alone=total_amount(alone) if alone.is_feasible else None,
         together=None
         if bill is None
         else CostAmount(

@@ -6,7 +6,7 @@ The text page and the report are made of this document alone, so their figures a
 
 from __future__ import annotations
 
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from decimal import Decimal
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -41,6 +41,27 @@ class PortfolioPool(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
+class PortfolioMove(DocumentPart, frozen=True, kw_only=True):
+    """Where a workload has its machines for the others, and what they would be alone."""
+
+    provider: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    accelerator: Annotated[
+        str, Meta(description="name among the known accelerators")
+    ]
+    alone: Annotated[
+        tuple[PortfolioPool, ...],
+        Meta(description="its machines where it is planned alone"),
+    ]
+    dearer_usd: Annotated[
+        Decimal,
+        Meta(description="how much more it would cost here alone, USD a month"),
+    ]
+    where: Annotated[
+        str, Meta(description="what its spec has to say, so that apply buys it")
+    ]
+
+
 class PortfolioWorkload(DocumentPart, frozen=True, kw_only=True):
     """A spec that was planned with the others: what it pays alone, and its part of the sum."""
 
@@ -60,10 +81,20 @@ class PortfolioWorkload(DocumentPart, frozen=True, kw_only=True):
         tuple[PortfolioPool, ...],
         Meta(description="its machines; empty when infeasible"),
     ]
+    move: Annotated[
+        PortfolioMove | UnsetType,
+        Meta(
+            description="why these are other machines than it would have alone; left out where "
+            "they are not"
+        ),
+    ] = UNSET
     period: Annotated[Period, Meta(description="what its cost is for")]
     alone: Annotated[
         CostAmount | None,
-        Meta(description="its bill alone; none when infeasible"),
+        Meta(
+            description="its bill alone, with the machines that it would have then; none when "
+            "infeasible"
+        ),
     ]
     together: Annotated[
         CostAmount | None,
@@ -124,7 +155,8 @@ class PortfolioShare(DocumentPart, frozen=True, kw_only=True):
     saved_usd: Annotated[
         Decimal,
         Meta(
-            description="in its bill, with a support plan and tax, USD a month"
+            description="in its bill, with a support plan and tax, USD a month; less what other "
+            "machines would have cost less alone"
         ),
     ]
 
@@ -232,27 +264,6 @@ class PortfolioFleet(DocumentPart, frozen=True, kw_only=True):
     saved_usd: Annotated[Decimal, Meta(description="what that saves")]
 
 
-class PortfolioMove(DocumentPart, frozen=True, kw_only=True):
-    """Services that would cost less together on machines that another one has."""
-
-    workloads: Annotated[
-        tuple[str, ...], Meta(description="those whose machines would change")
-    ]
-    provider: Annotated[str, Meta(description="cloud")]
-    region: Annotated[str, Meta(description="region of the cloud")]
-    instance_type: Annotated[str, Meta(description="machine type")]
-    accelerator: Annotated[
-        str, Meta(description="name among the known accelerators")
-    ]
-    usd: Annotated[
-        Decimal,
-        Meta(description="what all workloads pay together then, USD a month"),
-    ]
-    saved_usd: Annotated[
-        Decimal, Meta(description="together less than with the fleets above")
-    ]
-
-
 class PortfolioDocument(DocumentPart, frozen=True, kw_only=True):
     """What several workloads cost alone and together, and what they share."""
 
@@ -266,8 +277,9 @@ class PortfolioDocument(DocumentPart, frozen=True, kw_only=True):
         PlanStatus,
         Meta(
             description="optimal: each fleet is proved the cheapest of its workload that the "
-            "quotas allow together, and each base the cheapest for the joint hours of these "
-            "fleets; feasible: one of them is not proved; infeasible: a workload has no fleet"
+            "quotas allow together, or at the place of its `move`, and each base the cheapest for "
+            "the joint hours of these fleets; feasible: one of them is not proved; infeasible: a "
+            "workload has no fleet"
         ),
     ]
     gap_usd: Annotated[
@@ -308,18 +320,24 @@ class PortfolioDocument(DocumentPart, frozen=True, kw_only=True):
     compared: Annotated[
         int,
         Meta(
-            description="fleets that were planned on machines that another workload has, to see "
-            "whether all cost less then; 0 where they would be too many, or where an account was "
-            "asked for its quotas"
+            description="fleets that were planned on machines that another workload has or could "
+            "have, to see whether all cost less then"
         ),
     ] = 0
-    move: Annotated[
-        PortfolioMove | UnsetType,
+    are_all_compared: Annotated[
+        bool,
         Meta(
-            description="the cheapest of these, where it saves. No total counts on it: the specs "
-            "have to say so"
+            description="false where these would be too many, or where an account was asked for "
+            "its quotas: other fleets may cost less together"
         ),
-    ] = UNSET
+    ] = True
+    moves_save_usd: Annotated[
+        Decimal,
+        Meta(
+            description="what all of them save where some have other machines than alone, USD a "
+            "month; each of these has its `move`"
+        ),
+    ] = Decimal(0)
 
     @property
     def shared(self) -> tuple[PortfolioWorkload, ...]:

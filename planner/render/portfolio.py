@@ -141,10 +141,15 @@ def shared_blocks(document: PortfolioDocument) -> list[Block]:
                 LINE_WIDTH,
             )
         )
-    if document.move:
-        blocks.append(
-            Paragraph(f"  {_move_sentence(document.move)}", "good", LINE_WIDTH)
+    blocks += [
+        Paragraph(
+            f"  {_move_sentence(workload.name, workload.move)}",
+            "good",
+            LINE_WIDTH,
         )
+        for workload in document.shared
+        if workload.move
+    ]
     # Commitments are shared after the choice, so no claim is made of fleets that were not chosen.
     blocks.append(
         Paragraph(f"  {_choice_sentence(document)}", "dim", LINE_WIDTH)
@@ -152,32 +157,47 @@ def shared_blocks(document: PortfolioDocument) -> list[Block]:
     return blocks
 
 
-def _move_sentence(move: PortfolioMove) -> str:
-    names = ", ".join(move.workloads)
+def _move_sentence(name: str, move: PortfolioMove) -> str:
+    """Say where a service has its machines for the others, and what its spec has to say."""
+    alone = " + ".join(
+        f"{pool.nodes} x {pool.instance_type} of {pool.provider} {pool.region}"
+        for pool in move.alone
+    )
+    dearer = (
+        f", {figures.dollars(move.dearer_usd)} a month less alone"
+        if move.dearer_usd
+        else ""
+    )
     return (
-        f"{names} on {move.instance_type} of {move.provider} {move.region} too: all together cost "
-        f"{figures.dollars(move.usd)} a month then, {figures.dollars(move.saved_usd)} less: write "
-        f"where: {{clouds: [{move.provider}], regions: [{move.region}], accelerators: {{allow: "
-        f"[{move.accelerator}]}}}} in {names}"
+        f"{name} would have {alone} alone{dearer}: apply buys what is counted here once "
+        f"{name} says {move.where}"
     )
 
 
 def _choice_sentence(document: PortfolioDocument) -> str:
     """Say by what the fleets were chosen, and what else was compared."""
-    if not document.compared:
-        return (
-            "each fleet is chosen by what it costs alone: others may cost less together (compare "
-            "with where.accelerators, where.clouds, where.regions)"
-        )
-    others = (
-        f"{document.compared} others, each on machines that another workload has, were "
-        "compared"
+    chosen = (
+        "these fleets were chosen together, "
+        f"{figures.dollars(document.moves_save_usd)} a month less than the cheapest of each"
+        if document.moves_save_usd
+        else "each fleet is chosen by what it costs alone"
     )
-    if document.compared == 1:
-        others = (
-            "one other, on machines that another workload has, was compared"
+    parts = [chosen]
+    if document.compared:
+        count = (
+            "one other was"
+            if document.compared == 1
+            else f"{document.compared} others were"
         )
-    return f"each fleet is chosen by what it costs alone; {others}"
+        parts.append(
+            f"{count} compared, on machines that a workload has or could have"
+        )
+    if not document.are_all_compared:
+        parts.append(
+            "others may cost less together (compare with where.accelerators, where.clouds, "
+            "where.regions)"
+        )
+    return "; ".join(parts)
 
 
 def one_fleet_blocks(document: PortfolioDocument) -> list[Block]:
@@ -214,7 +234,7 @@ def _place_sentence(place: PortfolioPlace) -> str:
     names = ", ".join(share.workload for share in place.shares)
     saved = figures.dollars(abs(place.saved_usd))
     effect = (
-        f"{saved} a month less than alone"
+        f"{saved} a month less than by each alone"
         if place.saved_usd >= 0
         else f"{saved} a month more than alone, where each counts on all that is owned"
     )

@@ -36,7 +36,10 @@ ACCOUNT: Final = "the account"
 
 
 class SharedBill(Struct, frozen=True):
-    """What a service pays a month alone, and its part of what all of them pay together, USD."""
+    """What a service pays a month alone, and its part of what all of them pay together, USD.
+
+    Alone it has its cheapest machines, wherever it has them together.
+    """
 
     name: str
     alone_usd: Decimal
@@ -68,7 +71,8 @@ def share(
     who allow the same commitments share them: the k-th machine of all of them together is
     committed to when that costs less than the hours in which it runs. That is never dearer than
     what each commits to alone, but for what several own together: alone each counts on all of it.
-    What is saved at a place is divided by what its services pay there alone, to the cent.
+    What is saved at a place is divided by what its services pay there alone, to the cent. A
+    service that would pay less elsewhere alone is paid that difference first.
     """
     factor = catalog.price_book.surcharges.factor
     places: list[SharedPlace] = []
@@ -80,17 +84,21 @@ def share(
         for group, place in zip(groups, found.places, strict=True):
             if place is None:
                 continue
+            dearer_usd = [stream.service.dearer_usd for stream in group.streams]
             parts = divided(
-                (place.alone_usd - place.shared_usd) * factor,
+                (place.alone_usd - place.shared_usd) * factor
+                - sum(dearer_usd, Decimal(0)),
                 group.weights,
             )
             places.append(replace(place, saved_parts=tuple(parts)))
-            for stream, part in zip(group.streams, parts, strict=True):
-                shared_usd[stream.number] -= part
+            for stream, part, dearer in zip(
+                group.streams, parts, dearer_usd, strict=True
+            ):
+                shared_usd[stream.number] -= part + dearer
     return Portfolio(
         tuple(sorted(places, key=lambda place: (place.place, place.members))),
         tuple(
-            SharedBill(member.name, member.total_usd, usd)
+            SharedBill(member.name, member.total_usd - member.dearer_usd, usd)
             for member, usd in zip(members, shared_usd, strict=True)
         ),
         tuple(owned),

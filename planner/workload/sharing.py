@@ -43,16 +43,26 @@ class OwnedFile(Struct, frozen=True):
     machines: tuple[OwnedMachines, ...]
 
 
+class AcceleratorPlace(Struct, frozen=True, order=True):
+    """An accelerator in a region of a cloud: what a spec can narrow its choice to."""
+
+    provider: str
+    region: str
+    accelerator: str
+
+
 class SharingPool(Struct, frozen=True, kw_only=True):
     """Machines of one type of a service, as far as it shares what it buys.
 
     place         cloud, machine type and region
+    accelerator   name among the known accelerators
     hourly_nodes  machines of each hour of its week, without those on spot
     may_share     whether its machines above a base may be on demand, and are reserved by nobody
     machines_usd  what these machines cost alone, USD a month
     """
 
     place: PlaceKey
+    accelerator: str
     hourly_nodes: tuple[int, ...]
     may_share: bool
     machines_usd: Decimal
@@ -66,6 +76,7 @@ class SharingService(Struct, frozen=True, kw_only=True):
     owned           what a file says is paid for already, None without one
     counts_account  whether what the account has committed to may serve it first
     total_usd       its whole bill alone, USD a month
+    dearer_usd      how much more that is than with its cheapest machines: 0 where it has these
     """
 
     name: str
@@ -75,6 +86,15 @@ class SharingService(Struct, frozen=True, kw_only=True):
     owned: OwnedFile | None
     counts_account: bool
     total_usd: Decimal
+    dearer_usd: Decimal = Decimal(0)
+
+    @property
+    def places(self) -> frozenset[AcceleratorPlace]:
+        """Where its machines are."""
+        return frozenset(
+            AcceleratorPlace(pool.place[0], pool.place[2], pool.accelerator)
+            for pool in self.pools
+        )
 
     @property
     def timezone(self) -> str:
@@ -153,6 +173,7 @@ def _sharing_pool(
             pool.instance.instance_type,
             pool.region,
         ),
+        accelerator=pool.instance.accelerator,
         hourly_nodes=tuple(min(nodes, shared_nodes) for nodes in hourly_nodes),
         may_share="none" in spec.buy.commit
         and all(

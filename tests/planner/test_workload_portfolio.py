@@ -39,6 +39,7 @@ from tests.planner.cli.test_live import NOW, facts_of
 from tests.planner.solve.serving.test_mixed_answer import repriced, two_types
 
 PLACE = ("aws", "g6e.xlarge", "us-east-1")
+ACCELERATOR = "l40s"
 # Zones without summer time, and how far they are ahead of UTC.
 ZONES = {"UTC": 0, "Asia/Tokyo": 9 * 60, "America/Phoenix": -7 * 60}
 WEEK_MINUTES = 7 * 24 * 60
@@ -79,6 +80,7 @@ def member(
 ) -> SharingService:
     pool = SharingPool(
         place=PLACE,
+        accelerator=ACCELERATOR,
         hourly_nodes=hourly,
         may_share=may_share,
         machines_usd=machines_usd,
@@ -443,6 +445,7 @@ def test_one_commitment_to_two_types_counts_once(seed: int) -> None:
         pools=(
             SharingPool(
                 place=OTHER_PLACE,
+                accelerator=ACCELERATOR,
                 hourly_nodes=other_hours,
                 may_share=True,
                 machines_usd=Decimal(1000),
@@ -483,6 +486,7 @@ def test_two_pools_share_as_two_services_do() -> None:
     pools = [
         SharingPool(
             place=place,
+            accelerator=ACCELERATOR,
             hourly_nodes=own,
             may_share=True,
             machines_usd=Decimal(500),

@@ -18,6 +18,7 @@ from planner.render.portfolio import (
     bill_notes,
     bill_table,
     headline,
+    one_fleet_blocks,
     quota_blocks,
     shared_blocks,
 )
@@ -82,6 +83,7 @@ def _sections(portfolio: PortfolioDocument) -> Iterator[Section]:
         title="What they share",
         content=(
             *block_markup(shared_blocks(portfolio), LEVEL + 1),
+            *block_markup(one_fleet_blocks(portfolio), LEVEL + 1),
             *_place_figure(portfolio.places),
         ),
     )

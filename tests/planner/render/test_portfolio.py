@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from planner.cli.portfolio import minutes_ahead
 from planner.market.live import QuotaKey
-from planner.plan.portfolio import portfolio_document
+from planner.plan.portfolio import NOT_MOVED, portfolio_document
 from planner.render.diff.wording import amount_text
 from planner.render.html.sharing import sharing_report
 from planner.render.portfolio import portfolio_page
@@ -70,6 +70,7 @@ def document_of(
         portfolio,
         chosen=chosen,
         remedy=remedy,
+        moves=NOT_MOVED,
     )
 
 
@@ -163,6 +164,7 @@ def test_a_plan_that_is_not_proved_leaves_the_gap_unknown(
         share([], catalog, partial(minutes_ahead, 2026)),
         chosen=None,
         remedy=remedy,
+        moves=NOT_MOVED,
     )
     assert (document.status, document.gap_usd) == ("feasible", None)
     # Nobody shares anything: nothing costs anything.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.cli.portfolio import minutes_ahead
 from planner.plan.document import PlannedStack, SpecSource, assemble
-from planner.plan.portfolio import portfolio_document
+from planner.plan.portfolio import NOT_MOVED, portfolio_document
 from planner.render.html.report import PlanView
 from planner.solve.settings import SolveSettings
 from planner.workload.outlook import outlook
@@ -93,4 +93,5 @@ def two_coasts() -> PortfolioDocument:
         share(members, settings.catalog, partial(minutes_ahead, 2026)),
         chosen=None,
         remedy=lambda _: "",
+        moves=NOT_MOVED,
     )
