@@ -9,8 +9,8 @@ import math
 from collections import Counter
 from decimal import Decimal
 from functools import cache, cached_property
-from itertools import compress
-from typing import Final
+from itertools import accumulate, compress
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -22,6 +22,9 @@ from planner.units import (
     MINUTES_PER_HOUR,
     MINUTES_PER_WEEK,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class SpareGroups(Struct, frozen=True):
@@ -158,6 +161,36 @@ class Week(Struct, frozen=True, dict=True):
         )
         return week_node_hours / HOURS_PER_WEEK * HOURS_PER_MONTH
 
+    def level_hours(
+        self, group_count: float, spares: SpareGroups
+    ) -> Mapping[int, Decimal]:
+        """Return the hours of a month in which at least so many groups run, for each such number.
+
+        sum of running shares of these hours / 168 * 730
+        """
+        fleet = (group_count, spares)
+        if fleet not in self._level_hours:
+            if len(self._level_hours) >= MOST_FLEETS:
+                self._level_hours.clear()
+            groups_of = self._nodes_by_load(group_count, 1, spares)
+            week_hours: dict[int, Decimal] = {}
+            for (hour_load, hour_share), count in self._hour_counts.items():
+                if hour_share:
+                    groups = groups_of[hour_load]
+                    week_hours[groups] = (
+                        week_hours.get(groups, Decimal(0)) + hour_share * count
+                    )
+            levels = sorted(week_hours, reverse=True)
+            self._level_hours[fleet] = {
+                level: hours / HOURS_PER_WEEK * HOURS_PER_MONTH
+                for level, hours in zip(
+                    levels,
+                    accumulate(map(week_hours.__getitem__, levels)),
+                    strict=True,
+                )
+            }
+        return self._level_hours[fleet]
+
     @cached_property
     def load_shares(self) -> tuple[tuple[float, float], ...]:
         """Distinct loads relative to the peak, with the share of the running time of each."""
@@ -219,6 +252,13 @@ class Week(Struct, frozen=True, dict=True):
         self,
     ) -> dict[tuple[float, int, SpareGroups], dict[float | None, int]]:
         """Fleets whose nodes were asked for."""
+        return {}
+
+    @cached_property
+    def _level_hours(
+        self,
+    ) -> dict[tuple[float, SpareGroups], Mapping[int, Decimal]]:
+        """Fleets whose hours of each level were asked for."""
         return {}
 
     @cached_property

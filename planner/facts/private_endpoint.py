@@ -31,13 +31,14 @@ def endpoint_services(
     """
     return tuple(
         row["service"]
-        for row in _endpoint_rows()
-        if (row["cloud"], row["form"]) == (cloud, form) and row["need"] in needs
+        for row in _endpoint_rows().get((cloud, form), ())
+        if row["need"] in needs
     )
 
 
 @cache
-def _endpoint_rows() -> tuple[table.TableRow, ...]:
+def _endpoint_rows() -> dict[tuple[str, str], list[table.TableRow]]:
+    """Rows by their cloud and form."""
     columns: table.Columns = {
         "cloud": table.nonempty_text,
         "service": table.nonempty_text,
@@ -46,4 +47,7 @@ def _endpoint_rows() -> tuple[table.TableRow, ...]:
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    return tuple(table.load_rows("planner.facts", "endpoints.csv", columns))
+    rows: dict[tuple[str, str], list[table.TableRow]] = {}
+    for row in table.load_rows("planner.facts", "endpoints.csv", columns):
+        rows.setdefault((row["cloud"], row["form"]), []).append(row)
+    return rows

@@ -399,6 +399,11 @@ class Catalog(Struct, frozen=True, dict=True):
         return places
 
     @cached_property
+    def regions(self) -> frozenset[str]:
+        """Regions in which anything is offered."""
+        return frozenset(offer.region for offer in self.offers)
+
+    @cached_property
     def offer_groups(self) -> tuple[tuple[Offer, ...], ...]:
         """The offers by machine type and purchase, the cheapest region of each first."""
         return group_offers(self.offers)

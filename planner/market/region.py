@@ -11,6 +11,7 @@ from planner.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from planner.market.offer import Catalog
     from planner.spec.model import PlacementRule
@@ -20,23 +21,23 @@ def check_regions(where: PlacementRule, catalog: Catalog) -> None:
     """Raise SpecError for a region or a zone, or a pattern, that the catalog does not know."""
     if not where.regions and not where.zones:
         return
-    regions = {offer.region for offer in catalog.offers}
-    zones = {
-        zone_name(offer.region, zone)
-        for offer in catalog.offers
-        for zone in offer.zones
-        if where.zones
-    }
-    problems = [
-        *_unknown(where, "region", where.regions, regions),
-        *_unknown(where, "zone", where.zones, zones),
-    ]
+    problems = list(_unknown(where, "region", where.regions, catalog.regions))
+    if where.zones:
+        zones = {
+            zone_name(offer.region, zone)
+            for offer in catalog.offers
+            for zone in offer.zones
+        }
+        problems += _unknown(where, "zone", where.zones, zones)
     if problems:
         raise SpecError(*problems)
 
 
 def _unknown(
-    where: PlacementRule, kind: str, patterns: tuple[str, ...], known: set[str]
+    where: PlacementRule,
+    kind: str,
+    patterns: tuple[str, ...],
+    known: AbstractSet[str],
 ) -> Iterator[Problem]:
     """Yield the patterns that match nothing that is known of a kind."""
     for pattern in patterns:

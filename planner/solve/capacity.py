@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, compress
+from operator import ne
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -76,11 +78,24 @@ def minute_nodes(
     )
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
+    return _by_minute(
+        tuple(
+            max(node_count, pool.nodes_per_group)
+            for node_count in hourly_nodes[:HOURS_PER_WEEK]
+        ),
+        schedule,
+    )
+
+
+# The graph, the bands and the quotas of a plan ask for the same pools.
+@lru_cache(maxsize=64)
+def _by_minute(
+    hourly_nodes: tuple[int, ...], schedule: str | None
+) -> tuple[int, ...]:
+    """Return the nodes of each minute of a week by those of its hours; none while it is closed."""
     running_nodes = tuple(
         chain.from_iterable(
-            # The minutes of one hour.
-            (max(node_count, pool.nodes_per_group),) * 60
-            for node_count in hourly_nodes[:HOURS_PER_WEEK]
+            (node_count,) * MINUTES_PER_HOUR for node_count in hourly_nodes
         )
     )
     if schedule is None:
@@ -186,14 +201,14 @@ def _changes(nodes_by_minute: tuple[int, ...]) -> tuple[CapacityChange, ...]:
         return ()
     change_days: dict[tuple[int, int], list[int]] = {}
     # Before Monday 00:00 comes the last minute of Sunday.
-    nodes_before = (nodes_by_minute[-1], *nodes_by_minute)
-    for minute, (before, node_count) in enumerate(
-        zip(nodes_before, nodes_by_minute, strict=False)
+    nodes_before = (nodes_by_minute[-1], *nodes_by_minute[:-1])
+    # Of many minutes few begin with another number.
+    for minute in compress(
+        range(len(nodes_by_minute)), map(ne, nodes_before, nodes_by_minute)
     ):
-        if node_count != before:
-            change_days.setdefault(
-                (minute % MINUTES_PER_DAY, node_count), []
-            ).append(minute // MINUTES_PER_DAY)
+        change_days.setdefault(
+            (minute % MINUTES_PER_DAY, nodes_by_minute[minute]), []
+        ).append(minute // MINUTES_PER_DAY)
     return tuple(
         CapacityChange(tuple(weekdays), minute, node_count)
         for (minute, node_count), weekdays in sorted(change_days.items())

@@ -50,7 +50,7 @@ from planner.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
@@ -129,6 +129,25 @@ def _running_hours(
     if requirement.shutdown.ttl is None:
         return requirement.week.month_hours(hourly_nodes)
     return standing_hours(hourly_nodes, requirement.shutdown)
+
+
+def _level_hours(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Mapping[int, Decimal]:
+    """Return the hours in the period of the bill in which at least so many groups run."""
+    if requirement.shutdown.ttl is None:
+        return requirement.week.level_hours(sizing.peak_groups, sizing.spares)
+    hourly_groups = [
+        nodes // sizing.nodes_per_group
+        for nodes in _hourly_nodes(requirement, sizing)
+    ]
+    return {
+        level: standing_hours(
+            tuple(map(level.__le__, hourly_groups)), requirement.shutdown
+        )
+        for level in set(hourly_groups)
+        if level
+    }
 
 
 class BoughtPart(Struct, frozen=True):
@@ -255,21 +274,9 @@ def settled_offer(
         return offer
     mix = offer.mix
     if not mix.is_settled:
-        hourly_groups = [
-            nodes // sizing.nodes_per_group
-            for nodes in _hourly_nodes(requirement, sizing)
-        ]
-        level_hours = {
-            level: _running_hours(
-                requirement,
-                tuple(map(level.__le__, hourly_groups)),
-            )
-            for level in set(hourly_groups)
-            if level
-        }
         mix = settled_mix(
             mix,
-            level_hours,
+            _level_hours(requirement, sizing),
             committed_hours(fleet_lifetime(requirement, sizing)),
             sizing.nodes_per_group,
             most_groups=most_committed_groups(requirement, sizing, offer),
