@@ -15,6 +15,7 @@ from tests.accuracy import (
     least,
     page,
     plot,
+    serving_apart,
     training,
     training_apart,
     training_bars,
@@ -40,6 +41,8 @@ def main(arguments: list[str]) -> int:
         )
         runs, left_out_runs, refused_runs = training.now()
         found += training_bars.bars(runs, left_out_runs, len(refused_runs))
+        served_apart = serving_apart.read_apart()
+        found += serving_apart.bars(served_apart)
         apart = training_apart.read_apart()
         found += training_apart.bars(apart)
     for bar in found:
@@ -58,6 +61,7 @@ def main(arguments: list[str]) -> int:
         text = page.page(
             batch, schemes, found, [reason for _, reason in refused]
         )
+        text += "\n" + serving_apart.page(served_apart)
         text += "\n" + training_bars.page(runs, left_out_runs)
         text += "\n" + training_apart.page(apart)
         (DOCS / "accuracy.md").write_text(text, encoding="utf-8")

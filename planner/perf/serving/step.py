@@ -156,6 +156,7 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     one_phase_s: float
     phase_limit_s: float
     launch_s: float
+    scheduler_s: float
     layer_count: float
     draft: Draft
     sequence_s: float
@@ -348,6 +349,7 @@ def _overhead_times(
     sequence  preparation of a batch and sampling, s
     """
     launch_s = _launch_time(profile, coefficients)
+    scheduler_s = coefficients.overhead * coefficients.step_overhead
     return {
         # Latencies of collectives do not depend on the batch.
         "fixed_s": profile.reduce_count * _link_latency(profile, coefficients)
@@ -355,8 +357,9 @@ def _overhead_times(
         + profile.hop_count * coefficients.hop_latency
         + launch_s
         # Scheduler of the engine, once a step.
-        + coefficients.overhead * coefficients.step_overhead,
+        + scheduler_s,
         "launch_s": launch_s,
+        "scheduler_s": scheduler_s,
         "sequence_s": coefficients.overhead * coefficients.sequence_overhead
         # Sampling passes over 32-bit logits of the vocabulary.
         + profile.vocabulary_size
@@ -483,11 +486,19 @@ def decode_timer(times: StepTimes) -> DecodeTimer:
             # The faster of the one-phase and the two-phase all-reduce.
             + smaller(local_tokens * times.one_phase_s, times.phase_limit_s)
         )
-        return (
-            step_s
-            + local_tokens * times.token_s
-            + sequence_count * (attention_s + times.sequence_s)
-            # Time of a step over the tokens that it yields.
-        ) / draft.tokens_per_step
+        step_s += local_tokens * times.token_s + sequence_count * (
+            attention_s + times.sequence_s
+        )
+        # What the last stage has alone, and what each stage has whatever its layers.
+        last_s = head_s + sequence_count * times.sequence_s
+        micro_batches = smaller(batch_size, pp)
+        even_s = step_s - last_s - times.scheduler_s
+        step_s += larger(
+            (pp - 1.0) * times.scheduler_s,
+            (micro_batches / pp - 1.0) * even_s
+            + (micro_batches - 1.0) * (times.scheduler_s + last_s),
+        )
+        # Time of a step over the tokens that it yields.
+        return step_s / draft.tokens_per_step
 
     return time_of
