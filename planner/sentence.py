@@ -49,6 +49,7 @@ SENTENCES: Final = {
     "engine-span": "{key}: no replica of it spans {nodes} machines",
     "availability": "{key}: {reached:.3%} of the time < {wanted:.3%}",
     "taken-back": "{key}: could be taken back at any time",
+    "undecided-spot": "its price on spot is too old or too weak to choose by: buy.spot: only",
     "commitment": "{key}: the commitment is not allowed",
     "quota": "{key}: {reached:,.0f} needed, {machines:,.0f} allowed",
     "capacity": "{key}: at most {machines} of them at once are known to be had",
@@ -134,6 +135,10 @@ SENTENCES: Final = {
     "sla.availability for less",
     "unknown-reclaims": "no machine is on spot: {cloud} publishes no rate of reclaims, which "
     "sla.availability needs",
+    "aged-batch": "no machine is on spot: at the upper end of what old prices may be today none "
+    "costs less, and weak prices do not count",
+    "aged-batch-type": "no machine is on spot: the price of {machine} there, {found_usd:,.2f} USD "
+    "an hour of {as_of}, may be {upper_usd:,.2f} today",
     "refused-spot": "on spot alone sla.availability is at most {most_share:.2%}: no rate of "
     "reclaims is published of {cloud}, and in traces all of a region are away for the rest",
     "unused-prices": "{rows}: of no machine of the catalog in this way to buy, so they change no "
@@ -217,6 +222,8 @@ SENTENCES: Final = {
     "not-sold": "not sold, or without a known price",
     "old-ratio": "at the ratio to on demand of {ratio_as_of}; its own price is of {as_of}, more "
     "than a year old",
+    "upper-spot": "at the upper end of its price of {as_of}, {found_usd:,.2f} USD an hour",
+    "unsure": "its price has low confidence",
     "old": "price of {as_of}, more than a year old",
     "quoted": "price of {as_of}, quoted when bought",
 }

@@ -76,11 +76,12 @@ def asked_facts(
     A region that nobody has asked about is taken as the catalog has it, which allows at least what
     an account may have. So a plan whose regions are all asked is the cheapest that the account may
     have: those that were cheaper before have been asked, and refused. What an account has
-    committed to makes a region cheaper, so those regions are asked first. `inputs` has what is
-    known before, and the machines of the stack that stand.
+    committed to makes a region cheaper, so those regions are asked first. So are those in which
+    spot was cheap when its price was found, for it may be so still. `inputs` has what is known
+    before, and the machines of the stack that stand.
     """
     from planner.workload.fallback import find_fallbacks
-    from planner.workload.solver import find
+    from planner.workload.solver import find, leaves_spot_open
     from providers.live.kept import KeptAnswers
     from providers.live.place import ask_chances, ask_places
 
@@ -88,16 +89,21 @@ def asked_facts(
     folder = cache_folder()
     kept = KeptAnswers(folder / "live") if folder is not None else None
     facts = _with_commitments(spec_file, catalog, inputs.facts, end_s, kept)
+    from planner.market.spot_age import with_found_spot
     while True:
         settings = solve_settings(
-            spec_file,
-            own_live_catalog(catalog, options, replace(inputs, facts=facts)),
-            options,
+            spec_file, with_found_spot(own) if takes_found else own, options
         )
         solution = find(spec_file.spec, settings)
-        if not _open_regions(solution, facts, with_rivals=False):
+        is_asked = not _open_regions(solution, facts, with_rivals=False)
+        if is_asked and takes_found:
+            takes_found = False
+            continue
+        if is_asked:
             fleets = [solution]
+    takes_found = leaves_spot_open(spec_file.spec)
             if spec_file.spec.buy.fallback is not None:
+        own = own_live_catalog(catalog, options, replace(inputs, facts=facts))
                 fleets += [
                     fallback.solution
                     for fallback in find_fallbacks(

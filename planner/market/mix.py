@@ -20,7 +20,7 @@ from planner.market.offer import (
     PurchaseMix,
     PurchaseTier,
 )
-from planner.market.spot_age import deciding_usd_hour
+from planner.market.spot_age import deciding_spot
 from planner.market.term import TERM_PURCHASES
 
 if TYPE_CHECKING:
@@ -66,21 +66,11 @@ def mixed_offers(
             or not may_be_mixed(offer.instance)
         ):
             continue
-        found_usd_hour = None
         if base_share == "auto":
-            usd_hour = deciding_usd_hour(above, catalog.as_of)
-            if above.is_weakly_priced or usd_hour >= offer.usd_hour:
+            above = deciding_spot(above, offer, catalog.as_of)
+            if above is None:
                 continue
-            if usd_hour != above.usd_hour:
-                found_usd_hour = above.usd_hour
-                above = replace(above, usd_hour=usd_hour)
-        yield above_base(
-            offer,
-            above,
-            base_share,
-            first_tiers,
-            found_usd_hour=found_usd_hour,
-        )
+        yield above_base(offer, above, base_share, first_tiers)
 
 
 def above_base(
@@ -88,13 +78,10 @@ def above_base(
     spot: Offer,
     base_share: BaseShare,
     first_tiers: Sequence[PurchaseTier] = (),
-    *,
-    found_usd_hour: Decimal | None = None,
 ) -> Offer:
     """Return the mix of machines on demand with others on spot, in the zones that have both.
 
-    `first_tiers` serve before them. `found_usd_hour` is what spot was found at, where it counts
-    at another price, USD an hour.
+    `first_tiers` serve before them.
     """
     with_spot = replace(
         on_demand,
@@ -106,7 +93,7 @@ def above_base(
         [
             *first_tiers,
             _base_tier(on_demand, base_share),
-            replace(_tier(spot), found_usd_hour=found_usd_hour),
+            _tier(spot),
         ],
     )
 
@@ -143,6 +130,7 @@ def _tier(offer: Offer) -> PurchaseTier:
         source=offer.source,
         as_of=offer.as_of,
         form=offer.form,
+        found_usd_hour=offer.found_usd_hour,
     )
 
 

@@ -268,6 +268,7 @@ class Offer(Struct, frozen=True, kw_only=True, gc=False):
     `basis`  how the price is known: observed, derived or inferred
     `source`, `as_of`  where the price is from, and its date
     `old_price`  what was found, where it is older than a year
+    `found_usd_hour`  what was found, where it may have moved and counts at its upper end
     `price_range`  how far a price of spot was seen to move
     `reclaim_band`  how many machines on spot are taken back, where the cloud says so
     `form`  of which form a commitment is, as its source says; empty where there is none
@@ -288,6 +289,7 @@ class Offer(Struct, frozen=True, kw_only=True, gc=False):
     as_of: str
     confidence: str
     old_price: OldPrice | None = None
+    found_usd_hour: Decimal | None = None
     price_range: PriceRange | None = None
     reclaim_band: ReclaimBand | None = None
     form: str = ""

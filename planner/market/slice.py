@@ -62,10 +62,12 @@ def _slice_offer(offer: Offer, shape: SliceShape) -> Offer:
     instance = _slice_type(offer.instance, shape)
     machines = Decimal(instance.machines)
     seen, old = offer.price_range, offer.old_price
+    found_usd_hour = offer.found_usd_hour
     return replace(
         offer,
         instance=instance,
         usd_hour=offer.usd_hour * machines,
+        found_usd_hour=found_usd_hour and found_usd_hour * machines,
         price_range=seen and seen.at(machines),
         old_price=old and old.at(machines),
     )

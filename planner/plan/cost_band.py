@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import PriceBook
-    from planner.market.offer import Catalog, Offer
+    from planner.market.offer import Catalog
     from planner.solve.solution import SizedPool, Solution
     from planner.spec.model import ShutdownRule
 
@@ -160,14 +160,13 @@ def _spot_ratios(
     the price on demand: nobody has to buy it then.
     """
     machine = pool.instance
-    offers: dict[str, Offer] = {
-        offer.purchase: offer
-        for offer in catalog.offers
-        if offer.key[:3]
-        == (machine.provider, machine.instance_type, pool.region)
-    }
+    # A slice costs what the machines do of which it is made.
+    sold_type = machine.host_type or machine.instance_type
+    offers = catalog.offers_by_place.get(
+        (machine.provider, sold_type, pool.region), {}
+    )
     low, high = price_ratios(machine.provider, "spot", days)
-    planned_usd = float(line.unit_price or 0)
+    planned_usd = float(line.unit_price or 0) / machine.machines
     spot, on_demand = offers.get("spot"), offers.get("on_demand")
     if planned_usd and spot is not None:
         # Where an old price is planned at its upper end, the band is that of the price itself.

@@ -63,7 +63,7 @@ def run_entry(training_run: TrainingRun | None) -> types.Run | None:
                 hours_p90=None
                 if scenario.duration_hours is None
                 else rounded(scenario.duration_hours),
-                remark=describe(scenario.remark) if scenario.remark else "",
+                remark="; ".join(map(describe, scenario.remarks)),
             )
             for scenario in training_run.scenarios
         ),

@@ -74,6 +74,7 @@ def _rows(
                 _planned_fleet(plan),
                 total,
                 plan,
+                _planned_spot(plan),
                 is_partial=plan.cost.is_partial,
             ),
         ),
@@ -182,6 +183,8 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
         takes.append(f"serving.engine: {found.way.engine}")
     if any(part.purchase == "spot" for part in found.purchases):
         takes.append("spot may be taken back")
+    if found.spot_as_of:
+        takes.append(f"at its price of {found.spot_as_of}")
     fleets = " + ".join(map(fleet_text, found.fleets))
     machines = f"{fleets}: {parts}"
     return _row(
@@ -207,6 +210,12 @@ def _owned_row(one: Ownership | OwnedRun, plan: Plan) -> tuple[str, ...]:
         takes += f", paid after month {one.paid_months}"
     machines = f"{one.nodes} x {one.machine.name}"
     return _row("machines of your own", machines, one.planned_usd, plan, takes)
+
+
+def _planned_spot(plan: Plan) -> str:
+    """Return by which price of spot a plan was decided, where that is not the one found."""
+    is_moved = any(warning.code == "moved-price" for warning in plan.warnings)
+    return "at the upper end of an old price of spot" if is_moved else ""
 
 
 def _planned_fleet(plan: Plan) -> str:

@@ -328,13 +328,13 @@ class PlanWarning(Struct, frozen=True, kw_only=True):
 class Scenario(Struct, frozen=True):
     """One way of running the same job: what it is, what the run costs, and when it ends.
 
-    Hours; nothing when it would never end.
+    Hours; nothing when it would never end. `remarks` are what to know about it.
     """
 
     name: str
     usd: Decimal | None
     duration_hours: float | None
-    remark: Cause | None = None
+    remarks: tuple[Cause, ...] = ()
 
 
 class TradeOff(Struct, frozen=True, kw_only=True):

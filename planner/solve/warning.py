@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.facts.small_cloud import small_clouds
 from planner.facts.software import missing_software
+from planner.market.mix import mix_of
 from planner.solve.cause import because
 from planner.solve.solution import PlanWarning
 from planner.units import HOURS_PER_MONTH
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from planner.cost.bill import Bill
     from planner.cost.weekly_load import Week
+    from planner.errors import Place
     from planner.facts.llm import Llm
     from planner.market.offer import Catalog, Offer
     from planner.solve.cause import Cause
@@ -158,6 +160,25 @@ def offer_warnings(offer: Offer) -> tuple[PlanWarning, ...]:
         )
         warnings.append(PlanWarning(code="reclaims", reason=reclaims))
     return tuple(warnings)
+
+
+def moved_price_warnings(
+    offer: Offer, place: Place | None = None
+) -> Iterator[PlanWarning]:
+    """Yield what spot was found at, where it is planned at the upper end of what it may be today.
+
+    `place` is where a spec says how to buy.
+    """
+    for tier in mix_of(offer).tiers:
+        if tier.found_usd_hour is not None:
+            moved = because(
+                "moved-spot-price",
+                machine=offer.instance.instance_type,
+                as_of=tier.as_of,
+                found_usd=tier.found_usd_hour,
+                planned_usd=tier.usd_hour,
+            )
+            yield PlanWarning(code="moved-price", reason=moved, place=place)
 
 
 def old_price(offer: Offer) -> Cause:

@@ -24,6 +24,7 @@ from planner.workload.solver import find
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.cost.bill import Bill
     from planner.cost.lifetime import Period
     from planner.errors import Problem
     from planner.market.bought import CommitmentSaving, PoolPurchase
@@ -57,6 +58,7 @@ class BoughtWay(Struct, frozen=True, kw_only=True):
     usd       cost in the period of the bill
     is_partial  whether the bill has lines whose price nobody knows, so that it costs more
     owed_usd  what its commitments cost over their terms, used or not
+    spot_as_of  date of the price of its machines on spot, as it was found; empty without any
     refused   the rule of the spec that its kind breaks by buying so
     nearest   what would have to change where no fleet meets the spec
     """
@@ -68,6 +70,7 @@ class BoughtWay(Struct, frozen=True, kw_only=True):
     usd: Decimal | None = None
     is_partial: bool = False
     owed_usd: Decimal = Decimal(0)
+    spot_as_of: str = ""
     commitments: tuple[CommitmentSaving, ...] = ()
     refused: Problem | None = None
     nearest: BindingLimit | None = None
@@ -208,5 +211,14 @@ def _bought(way: BuyingWay, spec: Spec, settings: SolveSettings) -> BoughtWay:
             ),
             Decimal(0),
         ),
+        spot_as_of=_spot_date(bill),
         commitments=solution.commitments,
+    )
+
+
+def _spot_date(bill: Bill | None) -> str:
+    """Return the date of the oldest price of machines on spot; empty where none are."""
+    lines = bill.lines if bill is not None else ()
+    return min(
+        (one.as_of for one in lines if one.purchase == "spot"), default=""
     )

@@ -29,6 +29,7 @@ from planner.market.offer_filter import (
 )
 from planner.market.owned import owned_machines, paid_machines
 from planner.market.slice import slice_offers
+from planner.market.spot_age import with_deciding_spot
 from planner.market.term import TERM_PURCHASES
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
@@ -214,6 +215,7 @@ class _KnownGroups:
             # A commitment that outlasts the time to live is none of them.
             allowed_purchases(spec, resumes=False, owns=bool(owned)),
             *(buy.on_demand_base, buy.block, buy.reserve, buy.flex_start),
+            _chooses_spot(spec),
             owned,
         )
         if ways not in self._groups:
@@ -230,6 +232,7 @@ def _offer_groups(
     are bought in one way, it is one of them.
     """
     purchases = allowed_purchases(spec, resumes=False, owns=bool(owned))
+    catalog = _priced_to_choose(spec, catalog)
     is_service = isinstance(spec, Inference)
     mixes = SERVICE_MIXES if is_service else {MIXED_PURCHASE}
     # What serves a model on TPUs is of one machine.
@@ -261,6 +264,27 @@ def _offer_groups(
     return group_offers((*others, *mixed, *slices))
 
 
+def leaves_spot_open(spec: Spec) -> bool:
+    """Whether the planner decides how much of a spec is on spot, and not the spec."""
+    return _chooses_spot(spec) or spec.buy.on_demand_base == "auto"
+
+
+def _chooses_spot(spec: Spec) -> bool:
+    """Whether the planner decides if all machines of a spec are on spot, and not the spec."""
+    resumes = workload_of(spec).resumes
+    return spec.buy.spot == "auto" and "spot" in allowed_purchases(
+        spec, resumes=resumes
+    )
+
+
+def _priced_to_choose(spec: Spec, catalog: Catalog) -> Catalog:
+    """Return a catalog at the prices of spot by which the planner decides for a spec.
+
+    What a spec has decided itself is bought at the price that was found.
+    """
+    return with_deciding_spot(catalog) if _chooses_spot(spec) else catalog
+
+
 def _own_offers(spec: Spec, catalog: Catalog) -> list[Offer]:
     """Return what only the specs may buy that ask for it."""
     if spec.buy.block is not None:
@@ -287,8 +311,13 @@ def _explain_type(
         instance.provider, "", instance.instance_type, 0
     )
     workload = workload_of(spec)
+    here = {offer.key for offer in offers}
+    priced = _priced_to_choose(spec, settings.catalog)
+    choices = [offer for offer in priced.offers if offer.key in here]
+    if not choices:
+        return Counterfactual(machine_type, None, because("undecided-spot"))
     offer_filter = OfferFilter(
-        group_offers(offers),
+        group_offers(choices),
         spec_rules(spec, settings.unbuilt_reason, resumes=workload.resumes),
         place_order(spec),
         counts_reclaims=_counts_reclaims(spec),
@@ -312,7 +341,7 @@ def _explain_type(
         return Counterfactual(machine_type, None, because("told", told=unbuilt))
     # The offer with the fewest violations is nearest to the rules.
     violated_rules = min(
-        (offer_filter.violations(offer) for offer in offers), key=len
+        (offer_filter.violations(offer) for offer in choices), key=len
     )
     return Counterfactual(
         machine_type,

@@ -36,6 +36,7 @@ from planner.solve.serving.shared_answer import (
 )
 from planner.solve.serving.unused_spot import (
     refused_spot_warnings,
+    undecided_batch_warnings,
     unused_spot_warnings,
 )
 from planner.solve.solution import (
@@ -162,7 +163,12 @@ def _found_solution(
         ),
         bill=selection.bill,
         warnings=_fleet_warnings(
-            spec, finder, requirement, selection, is_undecided=is_undecided
+            spec,
+            settings,
+            finder,
+            requirement,
+            selection,
+            is_undecided=is_undecided,
         ),
         week=requirement.week,
         llm=requirement.llm,
@@ -177,11 +183,7 @@ def _found_solution(
         commitments=_commitments(requirement, selection, settings),
         owned=tuple(owned_uses(requirement, selection, owned)),
         find_reasons=partial(
-            find_reasons,
-            requirement,
-            finder,
-            selection,
-            settings.run_all,
+            find_reasons, requirement, finder, selection, settings.run_all
         ),
         find_load_curve=_load_curve_finder(requirement, sizing),
     )
@@ -189,6 +191,7 @@ def _found_solution(
 
 def _fleet_warnings(
     spec: Inference | Batch,
+    settings: SolveSettings,
     finder: FleetFinder,
     requirement: ServingRequirement,
     selection: ServingCandidate,
@@ -207,6 +210,9 @@ def _fleet_warnings(
         *class_warnings(spec, None),
         *unused_spot_warnings(
             spec, requirement, finder.offer_filter.cheapest(), selection
+        ),
+        *undecided_batch_warnings(
+            spec, finder.offer_filter, settings.catalog, selection.bought
         ),
     )
 

@@ -11,7 +11,6 @@ from planner.facts.serving_engine import (
     has_gap,
     spoken_name,
 )
-from planner.market.mix import mix_of
 from planner.market.public_address import takes_public_address
 from planner.perf.serving.engine import find_engine
 from planner.perf.serving.margin import has_own_errors
@@ -37,7 +36,11 @@ from planner.solve.solution import (
     SizedPool,
     bought_offer,
 )
-from planner.solve.warning import idle_network_warnings, price_warnings
+from planner.solve.warning import (
+    idle_network_warnings,
+    moved_price_warnings,
+    price_warnings,
+)
 from planner.spec.model import Inference
 from planner.units import SECONDS_PER_HOUR
 
@@ -298,18 +301,7 @@ def _spot_warnings(
         reason=_spot_reason(requirement, sizing, offer),
         place=spec.buy.place,
     )
-    for tier in mix_of(selection.offer).tiers:
-        if tier.found_usd_hour is not None:
-            moved = because(
-                "moved-spot-price",
-                machine=offer.instance.instance_type,
-                as_of=tier.as_of,
-                found_usd=tier.found_usd_hour,
-                planned_usd=tier.usd_hour,
-            )
-            yield PlanWarning(
-                code="moved-price", reason=moved, place=spec.buy.place
-            )
+    yield from moved_price_warnings(selection.offer, spec.buy.place)
     if has_promise(requirement, offer):
         ends = promise_at_both_ends(requirement, selection, search.price_book)
         yield PlanWarning(

@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from planner.market.found_spot import found_spot
 from planner.market.mix import mix_of
 from planner.market.offer import MIXED_PURCHASE
+from planner.market.spot_age import at_deciding_price
 from planner.perf.common.constant import constant
 from planner.perf.reliability.spot_pool import OPEN_END
 from planner.solve.cause import because
 from planner.solve.serving.spot_promise import has_promise
 from planner.solve.solution import PlanWarning
+from planner.spec.model import Batch, Inference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from planner.market.mix import BaseShare
-    from planner.market.offer import Offer
+    from planner.market.offer import Catalog, Offer
+    from planner.market.offer_filter import OfferFilter
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.spec.model import Batch, Inference
 
 
 def is_spot_unused(
@@ -43,7 +46,10 @@ def unused_spot_warnings(
     offers: Sequence[Offer],
     selection: ServingCandidate,
 ) -> Iterator[PlanWarning]:
-    """Yield why no machine is on spot: what is not known of reclaims, or the age of prices."""
+    """Yield why no machine is on spot: what is not known of reclaims, or the age of prices.
+
+    A share on spot is of a service with one pool: a spec of two is refused (data/rules.csv).
+    """
     base_share = spec.buy.on_demand_base
     if (
         base_share is None
@@ -67,6 +73,40 @@ def unused_spot_warnings(
         return
     else:
         reason = because("unused-spot", "sla.availability")
+    yield PlanWarning(code="spot-unused", reason=reason, place=spec.buy.place)
+
+
+def undecided_batch_warnings(
+    spec: Inference | Batch,
+    market: OfferFilter,
+    catalog: Catalog,
+    bought: Offer,
+) -> Iterator[PlanWarning]:
+    """Yield that a batch has no machine on spot, where old or weak prices may be the cause."""
+    if not isinstance(spec, Batch) or "spot" in bought.purchases:
+        return
+    spot = found_spot(market, catalog, bought)
+    if spot is not None and spot.found_usd_hour is not None:
+        reason = because(
+            "aged-batch-type",
+            "buy.spot",
+            machine=bought.instance.instance_type,
+            as_of=spot.as_of,
+            found_usd=spot.found_usd_hour,
+            upper_usd=spot.usd_hour,
+        )
+    elif any(
+        offer.purchase == "spot"
+        and not market.violations(offer)
+        and (
+            offer.is_weakly_priced
+            or at_deciding_price(offer, catalog.as_of) != offer
+        )
+        for offer in catalog.offers
+    ):
+        reason = because("aged-batch", "buy.spot")
+    else:
+        return
     yield PlanWarning(code="spot-unused", reason=reason, place=spec.buy.place)
 
 

@@ -41,6 +41,7 @@ from planner.solve.training.scenario import compare_scenarios
 from planner.solve.training.search import TrainSearch
 from planner.solve.warning import (
     LOW_CONFIDENCE,
+    moved_price_warnings,
     offer_warnings,
     unpriced_warnings,
 )
@@ -378,6 +379,7 @@ def _warnings(
         warnings.append(PlanWarning(code="calibration", reason=elsewhere))
     if "spot" in cluster.offer.purchases:
         warnings.append(PlanWarning(code="spot", reason=_spot_reason(cluster)))
+        warnings += moved_price_warnings(cluster.offer)
     block_limit = capacity_block.max_nodes(cluster.offer.provider)
     total_nodes = cluster.nodes + cluster.spares
     # The largest block that is sold stands for what a cloud has on request.

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from planner.market.capacity import gang_limit
+from planner.market.found_spot import found_spot
 from planner.market.mix import above_base, may_be_mixed
 from planner.solve.cause import because
 from planner.solve.solution import Scenario
 from planner.solve.training.capacity import newest_block_price, quoted_block
 from planner.solve.training.cluster import P90_SHARE
+from planner.solve.warning import LOW_CONFIDENCE
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.market.offer import Catalog, Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
@@ -44,7 +48,7 @@ def compare_scenarios(
     """
     scenarios = [
         _purchase_scenario(cluster, cluster_search),
-        *_other_purchases(cluster, market, cluster_search),
+        *_other_purchases(cluster, market, catalog, cluster_search),
     ]
     mixed_cluster = (
         _half_spot(cluster, market, cluster_search)
@@ -56,7 +60,10 @@ def compare_scenarios(
         if mixed_cluster is None
         else [
             _scenario(
-                "half spot", mixed_cluster, cluster_search, because("half-spot")
+                "half spot",
+                mixed_cluster,
+                cluster_search,
+                [because("half-spot")],
             )
         ]
     )
@@ -74,22 +81,33 @@ def compare_scenarios(
 
 
 def _other_purchases(
-    cluster: Cluster, market: OfferFilter, cluster_search: TrainSearch
+    cluster: Cluster,
+    market: OfferFilter,
+    catalog: Catalog,
+    cluster_search: TrainSearch,
 ) -> list[Scenario]:
     """Return the other ways to buy the machines, on demand and spot first and always."""
+    other_offers = [
+        offer
+        # Offers that only the purchase rule of the spec excludes are compared.
+        for offer in market.cheapest("buy")
+        if _same_instance(offer, cluster) and offer.mix is None
+    ]
+    spot = found_spot(market, catalog, cluster.offer, skipped_rule="buy")
+    # A price by which the planner does not choose is told all the same.
+    if spot and "spot" not in {offer.purchase for offer in other_offers}:
+        other_offers.append(spot)
     scenarios = {
         offer.purchase: _purchase_scenario(
             # The best number of spares depends on the purchase option.
             cluster.bought_by(offer).with_best_spares(),
             cluster_search,
         )
-        # Offers that only the purchase rule of the spec excludes are compared.
-        for offer in market.cheapest("buy")
-        if _same_instance(offer, cluster) and offer.mix is None
+        for offer in other_offers
     }
     first_scenarios = {
         purchase: scenarios.get(purchase)
-        or Scenario(purchase, None, None, because("not-sold"))
+        or Scenario(purchase, None, None, (because("not-sold"),))
         for purchase in SIDE_BY_SIDE
     }
     return [
@@ -103,30 +121,31 @@ def _purchase_scenario(
     cluster: Cluster, cluster_search: TrainSearch
 ) -> Scenario:
     purchase = cluster.offer.purchase
+    price_remark = _price_remark(cluster.offer)
     if purchase != "spot":
-        return _scenario(
-            purchase, cluster, cluster_search, _price_remark(cluster.offer)
-        )
+        return _scenario(purchase, cluster, cluster_search, [price_remark])
     most_machines = gang_limit(cluster.offer, spot_by_name=True)
     # What is not to be had has no price.
     if most_machines is not None and cluster.nodes > most_machines:
-        return Scenario(
-            purchase, None, None, because("beyond-spot", machines=most_machines)
-        )
+        beyond = because("beyond-spot", machines=most_machines)
+        return Scenario(purchase, None, None, (beyond,))
     return _scenario(
         purchase,
         cluster,
         cluster_search,
-        _price_remark(cluster.offer)
-        or _policy_remark(cluster)
-        or _reclaim_remark(cluster),
+        [price_remark, _policy_remark(cluster) or _reclaim_remark(cluster)],
     )
 
 
 def _price_remark(offer: Offer) -> Cause | None:
-    """Return how old a price is, where it is more than a year."""
+    """Return how old a price is, where that or something else makes it weak."""
+    if offer.found_usd_hour is not None:
+        return because(
+            "upper-spot", as_of=offer.as_of, found_usd=offer.found_usd_hour
+        )
     if offer.old_price is None:
-        return None
+        is_unsure = offer.confidence == LOW_CONFIDENCE
+        return because("unsure") if is_unsure else None
     if offer.old_price.fresh_usd_hour != offer.usd_hour:
         return because("old", as_of=offer.as_of)
     return because(
@@ -150,7 +169,7 @@ def _scenario(
     scenario_name: str,
     cluster: Cluster,
     cluster_search: TrainSearch,
-    remark: Cause | None = None,
+    remarks: Iterable[Cause | None] = (),
 ) -> Scenario:
     if (
         not cluster.ends
@@ -158,12 +177,12 @@ def _scenario(
         # Far beyond the limit an exact duration has no meaning.
         > NEVER_FACTOR * cluster_search.requirement.time_limit_s
     ):
-        return Scenario(scenario_name, None, None, because("never-in-time"))
+        return Scenario(scenario_name, None, None, (because("never-in-time"),))
     return Scenario(
         scenario_name,
         cluster.expected_bill(cluster_search.price_book).total,
         cluster.with_confidence(P90_SHARE).estimated_end_s / SECONDS_PER_HOUR,
-        remark,
+        tuple(remark for remark in remarks if remark is not None),
     )
 
 
@@ -267,6 +286,6 @@ def _block_scenarios(
             quote.usd + services_usd,
             block_cluster.with_confidence(P90_SHARE).estimated_end_s
             / SECONDS_PER_HOUR,
-            because("quoted", as_of=block_offer.as_of),
+            (because("quoted", as_of=block_offer.as_of),),
         )
     ]

@@ -35,6 +35,8 @@ from planner.market.live import (
     ZoneAnswer,
 )
 from planner.market.live_catalog import with_live
+from planner.market.offer import Catalog
+from planner.market.spot_age import with_found_spot
 from providers.live import place as live_place
 from providers.live.place import LivePlace
 from tests.conftest import chat, find, present
@@ -42,6 +44,14 @@ from tests.planner.cli.conftest import Command
 
 NOW = "2026-11-27T06:00:00Z"
 TEXT = chat(extra="where: {regions: [us-*, europe-*, eastus*]}")
+BACKLOG = """
+apiVersion: tonnage/v1
+kind: Batch
+name: backlog
+model: {name: qwen3-8b}
+traffic: {total_requests: 2M, input_tokens: 400, output_tokens: 12}
+deadline: 3d
+"""
 Answer = Callable[[LivePlace], PlaceFacts]
 
 
@@ -189,6 +199,44 @@ def test_it_costs_as_much_as_with_all_regions_asked(
     best = present(find(with_live(catalog, every, {}), TEXT).bill).total
     assert Decimal(plan["cost"]["total"]) == best
     assert 0 < len(asked) < len(regions) / 4
+    assert len(asked) == len({place[:2] for place in asked})
+
+
+def test_spot_that_is_as_cheap_as_it_was_found_is_asked_about(
+    tonnage: Command, here: Path, clouds_that, catalog: Catalog
+) -> None:
+    """By an old price on its own the batch would go elsewhere, or on demand."""
+    text = BACKLOG + "where: {clouds: [aws]}\n"
+    (here / "s.yaml").write_text(text)
+    found = {
+        offer.key[:3]: offer.usd_hour
+        for offer in catalog.offers
+        if offer.purchase == "spot"
+    }
+
+    def answer(place: LivePlace) -> PlaceFacts:
+        names = dict.fromkeys(place.machine_types, True)
+        return replace(
+            facts_of(place, names),
+            spot_usd=SpotPriceAnswer(
+                state="value",
+                as_of=NOW,
+                request="spot",
+                value={
+                    name: {"": found[place.cloud, name, place.region]}
+                    for name in names
+                    if (place.cloud, name, place.region) in found
+                },
+            ),
+        )
+
+    asked = clouds_that(answer)
+    plan = planned(tonnage, "--live")
+    fresh = find(with_found_spot(catalog), text, keep=0)
+    assert Decimal(plan["cost"]["total"]) == present(fresh.bill).total
+    assert (
+        Decimal(planned(tonnage)["cost"]["total"]) > present(fresh.bill).total
+    )
     assert len(asked) == len({place[:2] for place in asked})
 
 

@@ -405,7 +405,7 @@ def test_ways_to_buy_are_compared_in_one_table() -> None:
         < usd["on_demand"]
         < usd["without its fabric"]
     )
-    assert "2026-10" in describe(present(found["capacity block"].remark))
+    assert "2026-10" in describe(found["capacity block"].remarks[-1])
     hours = {name: found[name].duration_hours or 0.0 for name in wanted}
     assert hours["on_demand"] <= hours["half spot"] <= hours["spot"]
 
@@ -925,7 +925,7 @@ def test_published_reclaim_rates_are_a_range() -> None:
     assert solution.training_run is not None
     spot = next(w for w in solution.training_run.scenarios if w.name == "spot")
     least, most = (
-        float(present(spot.remark).values[name])
+        float(spot.remarks[-1].values[name])
         for name in ("earliest_days", "latest_days")
     )
     assert least < (spot.duration_hours or 0) / 24 < most

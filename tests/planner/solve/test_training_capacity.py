@@ -86,7 +86,7 @@ def test_more_than_eight_machines_go_on_spot_when_the_spec_asks(
     assert bought(asked)[0] == "spot"
     assert 8 < bought(asked)[1] <= 16
     assert bought(allowed)[0] == "on_demand"
-    told = present(scenario(allowed, "spot").remark)
+    told = scenario(allowed, "spot").remarks[-1]
     assert "buy.spot: only" in describe(told)
 
 
@@ -160,10 +160,8 @@ def test_on_demand_and_spot_stand_side_by_side(path, catalog: Catalog) -> None:
     assert scenarios[0].usd is not None
     spot = scenario(solution, "spot")
     # What is not to be had has no price, and says why.
-    assert (spot.usd is None) == (
-        spot.remark is not None
-        and spot.remark.code in ("beyond-spot", "not-sold")
-    )
+    codes = {remark.code for remark in spot.remarks}
+    assert (spot.usd is None) == bool(codes & {"beyond-spot", "not-sold"})
     if purchase == "spot":
         chosen = solution.pools[0]
         offers = [
@@ -186,4 +184,4 @@ def test_machines_that_are_not_sold_on_spot_say_so(catalog: Catalog) -> None:
     solution = trained(some, "10B", "60d", "auto")
     spot = scenario(solution, "spot")
     assert spot.usd is None
-    assert present(spot.remark).code == "not-sold"
+    assert spot.remarks[0].code == "not-sold"
