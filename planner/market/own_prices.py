@@ -9,12 +9,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cost.service_price import Surcharges
+from planner.errors import Problem, SpecError
+from planner.market.unlike import difference
 from planner.spec.field import Block, read_document
 from planner.spec.field_table import block_fields
 from planner.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from decimal import Decimal
 
     from planner.cost.service_price import PriceBook
@@ -100,13 +102,40 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
     credits: Decimal | None
 
     def applied(self, catalog: Catalog) -> Catalog:
-        """Return a catalog at these prices."""
+        """Return a catalog at these prices.
+
+        Raises SpecError for a rate of machines that are not alike: one price would be that of
+        the largest and of the smallest.
+        """
+        problems = [*self._unlike_rates(catalog)]
+        if problems:
+            raise SpecError(*problems)
         return replace(
             catalog,
             offers=tuple(map(self._priced, catalog.offers)),
             unlisted=tuple(map(self._priced, catalog.unlisted)),
             price_book=self._book(catalog.price_book, self._unused(catalog)),
         )
+
+    def _unlike_rates(self, catalog: Catalog) -> Iterator[Problem]:
+        """Yield which rates are of several sizes of machines, or of several prices on the list."""
+        for terms in self.rates:
+            offers = [
+                offer
+                for offer in (*catalog.offers, *catalog.unlisted)
+                if self._terms_of(offer) is terms
+            ]
+            places = {offer.key[:3] for offer in offers}
+            instances = {offer.key[:2]: offer.instance for offer in offers}
+            listed = (o for o in catalog.offers if o.key[:3] in places)
+            unlike = instances and difference([*instances.values()], listed)
+            if unlike:
+                yield Problem(
+                    code="rate",
+                    message=f"rates: '{terms.type}' is of machines that are not alike: {unlike}",
+                    place=terms.place,
+                    next_step="give each machine type a rate of its own, or all a discount",
+                )
 
     def _unused(self, catalog: Catalog) -> tuple[str, ...]:
         """Return where terms stand that are of no machine of a catalog, and what is like them."""
@@ -117,11 +146,20 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
             if not any(map(terms.are_of, offers))
         )
 
+    def _terms_of(self, offer: Offer) -> OfferTerms | None:
+        """Return the first terms that hold for an offer."""
+        return next(
+            (
+                terms
+                for terms in (*self.rates, *self.discounts)
+                if terms.are_of(offer)
+            ),
+            None,
+        )
+
     def _priced(self, offer: Offer) -> Offer:
-        for terms in (*self.rates, *self.discounts):
-            if terms.are_of(offer):
-                return terms.priced(offer)
-        return offer
+        terms = self._terms_of(offer)
+        return offer if terms is None else terms.priced(offer)
 
     def _book(
         self, price_book: PriceBook, unused_rows: tuple[str, ...]

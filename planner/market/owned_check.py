@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from planner import figures
 from planner.errors import Problem, SpecError
 from planner.market.owned import OWNED_FILE_SOURCE, owned_rows
+from planner.market.unlike import difference
 from planner.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from planner.market.offer import Catalog, Instance, Offer
-    from planner.market.owned import OwnedMachines, OwnedRow
+    from planner.market.offer import Catalog
+    from planner.market.owned import OwnedRow
     from planner.spec.model import Spec
 
 SEE_NAMES: Final = "see names: tonnage offers --limit 1000"
@@ -64,11 +63,11 @@ def _row_problems(row: OwnedRow, catalog: Catalog) -> Iterator[Problem]:
         yield _unknown(row, "machine type", machines.type, instances)
     elif not any(fnmatchcase(region, machines.region) for region in regions):
         yield _unknown(row, "region", machines.region, regions)
-    elif difference := _difference(named, offers, machines):
+    elif unlike := difference(named, filter(machines.are_of, offers)):
         yield Problem(
             code="owned",
             message=f"{OWNED_FILE_SOURCE}: '{machines.type}' is of machines that are not alike: "
-            f"{difference}",
+            f"{unlike}",
             place=row.place,
             next_step="give each machine type a row of its own, with its count and its price",
         )
@@ -84,45 +83,3 @@ def _unknown(
         place=row.place,
         next_step=did_you_mean(pattern, sorted(known), otherwise=SEE_NAMES),
     )
-
-
-def _difference(
-    named: list[Instance], offers: list[Offer], machines: OwnedMachines
-) -> str | None:
-    """Return two machine types that a row matches and in what they differ, or nothing."""
-    sizes = size_difference(named)
-    if sizes is not None:
-        return sizes
-    on_demand = sorted(
-        (
-            offer
-            for offer in offers
-            if offer.purchase == "on_demand" and machines.are_of(offer)
-        ),
-        key=lambda offer: (offer.region, offer.instance.instance_type),
-    )
-    for one, other in pairwise(on_demand):
-        if one.region == other.region and one.usd_hour != other.usd_hour:
-            return (
-                f"{one.instance.instance_type} costs {figures.unit_price(one.usd_hour)} USD an "
-                f"hour in {one.region}, and {other.instance.instance_type} costs "
-                f"{figures.unit_price(other.usd_hour)}"
-            )
-    return None
-
-
-def size_difference(instances: Iterable[Instance]) -> str | None:
-    """Return two machine types with unlike numbers of accelerators, or nothing."""
-    by_size = sorted(
-        instances,
-        key=lambda instance: instance.accelerators * instance.fraction,
-    )
-    least, most = by_size[0], by_size[-1]
-    if least.accelerators * least.fraction == most.accelerators * most.fraction:
-        return None
-    return f"{_size_text(least)}, and {_size_text(most)}"
-
-
-def _size_text(instance: Instance) -> str:
-    count = instance.accelerators * instance.fraction
-    return f"{instance.instance_type} has {count:g} x {instance.accelerator}"

@@ -238,3 +238,66 @@ def test_an_unknown_key_is_named_as_the_file_has_it(
     (here / "prices.yaml").write_text("- 1\n")
     _, _, told = tonnage("plan", "spec.yaml", "--prices", "prices.yaml")
     assert "prices takes keys and values" in told
+
+
+@pytest.mark.parametrize(
+    ("row", "cause"),
+    [
+        (
+            "type: 'p5.*', usd_hour: 20",
+            "'p5.*' is of machines that are not alike: p5.4xlarge has 1 x h100-sxm, and "
+            "p5.48xlarge has 8 x h100-sxm",
+        ),
+        ("type: 'g6e.?xlarge', usd_hour: 2, region: us-east-1", " costs "),
+        ("type: 'p5.*', usd_hour: 9, purchase: spot", "p5.48xlarge has 8 x"),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "explain"])
+def test_a_rate_of_machines_that_are_not_alike_is_refused(
+    tonnage: Command, here: Path, command: str, row: str, cause: str
+) -> None:
+    """One price would be that of eight accelerators and of one."""
+    (here / "s.yaml").write_text(chat())
+    (here / "p.yaml").write_text(
+        "rates:\n"
+        "  - {cloud: aws, type: g6.xlarge, usd_hour: 0.5}\n"
+        f"  - {{cloud: aws, {row}}}\n"
+    )
+    code, _, told = tonnage(command, "s.yaml", "--prices", "p.yaml")
+    assert code == 2
+    assert "p.yaml:3:5  error[rate]" in told
+    assert cause in " ".join(told.split())
+    assert "give each machine type a rate of its own" in " ".join(told.split())
+    assert "p.yaml:2" not in told
+
+
+def test_a_rate_may_be_of_many_regions_and_of_what_earlier_rows_leave(
+    catalog,
+) -> None:
+    """The first row that matches counts: the second one is of the large machine alone."""
+    priced = at(
+        catalog,
+        "rates:\n"
+        "- {cloud: aws, type: p5.4xlarge, region: '*', usd_hour: 5}\n"
+        "- {cloud: aws, type: 'p5.*', region: 'us-*', usd_hour: 40}\n",
+    )
+    prices = {
+        (offer.instance.instance_type, offer.usd_hour)
+        for offer in priced.offers
+        if offer.instance.instance_type.startswith("p5.")
+        and offer.purchase == "on_demand"
+        and offer.region.startswith("us-")
+    }
+    assert prices == {("p5.4xlarge", 5), ("p5.48xlarge", 40)}
+
+
+def test_a_discount_may_be_of_machines_of_any_size(catalog) -> None:
+    cheaper = at(
+        catalog, "discounts: [{cloud: aws, type: 'p5.*', percent: 9%}]"
+    )
+    sizes = {
+        after.instance.accelerators
+        for before, after in zip(catalog.offers, cheaper.offers, strict=True)
+        if after.usd_hour < before.usd_hour
+    }
+    assert sizes == {1, 8}
