@@ -19,6 +19,7 @@ from planner.errors import Place, Problem, UsageError
 from planner.facts.cloud import clouds
 from planner.market.block import may_buy_block
 from planner.market.live import LiveFacts
+from planner.market.live_number import odd_numbers
 from planner.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -44,17 +45,25 @@ def read_facts(path: str) -> LiveFacts:
         path, begin="write one: tonnage plan SPEC --live --record FILE"
     )
     try:
-        return msgspec.json.decode(file_bytes, type=LiveFacts)
+        facts = msgspec.json.decode(file_bytes, type=LiveFacts)
     except msgspec.MsgspecError as error:
-        raise UsageError(
-            Problem(
-                code="live",
-                message="is no record of what clouds answered",
-                place=Place(path),
-                cause=str(error),
-                next_step="write one: tonnage plan SPEC --live --record FILE",
-            )
-        ) from error
+        raise _no_record(path, str(error)) from error
+    for odd in odd_numbers(facts):
+        raise _no_record(path, odd)
+    return facts
+
+
+def _no_record(path: str, cause: str) -> UsageError:
+    """Return that a file is no record of answers, and why not."""
+    return UsageError(
+        Problem(
+            code="live",
+            message="is no record of what clouds answered",
+            place=Place(path),
+            cause=cause,
+            next_step="write one: tonnage plan SPEC --live --record FILE",
+        )
+    )
 
 
 def facts_text(facts: LiveFacts) -> str:
@@ -80,6 +89,7 @@ def asked_facts(
     spot was cheap when its price was found, for it may be so still. `inputs` has what is known
     before, and the machines of the stack that stand.
     """
+    from planner.market.spot_age import with_found_spot
     from planner.workload.fallback import find_fallbacks
     from planner.workload.solver import find, leaves_spot_open
     from providers.live.kept import KeptAnswers
@@ -89,8 +99,9 @@ def asked_facts(
     folder = cache_folder()
     kept = KeptAnswers(folder / "live") if folder is not None else None
     facts = _with_commitments(spec_file, catalog, inputs.facts, end_s, kept)
-    from planner.market.spot_age import with_found_spot
+    takes_found = leaves_spot_open(spec_file.spec)
     while True:
+        own = own_live_catalog(catalog, options, replace(inputs, facts=facts))
         settings = solve_settings(
             spec_file, with_found_spot(own) if takes_found else own, options
         )
@@ -101,9 +112,7 @@ def asked_facts(
             continue
         if is_asked:
             fleets = [solution]
-    takes_found = leaves_spot_open(spec_file.spec)
             if spec_file.spec.buy.fallback is not None:
-        own = own_live_catalog(catalog, options, replace(inputs, facts=facts))
                 fleets += [
                     fallback.solution
                     for fallback in find_fallbacks(

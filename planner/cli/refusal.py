@@ -134,19 +134,27 @@ def refuse_many_changes(
 
 
 def refuse_old_prices(plan: Plan, most_days: int) -> None:
-    """Raise CatalogError for a plan that rests on a price of machines older than some days."""
+    """Raise CatalogError for a plan that rests on a price of machines older than some days.
+
+    Nobody knows how old a price of an unknown date is, so it is refused as well.
+    """
     from planner.market.price_age import age_days, is_to_the_day
 
     for line in plan.cost.lines:
-        as_of = line.price_as_of or ""
+        as_of = line.price_as_of
+        # What has no date at all is of a contract.
+        if line.pool is None or not as_of:
+            continue
         age = age_days(as_of, option.today())
-        if line.pool is not None and age is not None and age > most_days:
-            raise CatalogError(
-                Problem(
-                    code="price-age",
-                    message=f"the price of {line.name} is "
-                    f"{'' if is_to_the_day(as_of) else 'up to '}{age} days old, "
-                    f"and --max-price-age is {most_days}",
-                    next_step="plan again with a newer catalog: --catalog FILE",
-                )
+        if age is not None and age <= most_days:
+            continue
+        age_text = f"{'' if is_to_the_day(as_of) else 'up to '}{age} days old"
+        raise CatalogError(
+            Problem(
+                code="price-age",
+                message=f"the price of {line.name} is "
+                f"{'of an unknown date' if age is None else age_text}, "
+                f"and --max-price-age is {most_days}",
+                next_step="plan again with a newer catalog: --catalog FILE",
             )
+        )

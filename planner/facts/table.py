@@ -8,9 +8,10 @@ from __future__ import annotations
 import csv
 import pkgutil
 import re
+from calendar import monthrange
 from decimal import Decimal, InvalidOperation
 from operator import getitem
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 # How the text of each column is read; a reader raises ValueError with a reason.
 Columns: TypeAlias = "dict[str, Callable[[str], Any]]"
 CellT = TypeVar("CellT")
+# Between these a number may be a price, USD: below is an amount that no bill would show.
+LEAST_USD: Final = Decimal("1e-9")
+MOST_USD: Final = Decimal(1_000_000)
+UNKNOWN_DATE: Final = "unknown"
+DAY_DIGITS: Final = len("2025-07-30")
 
 
 class TableRow(Struct):
@@ -232,20 +238,54 @@ def integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
     return convert_integer
 
 
+def is_price(usd: Decimal) -> bool:
+    """Whether a number may be a price in USD: above 0 and below 1,000,000."""
+    # Decimal also parses NaN, Infinity, and numbers that are 0 as a float.
+    return usd.is_finite() and LEAST_USD <= usd < MOST_USD
+
+
 def usd_price(cell: str) -> Decimal:
     """Return a price in USD, above 0 and below 1,000,000."""
     price_usd = Decimal(cell)
-    # Decimal also parses NaN and Infinity.
-    if not price_usd.is_finite() or not 0 < price_usd < 10**6:
+    if not is_price(price_usd):
         raise ValueError("is not a price above 0 and below 1,000,000")
     return price_usd
 
 
 def partial_date(cell: str) -> str:
     """Return a date as exact as it is known: 2026, 2026-07, 2026-07-30 or unknown."""
-    if not re.fullmatch(r"20\d\d(-(0[1-9]|1[0-2])(-\d\d)?)?|unknown", cell):
+    found = re.fullmatch(
+        r"(20\d\d)(?:-(0[1-9]|1[0-2])(?:-(\d\d))?)?|unknown", cell, re.ASCII
+    )
+    if found is None:
         raise ValueError("is not a date")
+    year, month, day = found.groups()
+    if day and not 1 <= int(day) <= monthrange(int(year), int(month))[1]:
+        raise ValueError("is not a day of its month")
     return cell
+
+
+def day(cell: str) -> str:
+    """Return a date that is known to the day."""
+    as_of = partial_date(cell)
+    if len(as_of) != DAY_DIGITS:
+        raise ValueError("is not a day")
+    return as_of
+
+
+def date_until(last: str) -> Callable[[str], str]:
+    """Return a converter of `partial_date` for days up to another one, such as 2026-11-18.
+
+    What is known to the month or the year has begun by then.
+    """
+
+    def convert_date(cell: str) -> str:
+        as_of = partial_date(cell)
+        if as_of != UNKNOWN_DATE and as_of > last[: len(as_of)]:
+            raise ValueError(f"is after {last}, the date of the catalog")
+        return as_of
+
+    return convert_date
 
 
 def finite_decimal(cell: str) -> Decimal:

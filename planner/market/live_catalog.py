@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from planner.facts.table import is_price
 from planner.market.capacity import (
     LIMITED_PURCHASES,
     PEAK_LOAD,
@@ -179,7 +180,8 @@ def _at_live_price(offer: Offer, place: PlaceFacts) -> Offer:
         price = zone_mean(by_zone, offer.zones)
     else:
         return offer
-    if price is None:
+    # What nothing may cost is no answer.
+    if price is None or not is_price(price):
         return offer
     return replace(
         offer,

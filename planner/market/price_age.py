@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.facts.table import DAY_DIGITS
 from planner.market.offer import OldPrice
 from planner.units import SECONDS_PER_DAY
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 # What completes a date that is known to the year or the month: its last day.
 LAST_DAYS: Final = {len("2025"): "-12-31", len("2025-07"): "-31"}
 YEAR_DIGITS: Final = len("2025")
-DAY_DIGITS: Final = len("2025-07-30")
 PRICE_DIGITS: Final = 5  # decimals of USD an hour
 # Where a ratio is looked for: the machine type itself, machines like it, the whole cloud.
 RATIO_SCOPES: Final[tuple[Callable[[Offer], tuple[str, ...]], ...]] = (

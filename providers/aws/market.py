@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
+from planner.facts import table
 from planner.market.live import (
     NO_ZONE,
     BlockFact,
@@ -271,12 +272,11 @@ def _block_moment(moment: datetime) -> str:
 
 
 def _usd(text: str) -> Decimal | None:
-    """Return a price; none for a text that is no positive number."""
+    """Return a price; none for a text that is no price."""
     try:
-        price = Decimal(text)
-    except InvalidOperation:
+        return table.usd_price(text)
+    except (ValueError, InvalidOperation):
         return None
-    return price if price.is_finite() and price > 0 else None
 
 
 def _lowest(prices: Iterator[Decimal]) -> Decimal | None:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts.commitment import commitment_forms
+from planner.facts.table import is_price
 from planner.market.term import TERM_OF, TERMS
 from planner.units import MONTHS_PER_YEAR
 from providers.aws.client import service
@@ -103,7 +104,7 @@ def _usd_hour(dimensions: list[dict[str, Any]], hours: int) -> Decimal | None:
                 total += usd / hours
             case _:
                 return None
-    return total or None
+    return total if is_price(total) else None
 
 
 def _amount(text: str) -> Decimal | None:

@@ -92,8 +92,11 @@ def _read_tables(
     zones = _zones(table_texts["zones.csv"], sources)
     offers = mark_old_prices(
         _offers(
-            table_texts["prices.csv"],
-            sources,
+            table.read_rows(
+                table_texts["prices.csv"],
+                "prices.csv",
+                _price_columns(sources, as_of),
+            ),
             _MachineSupply(
                 instances,
                 offered_regions,
@@ -124,7 +127,7 @@ def _read_tables(
             # Machine types without any price are named, not planned with.
             if machine_key not in priced_types
         ),
-        price_book=_price_book(table_texts["services.csv"]),
+        price_book=_price_book(table_texts["services.csv"], as_of),
         sha256=manifest_sha256,
         as_of=as_of,
         small_machines=read_small_clouds(table_texts[SMALL_CLOUD_FILE])
@@ -313,18 +316,14 @@ class _MachineSupply(Struct, frozen=True, dict=True):
 
 
 def _offers(
-    table_text: str,
-    sources: Mapping[str, CatalogSource],
-    machine_supply: _MachineSupply,
+    rows: Iterable[table.TableRow], machine_supply: _MachineSupply
 ) -> list[Offer]:
     """Return the offers: prices joined with machine types and zones.
 
     A price alone does not prove that a region has the hardware. A price is skipped without
     zones or outside of the regions of the machine type.
     """
-    price_rows = list(
-        table.read_rows(table_text, "prices.csv", _price_columns(sources))
-    )
+    price_rows = list(rows)
     on_demand_usd_hour = _on_demand_prices(price_rows)
     offers: list[Offer] = []
     for price_row in price_rows:
@@ -362,8 +361,13 @@ def _offers(
     return offers
 
 
-def _price_columns(sources: Mapping[str, CatalogSource]) -> table.Columns:
-    """Return the columns of the table of prices, each with its converter."""
+def _price_columns(
+    sources: Mapping[str, CatalogSource], today: str
+) -> table.Columns:
+    """Return the columns of the table of prices, each with its converter.
+
+    No price is of a day after `today`, the date of the catalog: it would never grow old.
+    """
     return {
         "provider": table.one_of(*clouds()),
         "instance_type": table.nonempty_text,
@@ -374,7 +378,7 @@ def _price_columns(sources: Mapping[str, CatalogSource]) -> table.Columns:
         "basis": table.one_of("observed", "derived", "inferred"),
         "usd_min": table.optional(table.usd_price),
         "usd_max": table.optional(table.usd_price),
-        "as_of": table.partial_date,
+        "as_of": table.date_until(today),
         "source": table.one_of(*sources),
         "confidence": table.CONFIDENCE_LEVEL,
     }
@@ -418,7 +422,7 @@ def _is_sold(instance: Instance, purchase: str) -> bool:
     return purchase != "spot" or instance.spot
 
 
-def _price_book(table_text: str) -> PriceBook:
+def _price_book(table_text: str, today: str) -> PriceBook:
     columns: table.Columns = {
         "provider": table.one_of(*clouds()),
         "category": table.nonempty_text,
@@ -428,11 +432,11 @@ def _price_book(table_text: str) -> PriceBook:
         "unit": table.nonempty_text,
         "usd": lambda cell_text: (
             # Services may be free, machines may not.
-            table.usd_price(cell_text) if float(cell_text) else Decimal(0)
+            table.usd_price(cell_text) if Decimal(cell_text) else Decimal(0)
         ),
         "from_gb": table.optional(table.finite_decimal),
         "to_gb": table.optional(table.finite_decimal),
-        "as_of": table.partial_date,
+        "as_of": table.date_until(today),
         "source": table.nonempty_text,
         "confidence": table.CONFIDENCE_LEVEL,
         "note": table.any_text,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import CatalogError, Place, Problem
+from planner.facts import table
 from planner.facts.small_cloud import SMALL_CLOUD_FILE
 from providers.files import MAX_DOCUMENT_BYTES, read_regular
 
@@ -45,7 +46,7 @@ def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
         manifest_bytes = read_regular(manifest_path, MAX_DOCUMENT_BYTES)
         manifest: dict[str, Any] = json.loads(manifest_bytes)
         file_digests = dict(manifest["files"])
-        as_of = str(manifest["as_of"])
+        as_of = table.day(str(manifest["as_of"]))
         file_texts = {}
         optional_names = [
             name for name in OPTIONAL_FILES if name in file_digests

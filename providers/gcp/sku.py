@@ -174,7 +174,8 @@ class PartRates:
                 return None
             [usd_hour] = rates
             price += amounts[rule.part] * rule.per_unit * usd_hour
-        return round(price, PRICE_DIGITS)
+        rounded = round(price, PRICE_DIGITS)
+        return rounded if table.is_price(rounded) else None
 
 
 @cache

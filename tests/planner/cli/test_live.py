@@ -590,3 +590,41 @@ def test_another_file_is_no_record(here: Path, text: str) -> None:
     (here / "r.json").write_text(text)
     with pytest.raises(UsageError, match="no record of what clouds answered"):
         read_facts("r.json")
+
+
+@pytest.mark.parametrize(
+    "usd", ["0", "-1", "NaN", "Infinity", "1e12", "1e-400", 0, -2.5]
+)
+@pytest.mark.parametrize("purchase", ["on_demand", "spot"])
+def test_a_record_with_a_number_that_is_no_price_is_refused(
+    tonnage: Command, here: Path, purchase: str, usd: object
+) -> None:
+    place = LivePlace("aws", "us-east-1", ("g6.xlarge",))
+    facts = json.loads(
+        facts_text(LiveFacts(places=(facts_of(place, {"g6.xlarge": True}),)))
+    )
+    [told] = facts["places"]
+    told[f"{purchase}_usd"]["value"] = {
+        "g6.xlarge": usd if purchase == "on_demand" else {"": usd}
+    }
+    (here / "s.yaml").write_text(TEXT)
+    (here / "r.json").write_text(json.dumps(facts))
+    code, _, err = tonnage("plan", "s.yaml", "--replay", "r.json")
+    assert code == 2
+    assert "r.json  error[live]: is no record of what clouds answered" in err
+    assert "is no price above 0 and below 1,000,000" in err
+
+
+@pytest.mark.parametrize("amount", ["NaN", "-1", "Infinity"])
+def test_a_record_of_commitments_has_amounts(here: Path, amount: str) -> None:
+    place = committed(LivePlace("aws", "us-east-1", ("g6.xlarge",)))
+    facts = json.loads(facts_text(LiveFacts(places=(place,))))
+    [told] = facts["places"]
+    (here / "r.json").write_text(json.dumps(facts))
+    read_facts("r.json")
+    told["commitments"]["value"][0]["amount"] = amount
+    (here / "r.json").write_text(json.dumps(facts))
+    with pytest.raises(UsageError) as refusal:
+        read_facts("r.json")
+    [problem] = refusal.value.problems
+    assert f"{amount} is no amount from 0 on" in problem.cause
