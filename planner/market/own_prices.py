@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
@@ -119,17 +120,20 @@ class OwnPrices(Struct, frozen=True, kw_only=True):
 
     def _unlike_rates(self, catalog: Catalog) -> Iterator[Problem]:
         """Yield which rates are of several sizes of machines, or of several prices on the list."""
-        for terms in self.rates:
-            offers = [
-                offer
-                for offer in (*catalog.offers, *catalog.unlisted)
-                if self._terms_of(offer) is terms
-            ]
-            places = {offer.key[:3] for offer in offers}
-            instances = {offer.key[:2]: offer.instance for offer in offers}
-            listed = (o for o in catalog.offers if o.key[:3] in places)
-            unlike = instances and difference([*instances.values()], listed)
-            if unlike:
+        offers_by_rate: dict[OfferTerms, list[Offer]] = {}
+        for offer in (*catalog.offers, *catalog.unlisted):
+            terms = self._terms_of(offer)
+            if terms is not None and terms.usd_hour is not None:
+                offers_by_rate.setdefault(terms, []).append(offer)
+        for terms, offers in offers_by_rate.items():
+            unlike = difference(
+                [*{offer.key[:2]: offer.instance for offer in offers}.values()],
+                itertools.chain.from_iterable(
+                    catalog.offers_by_place.get(key, {}).values()
+                    for key in {offer.key[:3] for offer in offers}
+                ),
+            )
+            if unlike is not None:
                 yield Problem(
                     code="rate",
                     message=f"rates: '{terms.type}' is of machines that are not alike: {unlike}",
