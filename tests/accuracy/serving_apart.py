@@ -17,7 +17,7 @@ from tests.accuracy.bars import Bar
 from tests.accuracy.least import Array
 from tests.accuracy.sample import Sample, read
 
-APART: Final = TRUTH / "inference_apart.csv"
+APART: Final = TRUTH / "inference_pcie.csv"
 
 
 def read_apart() -> list[Sample]:
