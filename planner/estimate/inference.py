@@ -17,6 +17,7 @@ from planner.perf.serving.error_band import (
     error_band,
     extrapolation,
     is_newer_release,
+    load_of_accelerator,
     load_of_engine,
 )
 from planner.perf.serving.served_rate import served_rate
@@ -92,12 +93,20 @@ def predict_inference(deployment: Deployment) -> Estimate:
         newer_release=is_newer_release(deployment.engine),
     )
     load_kind = deployment.demand.load_kind
-    engine_load = load_of_engine(load_kind, deployment.engine.kind)
     doublings = _doublings_outside(deployment)
     metric_bands = _Bands(
         *(
             error_band(
-                metric, engine_load, unmeasured_traits, band_basis, doublings
+                metric,
+                *load_of_accelerator(
+                    metric,
+                    load_kind,
+                    deployment.engine.kind,
+                    deployment.node.accelerator,
+                    unmeasured_traits,
+                ),
+                band_basis,
+                doublings,
             )
             for metric in ("throughput", "tpot", "ttft")
         )

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.perf.serving.coefficients import SERVING
 from tests.accuracy import (
+    apart_page,
     bars,
     cross,
     least,
@@ -39,6 +40,7 @@ def main(arguments: list[str]) -> int:
         found = list(
             bars.bars(batch, schemes, [row["quality"] for row, _ in refused])
         )
+        found += apart_page.bars()
         runs, left_out_runs, refused_runs = training.now()
         found += training_bars.bars(runs, left_out_runs, len(refused_runs))
         served_apart = serving_apart.read_apart()
@@ -61,6 +63,7 @@ def main(arguments: list[str]) -> int:
         text = page.page(
             batch, schemes, found, [reason for _, reason in refused]
         )
+        text += "\n" + apart_page.page()
         text += "\n" + serving_apart.page(served_apart)
         text += "\n" + training_bars.page(runs, left_out_runs)
         text += "\n" + training_apart.page(apart)

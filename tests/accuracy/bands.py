@@ -10,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from planner.numeric import Z_OF_90_PERCENT_BAND, student_quantile
+from planner.perf.serving.error_band import APART
+from tests.accuracy import apart
 from tests.accuracy.cross import RELEASE, WHOLE, Scheme
 from tests.accuracy.least import Array, write
 from tests.accuracy.sample import Batch
@@ -209,6 +211,25 @@ def rows(batch: Batch, schemes: Iterable[Scheme]) -> Iterator[dict[str, Any]]:
                         here & loose(batch),
                     )
     yield from few_rows(batch, schemes[0], schemes)
+    yield from apart_rows()
+
+
+def apart_rows() -> Iterator[dict[str, Any]]:
+    """Yield the times per token of architectures that are kept apart, deployments left out.
+
+    Of first tokens and of throughput the rows support nothing of their own (docs/decisions/0108).
+    """
+    batch, scheme = apart.load(), apart.left_out()
+    kinds = apart.architectures()
+    loops = apart.scored(batch) & (batch.group == "closed")
+    for kind in sorted(set(kinds)):
+        here = loops & (kinds == kind)
+        measured = here & np.isfinite(scheme.found.tpot)
+        cells = {batch.samples[x].cell for x in np.flatnonzero(measured)}
+        if len(cells) >= FEWEST:
+            yield from _row(
+                batch, scheme, ("tpot", f"closed {kind}", "source"), here
+            )
 
 
 def _row(
@@ -262,6 +283,9 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
             if not is_few
         ],
     }
+    in_fit = set(kinds["architecture"])
+    others = [x for x in apart.architectures() if x not in in_fit]
+    kinds = {**kinds, APART: others}
     for kind, names in kinds.items():
         for name, number in sorted(Counter(names).items()):
             yield {

@@ -220,11 +220,12 @@ def problem(batch: Batch, train: Array) -> Problem:
 
 def main() -> None:
     """Fit the tables to all measurements, then see how far left-out ones are off."""
-    from tests.accuracy import bands, cross, margins, training
+    from tests.accuracy import apart, bands, cross, margins, training
 
     batch, _ = cross.load()
     fitted = solve(problem(batch, np.ones(len(batch.samples), bool)))
     save(SERVING, fitted)
+    apart.save()
     left_out = [cross.leave(batch, name) for name in cross.SCHEMES]
     schemes = [cross.whole(batch, fitted), *left_out]
     bands.save(batch, schemes)

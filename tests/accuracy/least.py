@@ -177,6 +177,16 @@ def save(book: CoefficientTable[Any], parameters: Array) -> None:
     write(book.file_name, lines)
 
 
+def save_rows(book: CoefficientTable[Any], parameters: Array) -> None:
+    """Write the values that are not NaN as values that no fit moves: their priors too."""
+    path = DATA / book.file_name
+    lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    for line, value in zip(lines, np.exp(parameters), strict=True):
+        if np.isfinite(value):
+            line["value"] = line["prior"] = f"{value:.5g}"
+    write(book.file_name, lines)
+
+
 def write(name: str, lines: list[dict[str, Any]]) -> None:
     """Write a table of planner/perf/data; the file is replaced whole."""
     draft = (DATA / name).with_suffix(".draft")

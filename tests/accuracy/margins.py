@@ -52,7 +52,8 @@ from msgspec.structs import replace
 from planner.perf.serving import load_shape
 from planner.perf.serving.coefficients import SERVING
 from planner.perf.serving.load import LengthDistribution, ServingLoad
-from planner.perf.serving.margin import RateMargins, rate_margins
+from planner.perf.serving.margin import RateError, RateMargins, rate_margins
+from tests.accuracy import apart
 from tests.accuracy.bands import (
     AS_OF,
     SOURCE,
@@ -112,6 +113,16 @@ def moments(cells: Sequence[Array]) -> Moments:
         covariance=between + within * (1 - np.mean(1 / numbers)),
         cells=len(cells),
         rows=int(numbers.sum()),
+    )
+
+
+def rate_of(cells: Sequence[Array]) -> RateError:
+    """Return the first error of these cells as a plan takes it."""
+    found = moments([settled(of_cell) for of_cell in cells])
+    return RateError(
+        mean=float(found.means[0]),
+        sigma=float(found.sigmas[0]),
+        cells=found.cells,
     )
 
 
@@ -207,6 +218,7 @@ def rows(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[dict[str, Any]]:
             batch, scheme, ("decode", "prefill"), SERVED, errors, served
         )
     yield from _vendor_rows(batch, schemes)
+    yield from _apart_rows()
     for scheme in schemes:
         errors = np.stack([scheme.found.throughput] * 2, axis=-1)
         yield from _rows(
@@ -231,6 +243,24 @@ def _vendor_rows(
         found = moments([settled(of_cell) for of_cell in cells])
         for index, target in enumerate(("decode", "prefill")):
             yield _table_row((target, CLOSED, ANY, new), index, found)
+
+
+def _apart_rows() -> Iterator[dict[str, Any]]:
+    """Yield the errors of decoding of architectures that are kept apart, of any engine.
+
+    Their prompts and answers are of other runs, so nothing tells how both errors go together.
+    """
+    batch = apart.load()
+    errors = np.stack([apart.errors("tpot")] * 2, axis=-1)
+    loops = of_load(batch, CLOSED) & np.isfinite(errors[:, 0])
+    kinds = apart.architectures()
+    for kind in sorted(set(kinds)):
+        cells = by_cell(batch, errors, loops & (kinds == kind))
+        if len(cells) < FEWEST:
+            continue
+        found = moments([settled(of_cell) for of_cell in cells])
+        row = _table_row(("decode", CLOSED, kind, "source"), 0, found)
+        yield {**row, "correlation": "0.000"}
 
 
 def _table_row(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from planner.facts import table
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.facts.serving_engine import DEFAULT_ENGINE
+from planner.perf.common.constant import constant
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -196,6 +197,13 @@ def coefficient_keys(
         key_names.add("early")
     if serving_engine.latency_tuned:
         key_names.add("tuned")
+    # vLLM ran on TPUs by PyTorch/XLA before it had programs of its own for them.
+    if (
+        accelerator.vendor == "google"
+        and serving_engine.kind == DEFAULT_ENGINE
+        and serving_engine.software_year < constant("tpu_engine_year")
+    ):
+        key_names.add(f"{serving_engine.kind} torch-xla")
     # Only the first step of a busy engine waits for a scheduler that works ahead.
     if serving_engine.plans_ahead:
         key_names.add(f"{serving_engine.kind} ahead")

@@ -18,7 +18,9 @@ fit, are few: they err to one side. So their reach counts, which is the larger d
 middle of the base to the 5 and 95 % quantiles of the same rows, left out and in the fit.
 
 An architecture without measurements rests on its data sheet; its band is wider by the constant
-`unseen`, what a vendor adds excepted.
+`unseen`, what a vendor adds excepted. One that was measured, but of which no row is in the fit, is
+kept apart: it has its own errors where those hold when each deployment is left out, and else the
+same band as if nobody had measured it.
 """
 
 from __future__ import annotations
@@ -71,6 +73,10 @@ LEFT_OUT_KINDS: Final = (
 STRANGE_KINDS: Final = ("engine", "maker")
 # Few of either can be left out, so the same rows in the fit are what they are compared with.
 FEW_KINDS: Final = {"vendor": "vendor fitted", "release": "release fitted"}
+# An architecture whose rows are kept apart: no coefficient of hardware was fitted to them.
+APART: Final = "apart"
+# What is new about one, all of which was new when its own errors were measured.
+NEW_APART: Final = frozenset({APART, "vendor", "maker", "GPU", "engine"})
 MONTHS: Final = 12  # of a year: releases of one month are of one age
 UNTESTED_KINDS: Final = ("pipeline", "precision")  # what they cannot leave out
 
@@ -103,6 +109,24 @@ def load_of_engine(load_kind: str, engine_kind: str) -> str:
     return f"{load_kind} {engine_kind}"
 
 
+def load_of_accelerator(
+    target: str,
+    load_kind: str,
+    engine_kind: str,
+    accelerator: Accelerator,
+    novelties: frozenset[str],
+) -> tuple[str, frozenset[str]]:
+    """Return the kind of load that has the errors of a number, and what is new beyond it.
+
+    An architecture that is kept apart has its own, of all engines, where the table has it.
+    """
+    own_load = load_of_engine(load_kind, accelerator.architecture)
+    has_own = (target, own_load, "source") in _band_rows()
+    if has_own and APART in novelties and "loose" not in novelties:
+        return own_load, novelties - NEW_APART
+    return load_of_engine(load_kind, engine_kind), novelties
+
+
 @cache
 def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
     columns: table.Columns = {
@@ -130,9 +154,20 @@ def measured_scope() -> frozenset[tuple[str, str]]:
     """Return what the measurements cover, as (kind, name).
 
     Kinds are family, GPU, architecture, engine, precision (of the weights, 16 bit being bf16),
-    pipeline: the kinds of engines that were measured with several stages, and vendor: those of
-    which several sources measured one kind of load.
+    pipeline: the kinds of engines that were measured with several stages, vendor: those of
+    which several sources measured one kind of load, and apart: architectures of which no row is
+    in the fit.
     """
+    return frozenset(_measured_rows())
+
+
+def rows_apart(accelerator: Accelerator) -> int:
+    """Return how many published rows there are of an architecture that is kept apart, else 0."""
+    return _measured_rows().get((APART, accelerator.architecture), 0)
+
+
+@cache
+def _measured_rows() -> dict[tuple[str, str], int]:
     columns = {
         "kind": table.nonempty_text,
         "name": table.nonempty_text,
@@ -140,7 +175,10 @@ def measured_scope() -> frozenset[tuple[str, str]]:
         **table.SOURCE_COLUMNS,
     }
     csv_rows = table.load_rows("planner.perf", "covered.csv", columns)
-    return frozenset((csv_row["kind"], csv_row["name"]) for csv_row in csv_rows)
+    return {
+        (csv_row["kind"], csv_row["name"]): csv_row["rows"]
+        for csv_row in csv_rows
+    }
 
 
 @cache
@@ -218,7 +256,7 @@ def error_band(
 ) -> Band:
     """Return the band of throughput, tpot, ttft or served rate under one kind of load.
 
-    `load_kind` may name an engine: see `load_of_engine`.
+    `load_kind` may name an engine, or an architecture: see `load_of_accelerator`.
     """
     band_rows = _band_rows()
     if "loose" in novelties:
@@ -251,7 +289,7 @@ def error_band(
     # Extrapolation: the width grows with each doubling.
     squared_width += (doublings * constant("beyond", target)) ** 2
     # Unmeasured architecture: 1.5 times the width.
-    squared_width *= (constant("unseen") if basis == "spec" else 1.0) ** 2
+    squared_width *= unseen_factor(novelties, basis) ** 2
     log_middle = (log_low + log_high) / 2
     # A vendor is left out with its architectures: nothing of them is unseen beyond that.
     squared_width += sum(
@@ -265,6 +303,12 @@ def error_band(
         math.exp(log_middle + half_width),
         basis,
     )
+
+
+def unseen_factor(novelties: frozenset[str], basis: Basis) -> float:
+    """Return how much wider the errors of an architecture are of which no row is in the fit."""
+    is_unseen = basis == "spec" or APART in novelties
+    return constant("unseen") if is_unseen else 1.0
 
 
 def novelty_excess(
@@ -336,6 +380,7 @@ def _known_load(target: str, load_kind: str, new: str) -> str:
 
 
 def _half_width(target: str, load_kind: str, novelty: str) -> float:
+    load_kind = _known_load(target, load_kind, novelty)
     log_low, log_high = _band_rows()[target, load_kind, novelty]
     return (log_high - log_low) / 2
 
@@ -355,7 +400,8 @@ def assess_novelty(
     physics     something else is new: family, GPU, engine, format of the weights, several stages
                 on an engine that was measured with one only, a vendor of which a single source
                 measured each load, a newer release of the engine, or unstated settings, such as
-                a draft whose guesses are right as often as is assumed
+                a draft whose guesses are right as often as is assumed; or all that was measured
+                of the architecture is kept apart
     calibrated  all of these are among the measurements
     """
     measured_names = measured_scope()
@@ -384,5 +430,7 @@ def assess_novelty(
     if ("architecture", accelerator.architecture) not in measured_names:
         # All architectures of a vendor are left out with it.
         novelties.add("vendor" if is_new_vendor else "maker")
-        return frozenset(novelties), "spec"
+        if (APART, accelerator.architecture) not in measured_names:
+            return frozenset(novelties), "spec"
+        novelties.add(APART)
     return frozenset(novelties), "physics" if novelties else "calibrated"

@@ -34,8 +34,10 @@ from planner.numeric import (
 )
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import (
+    APART,
     FEW_KINDS,
     LEFT_OUT_KINDS,
+    NEW_APART,
     NOVELTY_KINDS,
     Basis,
     assess_novelty,
@@ -43,6 +45,7 @@ from planner.perf.serving.error_band import (
     extrapolation,
     load_of_engine,
     novelty_excess,
+    unseen_factor,
     unstated_excess,
 )
 
@@ -301,7 +304,8 @@ def rate_error(
                   + (unstated settings) their error^2 - source^2, of the time per token
 
     An architecture without enough cells of its own counts as a new GPU. One that nobody
-    measured at all has `unseen` times the sigma, what a new vendor adds excepted. An engine
+    measured at all has `unseen` times the sigma, what a new vendor adds excepted. So has one whose
+    rows are kept apart, but for rates of which it has errors of its own, of any engine. An engine
     without rows of its own has those of the engine that is taken by itself; a plan that borrows
     them so adds `engine_variance`.
     """
@@ -312,7 +316,10 @@ def rate_error(
             engine_kind if has_own_errors(engine_kind) else DEFAULT_ENGINE,
         )
     error_rows = _error_rows()[load_kind]
-    base = error_rows.get((target, architecture, "source"))
+    own = _error_rows()[CLOSED_LOAD].get((target, architecture, "source"))
+    if own is not None and APART in novelties:
+        novelties -= NEW_APART
+    base = own or error_rows.get((target, architecture, "source"))
     if base is None:
         base = error_rows[target, ANY_ARCHITECTURE, "source"]
         novelties |= {"GPU"}
@@ -331,8 +338,7 @@ def rate_error(
     variance += (doublings * growth) ** 2
     if is_borrowed and target != "throughput":
         variance += engine_variance()
-    widening = constant("unseen") if basis == "spec" else 1.0
-    variance *= widening**2
+    variance *= unseen_factor(novelties, basis) ** 2
     # A vendor is left out with its architectures: nothing of them is unseen beyond that.
     if "vendor" in novelties:
         variance += vendor_variance(target)

@@ -26,7 +26,7 @@ from planner.perf.serving.error_band import (
     assess_novelty,
     error_band,
     extrapolation,
-    load_of_engine,
+    load_of_accelerator,
     with_draft,
 )
 from planner.perf.serving.fitted_memory import engine_memory
@@ -240,7 +240,13 @@ class Replica:
             active=self.llm.active_params,
             accelerators=self.layout.accelerators,
         )
-        load_kind = load_of_engine("closed", self.engine.kind)
+        load_kind, novelties = load_of_accelerator(
+            metric,
+            "closed",
+            self.engine.kind,
+            self.node.accelerator,
+            novelties,
+        )
         return error_band(metric, load_kind, novelties, basis, doublings)
 
     def bias_factor(self, metric: str, batch_size: float) -> float:

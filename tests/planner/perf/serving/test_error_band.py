@@ -233,7 +233,7 @@ def test_a_margin_covers_the_error_as_often_as_it_says() -> None:
 def test_a_vendor_that_one_source_measured_is_not_called_calibrated(
     gpu: str,
 ) -> None:
-    """Rows of quality A: each load of AMD is of one source, of TPUs there is none."""
+    """Rows of quality A: each load of AMD is of one source, and all of TPUs are kept apart."""
     sources: dict[str, set[str]] = {}
     for row in truth("inference.csv"):
         if row["quality"] == "A" and row["gpu"].startswith("MI"):
