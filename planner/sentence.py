@@ -185,6 +185,10 @@ SENTENCES: Final = {
     "hosts are taken to be like those of larger clouds",
     "unbuilt-accelerator": "nothing is built with {accelerator}: {lacks}; the plan compares "
     "it alone",
+    "rows-apart": "speeds of {accelerator} rest on formulas; how far they are off is known from "
+    "{rows:,} published measurements, which no fit of its hardware has",
+    "no-rows": "nobody is known to have published how {accelerator} serves: speeds rest on its "
+    "data sheet, with the errors that other makers had",
     "moved-data": "the data lie on {data_cloud}: bring them to {cloud} before, or reading them "
     "across the internet may starve the job",
     "slow-data": "reading the dataset is slower than training: accelerators wait "

@@ -9,8 +9,9 @@ from msgspec import to_builtins
 
 from planner import figures
 from planner.plan.prediction_entry import prediction
-from planner.render.page import Page, PageTable, Paragraph
+from planner.render.page import LINE_WIDTH, Page, PageTable, Paragraph
 from planner.render.plan import prediction_rows
+from planner.sentence import describe
 
 if TYPE_CHECKING:
     from planner.plan.types import Prediction
@@ -45,6 +46,10 @@ def estimate_page(estimate: FixedFleet) -> Page:
             ("predicted", ">value", ">90 % band", "basis"),
             tuple(prediction_rows(_predictions(estimate))),
         ),
+        *(
+            Paragraph(f"! {describe(note)}", "warn", LINE_WIDTH)
+            for note in estimate.notes
+        ),
     )
 
 
@@ -66,6 +71,8 @@ def estimate_json(estimate: FixedFleet) -> str:
         "requests_per_s_most": figures.round_to_six(estimate.max_rps),
         "predicted": _predictions(estimate),
     }
+    if estimate.notes:
+        json_content["notes"] = [describe(note) for note in estimate.notes]
     return (
         json.dumps(to_builtins(json_content), indent=2, sort_keys=True) + "\n"
     )

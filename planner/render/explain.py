@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from planner.render import period
 from planner.render.against import against_plan, other_total
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
     from planner.solve.solution import Counterfactual
 
+# The code of the notice that says on what predictions rest.
+MEASUREMENTS: Final = "measurements"
+
 
 def reasons_page(plan: Plan) -> Page:
     """Return the page of the reasons for a plan.
@@ -60,12 +63,22 @@ def reasons_page(plan: Plan) -> Page:
             width=LINE_WIDTH,
         ),
         Paragraph(f"  {proof_sentence(plan)}", width=LINE_WIDTH),
+        *_evidence_blocks(plan),
         *alternative_blocks(plan),
         *binding_blocks(plan),
         *_form_blocks(plan),
         *price_blocks(plan),
     ]
     return tuple(page_blocks)
+
+
+def _evidence_blocks(plan: Plan) -> list[Block]:
+    """Return on what the predictions rest where no measurement of the accelerator is in a fit."""
+    return [
+        Paragraph(f"  {notice.message}", width=LINE_WIDTH)
+        for notice in plan.warnings
+        if notice.code == MEASUREMENTS
+    ]
 
 
 def _form_blocks(plan: Plan) -> list[Block]:

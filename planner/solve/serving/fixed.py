@@ -17,6 +17,7 @@ from planner.perf.serving.weight_format import (
     has_weight_format,
     served_formats,
 )
+from planner.solve.serving.evidence import evidence_warnings
 from planner.solve.serving.layout_choice import wastes_accelerators
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.sizing import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.market.offer import Instance
     from planner.perf.common.layout import Node
+    from planner.solve.cause import Cause
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.solution import BandedPrediction
 
@@ -45,6 +47,7 @@ class FixedFleet(Struct, frozen=True, kw_only=True):
     `max_batch`  sequences that one replica runs at once
     `max_rps`  requests a second of the whole fleet at saturation
     `predicted`  metrics with their 90 % bands, by name
+    `notes`  on what they rest, where nothing of the accelerator is in the fit
     """
 
     instance: Instance
@@ -54,6 +57,7 @@ class FixedFleet(Struct, frozen=True, kw_only=True):
     max_batch: int
     max_rps: float
     predicted: dict[str, BandedPrediction]
+    notes: tuple[Cause, ...] = ()
 
 
 def predict_fixed(
@@ -87,6 +91,9 @@ def predict_fixed(
         predicted=predict_serving(
             requirement,
             _fixed_sizing(requirement, replica, replicas_per_node, nodes),
+        ),
+        notes=tuple(
+            warning.reason for warning in evidence_warnings(node.accelerator)
         ),
     )
 

@@ -17,6 +17,7 @@ from planner.perf.serving.margin import has_own_errors
 from planner.solve.cause import because
 from planner.solve.serving.bill import bought_bill
 from planner.solve.serving.elastic import elastic_range
+from planner.solve.serving.evidence import evidence_warnings
 from planner.solve.serving.shared_answer import (
     checked,
     machine_startup_s,
@@ -154,6 +155,7 @@ def serving_warnings(
             requirement.week,
             _addressed_bill(requirement, search, selection),
         ),
+        *evidence_warnings(selection.sizing.replica.node.accelerator),
         *price_warnings(
             selection.bought, selection.bill.unpriced_lines, spec.buy.budget
         ),
