@@ -16,7 +16,7 @@ from tests.accuracy import (
     least,
     page,
     plot,
-    serving_apart,
+    over_pcie,
     training,
     training_apart,
     training_bars,
@@ -43,8 +43,8 @@ def main(arguments: list[str]) -> int:
         found += apart_page.bars()
         runs, left_out_runs, refused_runs = training.now()
         found += training_bars.bars(runs, left_out_runs, len(refused_runs))
-        served_apart = serving_apart.read_apart()
-        found += serving_apart.bars(served_apart)
+        wired = over_pcie.read_rows()
+        found += over_pcie.bars(wired)
         apart = training_apart.read_apart()
         found += training_apart.bars(apart)
     for bar in found:
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
             batch, schemes, found, [reason for _, reason in refused]
         )
         text += "\n" + apart_page.page()
-        text += "\n" + serving_apart.page(served_apart)
+        text += "\n" + over_pcie.page(wired)
         text += "\n" + training_bars.page(runs, left_out_runs)
         text += "\n" + training_apart.page(apart)
         (DOCS / "accuracy.md").write_text(text, encoding="utf-8")

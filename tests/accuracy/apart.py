@@ -1,9 +1,8 @@
 """Rows that are kept apart: the fit of all others does not see them.
 
-They are of TPUs, and of a workstation card that a second source measured
-(tests/data/truth/inference_apart.csv). No prediction of anything else moves with them: fitted to
-them are factors of early vLLM on TPUs alone, given all other coefficients. Each deployment is
-predicted with factors that were fitted without it.
+They are of TPUs (tests/data/truth/inference_apart.csv). No prediction of anything else moves with
+them: fitted to them are factors of early vLLM on TPUs alone, given all other coefficients. Each
+deployment is predicted with factors that were fitted without it.
 
 Rows whose users are more than the slots of the replica are not scored: they wait for a slot, or
 are computed again, which is no rate. Most rows are of quality B since their source does not say

@@ -108,13 +108,13 @@ def _middle(found: Array) -> float:
     return float(np.nanmedian(np.abs(np.expm1(-found))))
 
 
-TEXT: Final = """## Rows that are kept apart
+TEXT: Final = """## TPUs, kept apart
 
 No coefficient of hardware was fitted to these rows, and no prediction of anything else moves with
 them ([decision 108](decisions/0108-tpus-that-were-measured.md)). They are of TPUs, by vLLM and by
-SGLang-JAX, and of a workstation card, for which TensorRT-LLM's own page is a second source. Most
-of their source do not say whether they are means or medians. Median error over rows whose users
-have slots; in brackets the median bias, with a plus where more is predicted than was measured.
+SGLang-JAX. Most of their sources do not say whether they are means or medians. Median error over
+rows whose users have slots; in brackets the median bias, with a plus where more is predicted than
+was measured.
 "Plain" is without what was fitted to early vLLM on TPUs, which ran there by PyTorch/XLA until
 October 2025; the column beside it is predicted without the deployment. First tokens of the sweep
 are of answers of one token, and wait for the prompts of all users.

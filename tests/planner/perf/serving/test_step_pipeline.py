@@ -18,7 +18,7 @@ from planner.perf.serving.step import (
     step_times,
 )
 from planner.perf.serving.work import profile_replica
-from tests.accuracy.serving_apart import ratios, read_apart
+from tests.accuracy.over_pcie import ratios, read_rows
 from tests.planner.perf.test_serving import node
 
 ATTENTION_S = 2e-6  # of one sequence, over all layers
@@ -86,7 +86,7 @@ def test_published_pipelines_err_as_one_accelerator_does(
     """The same tables, releases and prompts: what stages cost is all that differs."""
     samples = [
         sample
-        for sample in read_apart()
+        for sample in read_rows()
         if sample.row["model"] == model
         and sample.row["framework_version"] == "1.2.0"
     ]

@@ -20,7 +20,7 @@ from tests.accuracy.sample import Sample, read
 APART: Final = TRUTH / "inference_pcie.csv"
 
 
-def read_apart() -> list[Sample]:
+def read_rows() -> list[Sample]:
     """Return the deployments that are kept apart; raises ValueError when one is refused."""
     samples, refused = read(APART.read_text(encoding="utf-8"))
     if refused:
@@ -102,7 +102,7 @@ def page(samples: Sequence[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-TEXT: Final = """### Deployments that are kept apart
+TEXT: Final = """## Accelerators over PCIe, kept apart
 
 No coefficient was fitted to these rows: what TensorRT-LLM publishes of RTX PRO 6000, whose
 accelerators have PCIe alone, at most throughput. That each stage of a pipeline plans every
