@@ -82,6 +82,11 @@ SENTENCES: Final = {
     "other-engine": "with {engine} the plan costs ${other_usd:,.2f}",
     "no-engine": "with {engine} no machine meets the limits",
     "refused-engine": "{engine} is no choice: {told}",
+    "other-guesses": "with guesses by {method} the plan costs ${other_usd:,.2f}",
+    "no-guesses": "with guesses by {method} no machine meets the limits",
+    "refused-guesses": "guesses by {method} are no choice: {told}",
+    "unknown-guesses": "nothing guesses: no draft with a published acceptance is known for these "
+    "weights",
     "engine-margins": "machines start {engine}, whose margins nobody has measured: they are those "
     "of vllm, wider by what all engines err more; tonnage bench measures its own",
     "spot": "spot machines can be taken back at short notice, all of them at once",

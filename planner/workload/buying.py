@@ -16,9 +16,15 @@ from planner.facts.small_cloud import small_clouds
 from planner.market.small_cloud import with_small_clouds
 from planner.market.term import TERM_OF
 from planner.spec.conflict import conflict_problems
-from planner.spec.model import Batch, EngineName, Inference, PurchaseRule
+from planner.spec.model import (
+    Batch,
+    EngineName,
+    GuessMethod,
+    Inference,
+    PurchaseRule,
+)
 from planner.units import HOURS_PER_MONTH
-from planner.workload.engine_choice import open_engine
+from planner.workload.open_choice import guess_methods, with_guesses
 from planner.workload.solver import find
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ class BuyingWay(Struct, frozen=True, kw_only=True):
     machine_types  how many a service has
     clouds  those that the spec allows, or small ones, where only the machines are priced
     engine  what serves the model; none is what the spec says
+    speculation  what guesses tokens; none is what the spec says
     """
 
     way: str
@@ -49,6 +56,7 @@ class BuyingWay(Struct, frozen=True, kw_only=True):
     machine_types: int
     clouds: Literal["spec", "small"]
     engine: EngineName | None
+    speculation: GuessMethod | None
 
 
 class BoughtWay(Struct, frozen=True, kw_only=True):
@@ -88,6 +96,7 @@ def ways() -> tuple[BuyingWay, ...]:
         "machine_types": table.integer_between(1, 2),
         "clouds": table.one_of("spec", "small"),
         "engine": table.optional(table.one_of(*get_args(EngineName))),
+        "speculation": table.optional(table.one_of(*get_args(GuessMethod))),
         **table.SOURCE_COLUMNS,
     }
     return tuple(
@@ -100,6 +109,7 @@ def ways() -> tuple[BuyingWay, ...]:
             machine_types=row["machine_types"],
             clouds=row["clouds"],
             engine=row["engine"],
+            speculation=row["speculation"],
         )
         for row in table.load_rows("planner.market", "ways.csv", columns)
     )
@@ -110,7 +120,7 @@ def buy_in_every_way(spec: Spec, settings: SolveSettings) -> list[BoughtWay]:
 
     What the spec says of how to buy is left aside, but for its budget and what it owns. Two
     machine types that cost no less than one have no fleet. Of a spec that serves a model each
-    engine but its own is a way too.
+    engine but its own is a way too, and so are guesses whose acceptance is published.
     """
     return settings.run_all(
         [
@@ -124,6 +134,9 @@ def _specs(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
     """Yield each way with the spec that buys so, also where a rule refuses it."""
     for way in ways():
         if way.engine is not None and way.engine not in _other_engines(spec):
+            continue
+        guesses = way.speculation
+        if guesses is not None and guesses not in _other_guesses(spec):
             continue
         rule = PurchaseRule(
             place=spec.buy.place,
@@ -150,6 +163,8 @@ def _specs(spec: Spec) -> Iterator[tuple[BuyingWay, Spec]]:
             own_spec = replace(
                 own_spec, serving=replace(own_spec.serving, engine=way.engine)
             )
+        if isinstance(own_spec, Inference | Batch) and guesses is not None:
+            own_spec = with_guesses(own_spec, guesses)
         yield way, own_spec
 
 
@@ -160,10 +175,27 @@ def _other_engines(spec: Spec) -> set[str]:
     """
     if not isinstance(spec, Inference | Batch):
         return set()
-    own = None if open_engine(spec) else spec.serving.engine_name
+    own = None if spec.serving.engine == "any" else spec.serving.engine_name
     return {
         engine for engine in get_args(EngineName) if table_name(engine) != own
     }
+
+
+def _other_guesses(spec: Spec) -> set[GuessMethod]:
+    """Return the published ways to guess that a spec does not have, and off where it has one.
+
+    A spec that leaves its guesses open has none of its own.
+    """
+    if not isinstance(spec, Inference | Batch):
+        return set()
+    own = spec.serving.speculation
+    methods = guess_methods(spec)
+    if own == "any":
+        # Where none is published there is no choice.
+        return set(methods) if len(methods) > 1 else set()
+    return {method for method in methods if method != own} - (
+        {"off"} if own == "auto" else set()
+    )
 
 
 def _settings_of(way: BuyingWay, settings: SolveSettings) -> SolveSettings:

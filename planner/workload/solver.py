@@ -36,10 +36,10 @@ from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
 from planner.spec.model import Inference, Training
 from planner.suggest import did_you_mean
-from planner.workload.engine_choice import (
+from planner.workload.open_choice import (
     cheapest_answer,
     cheapest_counterfactual,
-    open_engine,
+    open_choice,
 )
 from planner.workload.registry import workload_of
 from planner.workload.stand_in import with_stand_ins
@@ -86,9 +86,9 @@ def find(spec: Spec, settings: SolveSettings) -> Solution:
     runtime_problems = _runtime_problems(spec)
     if runtime_problems:
         raise SpecError(*runtime_problems)
-    open_spec = open_engine(spec)
-    if open_spec is not None:
-        return cheapest_answer(open_spec, partial(find, settings=settings))
+    choice = open_choice(spec)
+    if choice is not None:
+        return cheapest_answer(choice, partial(find, settings=settings))
     offer_filter = _offer_filter(spec, settings)
     solution = with_stand_ins(
         spec,
@@ -115,10 +115,10 @@ def what_if(
     spec: Spec, settings: SolveSettings, factor: float
 ) -> Counterfactual:
     """Return the fleet for so many times the load of a spec."""
-    open_spec = open_engine(spec)
-    if open_spec is not None:
+    choice = open_choice(spec)
+    if choice is not None:
         return cheapest_counterfactual(
-            open_spec, partial(what_if, settings=settings, factor=factor)
+            choice, partial(what_if, settings=settings, factor=factor)
         )
     return workload_of(spec).scale(
         spec, settings, _offer_filter(spec, settings), factor
@@ -331,10 +331,7 @@ def _explain_type(
             machine_type=machine_type,
             offers=allowed_offers,
         )
-        open_spec = open_engine(spec)
-        if open_spec is not None:
-            return cheapest_counterfactual(open_spec, explain)
-        return explain(spec)
+        return _cheapest_explained(spec, explain)
     # A type without a stack has a reason of its own, which a table of stacks gives.
     unbuilt = settings.unbuilt_reason(instance)
     if unbuilt is not None:
@@ -347,6 +344,18 @@ def _explain_type(
         machine_type,
         None,
         because("excluded", rules=", ".join(sorted(violated_rules))),
+    )
+
+
+def _cheapest_explained(
+    spec: Spec, explain: Callable[[Spec], Counterfactual]
+) -> Counterfactual:
+    """Return what explains a spec, with whatever it leaves open that costs least."""
+    choice = open_choice(spec)
+    if choice is None:
+        return explain(spec)
+    return cheapest_counterfactual(
+        choice, partial(_cheapest_explained, explain=explain)
     )
 
 

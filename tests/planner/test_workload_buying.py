@@ -40,11 +40,13 @@ WRITTEN = {
 }
 
 
-# Of a spec that vLLM serves: it is no other way.
+# Of a spec that vLLM serves without guesses: these are no other ways.
 ONE_TYPE = {
     way.way: way.name
     for way in ways()
-    if way.machine_types == 1 and way.engine != "vllm"
+    if way.machine_types == 1
+    and way.engine != "vllm"
+    and way.speculation is None
 }
 
 
@@ -69,6 +71,8 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
     # Of this one a second type saves nothing.
     second = found.pop("two-types")
     assert (second.usd, second.refused, second.nearest) == (None, None, None)
+    # Weights of a draft do not come through the bucket.
+    assert present(found.pop("eagle3").refused).code == "speculation-weights"
     assert found.keys() == WRITTEN.keys() == set(ONE_TYPE)
     for way, written in WRITTEN.items():
         text = TEXT.replace("BUY", written)
@@ -120,8 +124,12 @@ def test_other_kinds_have_the_ways_that_their_rules_allow(
     assert present(found["two-types"].refused).message.startswith(
         "buy.machine_types is for a service"
     )
-    # Nothing is served, so no engine is a way.
-    assert found.keys() == {way.way for way in ways() if way.engine is None}
+    # Nothing is served, so no engine is a way, and nothing guesses.
+    assert found.keys() == {
+        way.way
+        for way in ways()
+        if way.engine is None and way.speculation is None
+    }
 
 
 def test_engines_are_compared_with_the_one_that_serves(catalog) -> None:
@@ -132,6 +140,33 @@ def test_engines_are_compared_with_the_one_that_serves(catalog) -> None:
     by_default = found_ways(catalog, TEXT.replace("BUY", "spot: auto"))
     for mine, other in (("on-demand", "sglang"), ("vllm", "on-demand")):
         assert present(found[mine].usd) == by_default[other].usd
+
+
+def test_published_guesses_are_ways_where_a_spec_has_others(catalog) -> None:
+    catalog = only(catalog, lambda offer: offer.instance.family == "g6e")
+    text = TEXT.replace("BUY", "spot: never").replace(
+        "model: {", "model: {weights: 'hf:owner/name', "
+    )
+    texts = {
+        word: f"{text}serving: {{speculation: {word}}}\n"
+        for word in ("auto", "off", "eagle3", "any")
+    }
+    usd = {
+        word: present(find(catalog, own_text, keep=0).bill).total
+        for word, own_text in texts.items()
+    }
+    others = {
+        "auto": ("eagle3",),
+        "off": ("eagle3",),
+        "eagle3": ("off",),
+        "any": ("off", "eagle3"),
+    }
+    for word, named in others.items():
+        found = found_ways(catalog, texts[word])
+        assert {"off", "eagle3", "mtp"} & found.keys() == set(named)
+        assert found["on-demand"].usd == usd[word]
+        for method in named:
+            assert found[method].usd == usd[method]
 
 
 def test_what_stops_a_way_is_what_would_have_to_change(catalog) -> None:

@@ -167,6 +167,17 @@ def known_methods(llm: Llm, model_name: str) -> tuple[str, ...]:
     )
 
 
+def published_methods(model_name: str) -> tuple[str, ...]:
+    """Return the methods whose acceptance is published for weights of a name."""
+    wanted = compact_name(model_name.rpartition("/")[2])
+    return tuple(
+        row.method
+        for row in draft_rows()
+        if row.acceptance is not None
+        and wanted in map(compact_name, row.names.split(";"))
+    )
+
+
 def drafting(row: DraftRow, acceptance: float) -> Drafting:
     """Return speculative decoding by a method with a chance that guesses are right."""
     is_published = acceptance == row.acceptance

@@ -360,7 +360,8 @@ def _base_load(
 def _drafting(spec: Inference | Batch, architecture: Llm) -> Drafting | None:
     """Return the speculative decoding of a spec; raise SpecError without a known draft."""
     method, model_name = spec.serving.speculation, spec.model.name or ""
-    if method in ("auto", "off"):
+    # What leaves it to the plan is planned once with each.
+    if method in ("auto", "any", "off"):
         return None
     row = find_draft(method, architecture, model_name)
     share = spec.serving.acceptance

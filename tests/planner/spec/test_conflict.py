@@ -116,6 +116,10 @@ EXAMPLES = {
         service("serving: {engine: sglang, speculation: mtp}"),
         service("serving: {engine: vllm, speculation: mtp}"),
     ),
+    "speculation-any": (
+        service("serving: {speculation: any, acceptance: 40%}"),
+        service("serving: {speculation: any}"),
+    ),
     "speculation-acceptance": (
         service("serving: {speculation: ngram}"),
         service("serving: {speculation: ngram, acceptance: 40%}"),
