@@ -52,7 +52,10 @@ def cause(plan: Plan, name: str) -> CostCause | None:
 def test_of_bills_with_independent_causes_nine_in_ten_are_within(
     catalog, name: str
 ) -> None:
-    """Each cause is drawn by itself, with its 5th and 95th percentile where the plan says."""
+    """Each cause is drawn by itself, with its 5th and 95th percentile where the plan says.
+
+    A price at its upper end rises no more: of such bills more than that are within.
+    """
     plan = blueprint(catalog, name)
     band = band_of(plan)
     total = float(plan.cost.total)
@@ -71,7 +74,9 @@ def test_of_bills_with_independent_causes_nine_in_ten_are_within(
         float(band.low) <= drawn_usd() <= float(band.high)
         for _ in range(20_000)
     )
-    assert within == pytest.approx(0.9, abs=0.03)
+    is_at_upper_end = any(one.code == "moved-price" for one in plan.warnings)
+    expected_share = 0.95 if is_at_upper_end else 0.9
+    assert within == pytest.approx(expected_share, abs=0.03)
 
 
 def test_old_prices_widen_it_and_new_ones_do_not(catalog) -> None:
