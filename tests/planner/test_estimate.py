@@ -343,11 +343,16 @@ def test_what_is_new_widens_the_band_and_weakens_the_basis() -> None:
 
     known, seen = width()
     family, new = width(model="gemma-2-9b", weight_precision="bf16")
-    vendor, alien = width(
-        gpu="TPU-v6e", n_gpus="4", tp="4", weight_precision="bf16"
-    )
+    tpu = {"n_gpus": "4", "tp": "4", "weight_precision": "bf16"}
+    vendor, alien = width(gpu="TPU-v5e", **tpu)
+    # Of this one there are rows, which are kept apart from the fit.
+    apart, kept = width(gpu="TPU-v6e", **tpu)
     assert known < family < vendor
-    assert (seen, new, alien) == ("calibrated", "physics", "spec")
+    assert known < apart < vendor
+    assert (seen, new, kept, alien) == (
+        *("calibrated", "physics"),
+        *("physics", "spec"),
+    )
 
 
 COMPLETE = [
