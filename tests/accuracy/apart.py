@@ -32,7 +32,7 @@ from tests.accuracy.least import (
     Array,
     Problem,
     current,
-    save_rows,
+    save_held,
     solve,
 )
 from tests.accuracy.sample import Batch, read
@@ -151,7 +151,7 @@ def save() -> None:
     """Write the factors into the table of coefficients, as values that no other fit moves."""
     batch = load()
     parameters = fitted(batch, np.ones(len(batch.samples), bool))
-    save_rows(SERVING, np.where(_own_factors(), parameters, np.nan))
+    save_held(SERVING, np.where(_own_factors(), parameters, np.nan))
 
 
 def inside(target: str) -> Array:

@@ -167,24 +167,32 @@ def coefficients(
 
 def save(book: CoefficientTable[Any], parameters: Array) -> None:
     """Write the values into the table, all else unchanged."""
-    lines = list(
-        csv.DictReader(
-            (DATA / book.file_name).read_text(encoding="utf-8").splitlines()
-        )
-    )
+    lines = _lines(book)
     for line, value in zip(lines, np.exp(parameters), strict=True):
         line["value"] = f"{value:.5g}"
-    write(book.file_name, lines)
+    _write_again(book, lines)
 
 
-def save_rows(book: CoefficientTable[Any], parameters: Array) -> None:
+def save_held(book: CoefficientTable[Any], parameters: Array) -> None:
     """Write the values that are not NaN as values that no fit moves: their priors too."""
-    path = DATA / book.file_name
-    lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    lines = _lines(book)
     for line, value in zip(lines, np.exp(parameters), strict=True):
         if np.isfinite(value):
             line["value"] = line["prior"] = f"{value:.5g}"
+    _write_again(book, lines)
+
+
+def _lines(book: CoefficientTable[Any]) -> list[dict[str, Any]]:
+    text = (DATA / book.file_name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def _write_again(
+    book: CoefficientTable[Any], lines: list[dict[str, Any]]
+) -> None:
+    """Write the table of a book, which is read again when it is asked for its rows."""
     write(book.file_name, lines)
+    vars(book).pop("rows", None)
 
 
 def write(name: str, lines: list[dict[str, Any]]) -> None:
