@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from planner.estimate.names import RefusedError
 from planner.perf.common.constant import constant
-from planner.perf.serving import load_shape, tail
+from planner.perf.serving import load_shape, open_run, tail
 from planner.perf.serving.error_band import (
     Band,
     Basis,
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from planner.perf.serving.deployment import Deployment
     from planner.perf.serving.load_shape import MeanLatency, ReplicaRates
 
-# Times the predicted capacity: no error of ours explains that.
-OVERLOAD_LIMIT: Final = 3.0
 P99: Final = 0.99
 COLUMNS: Final = (
     "output_tok_s",
@@ -137,7 +135,7 @@ def predict_inference(deployment: Deployment) -> Estimate:
                 doublings,
             ),
         )
-    return Estimate(band_basis, columns)
+    return Estimate(band_basis, columns, _rate_doubt(deployment, replica_rates))
 
 
 def _check_fit(deployment: Deployment, replica_rates: ReplicaRates) -> None:
@@ -273,50 +271,64 @@ def _closed_columns(
 def _open_columns(
     deployment: Deployment, replica_rates: ReplicaRates, metric_bands: _Bands
 ) -> dict[str, BandedValue]:
-    replica_rps = deployment.demand.rate_per_s / deployment.replica_count
-    capacity_rps = (
-        load_shape.offline_throughput(replica_rates)
-        / deployment.demand.answer_tokens
+    demand = deployment.demand
+    replica_rps = demand.rate_per_s / deployment.replica_count
+    replica_requests = demand.request_count / deployment.replica_count
+    capacity_rps = open_run.capacity(replica_rates)
+    _check_rate(deployment, capacity_rps, metric_bands.throughput)
+    answered_tok_s = (
+        open_run.answered_rate(replica_rates, replica_rps, replica_requests)
+        * deployment.replica_count
+        * demand.answer_tokens
     )
-    # A rate just above is answered: the capacity has an error too.
-    if replica_rps > OVERLOAD_LIMIT * capacity_rps:
-        total_capacity_rps = capacity_rps * deployment.replica_count
+    backlog_s = open_run.mean_backlog_wait(
+        replica_rates, replica_rps, replica_requests
+    )
+    latency_columns = _latency_over_capacities(
+        deployment,
+        replica_rates,
+        replica_rps,
+        metric_bands,
+        # A queue without end has no mean: the times are those if the rate is served after all.
+        backlog_s=backlog_s if math.isfinite(backlog_s) else 0.0,
+    )
+    throughput_band = metric_bands.throughput
+    # What arrives is served: only the end of the run is uncertain.
+    if replica_rps < capacity_rps:
+        # Half width of the 90 % band, from 98 published open-loop rows.
+        served_error = constant("served_error")
+        throughput_band = Band(1 - served_error, 1 + served_error, "physics")
+    return (
+        _throughput_columns(deployment, answered_tok_s, throughput_band)
+        | latency_columns
+    )
+
+
+def _check_rate(
+    deployment: Deployment, capacity_rps: float, throughput_band: Band
+) -> None:
+    """Raise RefusedError where more arrives without end than the band of capacity holds."""
+    demand = deployment.demand
+    total_capacity_rps = capacity_rps * deployment.replica_count
+    if (
+        math.isinf(demand.request_count)
+        and demand.rate_per_s > throughput_band.high * total_capacity_rps
+    ):
         raise RefusedError(
             f"cannot keep up: at most about {total_capacity_rps:,.1f} requests a second"
         )
-    served_tok_s = (
-        min(replica_rps, capacity_rps)
-        * deployment.replica_count
-        * deployment.demand.answer_tokens
+
+
+def _rate_doubt(deployment: Deployment, replica_rates: ReplicaRates) -> str:
+    """Return what is doubtful about a rate within the band of capacity, or nothing."""
+    total_capacity_rps = (
+        open_run.capacity(replica_rates) * deployment.replica_count
     )
-    latency_columns = _latency_over_capacities(
-        deployment, replica_rates, replica_rps, metric_bands
-    )
-    if (
-        replica_rps < capacity_rps
-    ):  # what arrives is served: only the end of the run is uncertain
-        # Time to finish the last requests / duration of all arrivals.
-        overrun_share = (
-            deployment.demand.rate_per_s
-            * latency_columns["e2e_ms_mean"].value
-            / MS_PER_S
-            / deployment.demand.request_count
-        )
-        # A benchmark divides by the whole run, with that time in it.
-        served_share = 1 / (1 + overrun_share)
-        # Half width of the 90 % band, from 98 published open-loop rows.
-        served_error = constant("served_error")
-        return (
-            _throughput_columns(
-                deployment,
-                served_tok_s * served_share,
-                Band(1 - served_error, 1 + served_error, "physics"),
-            )
-            | latency_columns
-        )
+    if deployment.demand.rate_per_s <= total_capacity_rps:
+        return ""
     return (
-        _throughput_columns(deployment, served_tok_s, metric_bands.throughput)
-        | latency_columns
+        f"above its capacity of about {total_capacity_rps:,.1f} requests a second: "
+        "first tokens wait ever longer, unless it serves that after all"
     )
 
 
@@ -325,8 +337,12 @@ def _latency_over_capacities(
     replica_rates: ReplicaRates,
     replica_rps: float,
     metric_bands: _Bands,
+    *,
+    backlog_s: float,
 ) -> dict[str, BandedValue]:
     """Return latency at a rate, averaged over the uncertainty of the capacity.
+
+    All of them wait for what was sent above capacity, `backlog_s` in the mean.
 
     Near saturation a time grows as 1 / (1 - load), so an error of capacity is amplified. The
     latency is computed at the low limit, the middle and the high limit of throughput.
@@ -344,6 +360,7 @@ def _latency_over_capacities(
                 replica_rps / capacity_factor,
             ),
             metric_bands,
+            backlog_s=backlog_s,
         )
         for capacity_factor in (throughput_band.high, 1.0, throughput_band.low)
     ]
@@ -384,11 +401,19 @@ def _latency_with_tail(
     replica_rates: ReplicaRates,
     mean_load: MeanLatency,
     metric_bands: _Bands,
+    *,
+    backlog_s: float = 0.0,
 ) -> dict[str, BandedValue]:
     columns = _mean_latency(
-        deployment, mean_load.ttft_s, mean_load.tpot_s, metric_bands
+        deployment,
+        mean_load.ttft_s + backlog_s,
+        mean_load.tpot_s,
+        metric_bands,
     )
-    tail_ttft_ms = tail.ttft_quantile(replica_rates, mean_load, P99) * MS_PER_S
+    tail_ttft_s = tail.ttft_quantile(replica_rates, mean_load, P99)
+    # The wait grows evenly from nothing to twice its mean.
+    tail_ttft_s += P99 * 2 * backlog_s
+    tail_ttft_ms = tail_ttft_s * MS_PER_S
     columns["ttft_ms_p99"] = _apply_band(
         tail_ttft_ms, _tail_band(metric_bands.ttft, "ttft")
     )

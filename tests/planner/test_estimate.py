@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import csv
 import statistics
+from itertools import pairwise
 
 import pytest
 
 from planner.errors import UsageError
 from planner.estimate import table
 from planner.estimate.draft import read_draft
-from planner.estimate.inference import predict_inference
+from planner.estimate.inference import Estimate, predict_inference
 from planner.estimate.inference_row import row_deployment
 from planner.estimate.memory import predict_memory
 from planner.estimate.names import RefusedError, resolve_gpu, resolve_model
@@ -445,6 +446,45 @@ def test_a_rate_beyond_reach_is_refused_with_the_most_that_is() -> None:
     found = predicted([row(load_kind="rate", request_rate_rps="1000000")])[0]
     assert found["status"] == "refused"
     assert "cannot keep up" in found["reason"]
+
+
+def most_offline() -> float:
+    """Requests a second of a full batch of the usual row."""
+    answer = predict_inference(row_deployment(row(load_kind="offline_max")))
+    return answer.columns["req_throughput_rps"].value
+
+
+def at_rate(rate: float, **cells: str) -> Estimate:
+    given = row(load_kind="rate", request_rate_rps=str(rate), **cells)
+    return predict_inference(row_deployment(given))
+
+
+def test_a_rate_within_the_band_of_capacity_is_answered_with_a_doubt() -> None:
+    most = most_offline()
+    assert at_rate(0.9 * most).doubt == ""
+    above = at_rate(1.2 * most)
+    assert f"about {most:,.1f} requests a second" in above.doubt
+    assert above.columns["req_throughput_rps"].value == pytest.approx(most)
+    with pytest.raises(RefusedError, match="cannot keep up"):
+        at_rate(2.0 * most)
+
+
+def test_a_run_above_capacity_is_answered_by_a_full_batch_and_waits() -> None:
+    most = most_offline()
+    runs = [
+        at_rate(load * most, n_requests="3000").columns
+        for load in (0.5, 1.0, 1.2, 2.0, 20.0)
+    ]
+    reached = [run["req_throughput_rps"].value for run in runs]
+    assert all(low <= high * 1.001 for low, high in pairwise(reached))
+    assert reached[1:] == pytest.approx([reached[1]] * 4, rel=1e-6)
+    assert reached[-1] <= most
+    for column in ("ttft_ms_mean", "ttft_ms_p99", "e2e_ms_mean"):
+        waits = [run[column].value for run in runs]
+        assert waits == sorted(waits)
+    # Sent all at once, half of the run is the mean wait.
+    mean_s = runs[-1]["ttft_ms_mean"].value / 1000
+    assert mean_s == pytest.approx(3000 / most / 2, rel=0.1)
 
 
 def test_accelerators_beyond_their_link_talk_over_the_network() -> None:
