@@ -33,17 +33,20 @@ def least_usd(
     terms: Iterable[str],
     owned: Mapping[tuple[str, str, str], int],
     ceiling: Decimal,
+    reserved: Mapping[tuple[str, str, str], int] | None = None,
 ) -> Decimal | None:
     """The least that machines cost in a month, as the lines of a bill are rounded.
 
     Each of the `places` has what is sold of a machine type in a region, by the way to buy; on
-    demand always. `owned` is by cloud, type and region. None when nothing passes for `ceiling`
-    dollars.
+    demand always. `owned` is by cloud, type and region, and so is what is `reserved`: where it is
+    given, all machines are taken from one of them, which no quota counts. None when nothing
+    passes for `ceiling` dollars.
     """
     judge = FleetJudge()
     costs = [
         cost
         for place in places
+        if reserved is None or place["on_demand"].key[:3] in reserved
         for span in _spans(place["on_demand"])
         for replica in replicas(need, place["on_demand"], span)
         if (
@@ -68,6 +71,9 @@ def least_usd(
                     place["on_demand"],
                     [place[term].usd_hour for term in terms if term in place],
                     owned.get(place["on_demand"].key[:3], 0),
+                    None
+                    if reserved is None
+                    else reserved[place["on_demand"].key[:3]],
                 ),
                 judge=judge,
                 ceiling=ceiling,
@@ -109,15 +115,19 @@ class _Buyer:
         on_demand: Offer,
         term_prices: list[Decimal],
         owned: int,
+        reserved: int | None,
     ) -> None:
         self._loads = need.week.relative_load
         self._shares = need.week.running_share
         self._on_demand = on_demand
         self._term_prices = term_prices
         self._owned = owned
+        self._reserved = reserved
 
     def usd(self, fleet: FleetSizing) -> Decimal | None:
-        """The cheapest of all numbers of committed machines; None where no quota leaves any."""
+        """The cheapest of all numbers of committed machines; None where there are none to have."""
+        if self._reserved is not None and fleet.nodes > self._reserved:
+            return None
         hourly = [
             _running(fleet, load) if share else 0
             for load, share in zip(self._loads, self._shares, strict=True)
@@ -164,7 +174,7 @@ class _Buyer:
         self, fleet: FleetSizing, owned: int, committed: int
     ) -> bool:
         """Whether the account may have the machines: committed ones stand also in calm hours."""
-        return all(
+        return self._reserved is not None or all(
             _counted(fleet, quota, owned, committed) <= quota.nodes
             for quota in self._on_demand.quotas
         )

@@ -1,4 +1,8 @@
-"""Fleets that are bought in several ways over the hours of a week, against brute force."""
+"""Fleets that are bought in several ways over the hours of a week, against brute force.
+
+What couples the numbers of a fleet is drawn: quotas, commitments, what is owned, a budget, and
+reservations, which bound the machines of a type.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,15 @@ from planner.market.term import TERM_OF
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
 from planner.spec.model import Inference
+from planner.spec.reservation import zone_name
 from planner.workload.solver import find
 from stacks.spec.table import unsupported_reason
 from tests.conftest import chat, present, spec_of
 from tests.oracles import brute_buying
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.market.offer import Catalog, Offer
 
 # `make brute-force` compares 5,000.
@@ -34,6 +41,13 @@ DEAREST: Final = Decimal(
 HALF_CENT: Final = Decimal("0.005")
 MOST_ACCELERATORS: Final = 4
 PLACES: Final = 5
+BUDGETS: Final = (150, 400, 1_000, 3_000, 8_000)  # USD a month
+RESERVATION_NAMES: Final = {
+    "aws": "cr-0a1b2c3d4e5f60718",
+    "gcp": "projects/our-project/reservations/held",
+    "azure": "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/ours/"
+    "providers/Microsoft.Compute/capacityReservationGroups/held",
+}
 PROFILES: Final = ("flat", "business-hours", "diurnal", "hours", "days")
 COMMITMENTS: Final = ("[none]", "[none, 1y]", "[none, 3y]", "[none, 1y, 3y]")
 SCHEDULES: Final = ("", "shutdown: {schedule: 'weekdays 06:30-21:00 UTC'}")
@@ -42,11 +56,17 @@ Place = dict[str, "Offer"]
 
 
 class Case(Struct, frozen=True):
-    """A spec, what is sold to it, by machine type and region, and what is owned there."""
+    """A spec, what is sold to it, by machine type and region, and what is owned there.
+
+    budget    USD a month, None without one
+    reserved  machines of each place that are reserved; empty where all that is sold may be bought
+    """
 
     text: str
     places: tuple[Place, ...]
     owned: dict[tuple[str, str, str], int]
+    budget: int | None = None
+    reserved: dict[tuple[str, str, str], int] = {}
 
     @property
     def owned_text(self) -> str:
@@ -59,8 +79,13 @@ class Case(Struct, frozen=True):
         return f"machines: [{machines}]\n"
 
 
-def random_case(catalog: Catalog, seed: int) -> Case:
-    """A few machine types at their places, and a spec that may buy them in several ways."""
+def random_case(
+    catalog: Catalog, seed: int, *, is_bounded: bool = True
+) -> Case:
+    """A few machine types at their places, and a spec that may buy them in several ways.
+
+    `is_bounded` says whether a budget or reservations may be drawn too; all else is the same.
+    """
     draw = random.Random(seed)
     places = draw.sample(
         [
@@ -78,9 +103,19 @@ def random_case(catalog: Catalog, seed: int) -> Case:
         place["on_demand"].key[:3]: draw.randint(1, 3)
         for place in draw.sample(places, draw.choice([0, 0, 1, 2]))
     }
-    buy = f"commit: {draw.choice(COMMITMENTS)}"
+    buy = [f"commit: {draw.choice(COMMITMENTS)}"]
     if owned:
-        buy += ", owned: owned.yaml"
+        buy.append("owned: owned.yaml")
+    # Drawn by themselves, so that nothing else depends on them.
+    further = random.Random(f"further {seed}")
+    budget = further.choice((*[None] * 6, *BUDGETS)) if is_bounded else None
+    reserved = {}
+    # All machines of a reservation are taken from it alone, so what is owned excludes one.
+    if is_bounded and not owned and further.random() < 0.4:
+        reserved = _reserved(places, further)
+        buy = [f"reservations: [{', '.join(_reservations(places, reserved))}]"]
+    if budget is not None:
+        buy.append(f"budget: {budget}/month")
     text = chat(
         model=draw.choice(["llama-3.1-8b", "gpt-oss-20b", "gemma-3-12b"]),
         sla=f"ttft_p95: {draw.choice([1500, 4000])}ms, "
@@ -88,9 +123,38 @@ def random_case(catalog: Catalog, seed: int) -> Case:
         + draw.choice(["", ", survives: node"]),
         traffic=f"peak_rps: {draw.choice([1, 4, 9, 20])}\n"
         f"  profile: {_profile(draw)}",
-        extra=f"buy: {{{buy}}}\n{draw.choice(SCHEDULES)}",
+        extra=f"buy: {{{', '.join(buy)}}}\n{draw.choice(SCHEDULES)}",
     )
-    return Case(text, with_quotas, owned)
+    return Case(text, with_quotas, owned, budget, reserved)
+
+
+def _reserved(
+    places: list[Place], draw: random.Random
+) -> dict[tuple[str, str, str], int]:
+    """A few machines at some of the places."""
+    return {
+        place["on_demand"].key[:3]: draw.randint(1, 4)
+        for place in draw.sample(places, draw.randint(1, 3))
+    }
+
+
+def _reservations(
+    places: list[Place], reserved: dict[tuple[str, str, str], int]
+) -> Iterator[str]:
+    """Each as a spec writes it."""
+    for place in places:
+        offer = place["on_demand"]
+        count = reserved.get(offer.key[:3])
+        if count is None:
+            continue
+        name = RESERVATION_NAMES[offer.provider]
+        # A region without zones is the place itself.
+        zone = next(
+            (zone_name(offer.region, zone) for zone in offer.zones),
+            offer.region,
+        )
+        machine = offer.instance.instance_type
+        yield f"'{name}@{zone}:{count}x{machine}'"
 
 
 def _is_small(offer: Offer) -> bool:
@@ -140,7 +204,15 @@ def test_brute_force_buys_no_cheaper(catalog: Catalog, first: int) -> None:
 def test_brute_force_commits_to_what_quotas_leave(catalog: Catalog) -> None:
     """The cheapest commitment of all is more than others leave of a quota in calm hours."""
     seed = 520
-    compare(random_case(catalog, seed), catalog, seed)
+    compare(random_case(catalog, seed, is_bounded=False), catalog, seed)
+
+
+def _ceiling(case: Case, cost: Decimal | None) -> Decimal:
+    """What nothing may cost more than, USD a month: a budget, or what was found."""
+    if cost is not None:
+        assert case.budget is None or cost <= case.budget
+        return cost + HALF_CENT
+    return DEAREST if case.budget is None else Decimal(case.budget)
 
 
 def compare(case: Case, catalog: Catalog, seed: int) -> None:
@@ -167,9 +239,12 @@ def compare(case: Case, catalog: Catalog, seed: int) -> None:
     cost = None
     if solution.bill is not None:
         cost = sum(
-            present(line.usd)
-            for line in solution.bill.lines
-            if line.kind == MACHINE_KIND
+            (
+                present(line.usd)
+                for line in solution.bill.lines
+                if line.kind == MACHINE_KIND
+            ),
+            Decimal(0),
         )
     truth = brute_buying.least_usd(
         replace(
@@ -183,7 +258,8 @@ def compare(case: Case, catalog: Catalog, seed: int) -> None:
             if term.word in spec.buy.commit
         ],
         case.owned,
-        DEAREST if cost is None else cost + HALF_CENT,
+        _ceiling(case, cost),
+        case.reserved or None,
     )
     if truth is None or cost is None:
         assert truth is None, seed
