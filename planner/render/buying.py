@@ -168,6 +168,14 @@ def _row(
     )
 
 
+def _guesses_text(method: str) -> str:
+    """Say how a way guesses, and that its plan stands on an assumption."""
+    key = f"serving.speculation: {method}"
+    if method == "off":
+        return key
+    return f"{key}; how often guesses are right depends on the text"
+
+
 def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
     assert found.usd is not None  # noqa: S101 - only those with a fleet are shown so
     parts = " + ".join(
@@ -181,6 +189,8 @@ def _way_row(found: BoughtWay, plan: Plan) -> tuple[str, ...]:
         takes.append("machines alone; nothing is built there")
     if found.way.engine is not None:
         takes.append(f"serving.engine: {found.way.engine}")
+    if found.way.speculation is not None:
+        takes.append(_guesses_text(found.way.speculation))
     if any(part.purchase == "spot" for part in found.purchases):
         takes.append("spot may be taken back")
     if found.spot_as_of:

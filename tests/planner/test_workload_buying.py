@@ -239,6 +239,21 @@ def test_the_page_has_every_way_and_what_is_not_rented(
     assert tonnage("explain", "s.yaml", "--ways", "--traffic", "2x")[0] == 2
 
 
+def test_rows_of_guesses_say_what_they_take(
+    tonnage: Command, here: Path
+) -> None:
+    text = TEXT.replace("BUY", "spot: never").replace(
+        "model: {", "model: {weights: 'hf:owner/name', "
+    )
+    (here / "s.yaml").write_text(f"{text}serving: {{speculation: any}}\n")
+    code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
+    assert code == 0
+    [off] = [line for line in page.splitlines() if "without guesses" in line]
+    [on] = [line for line in page.splitlines() if "guesses by eagle3" in line]
+    assert off.endswith("| serving.speculation: off |")
+    assert "serving.speculation: eagle3; how often guesses are right" in on
+
+
 @pytest.mark.parametrize(
     ("nodes", "price", "said"),
     [
