@@ -30,7 +30,8 @@ def named_sources(
 ) -> tuple[CatalogSource, ...]:
     """Return the sources that a price names: the one of that name, or else those among its words.
 
-    A price of one's own names its list price last: `prices.yaml:3: 10 % off karp-az`.
+    A price of one's own names its list price last, `prices.yaml:3: 10 % off karp-az`, and so does
+    an old price of spot: `upper end of 0.5 USD an hour by sky9-aws`.
     """
     by_name = {source.name: source for source in sources}
     if text in by_name:

@@ -87,7 +87,12 @@ def at_deciding_price(spot: Offer, today: str) -> Offer:
     usd_hour = deciding_usd_hour(spot, today)
     if usd_hour == spot.usd_hour:
         return spot
-    return replace(spot, usd_hour=usd_hour, found_usd_hour=spot.usd_hour)
+    return replace(
+        spot,
+        usd_hour=usd_hour,
+        found_usd_hour=spot.usd_hour,
+        source=f"upper end of {spot.usd_hour:f} USD an hour by {spot.source}",
+    )
 
 
 def with_deciding_spot(catalog: Catalog) -> Catalog:
