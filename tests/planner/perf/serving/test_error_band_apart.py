@@ -16,6 +16,7 @@ from planner.perf.serving.error_band import (
     assess_novelty,
     error_band,
     load_of_accelerator,
+    measured_scope,
     rows_apart,
 )
 from planner.perf.serving.margin import rate_error
@@ -40,6 +41,18 @@ def test_rows_are_counted_as_the_table_has_them() -> None:
     assert rows_apart(V6E) == len(truth("TPU-v6e")) > 100
     assert rows_apart(accelerators()["tpu7x"]) == len(truth("TPU7x"))
     assert rows_apart(V5E) == rows_apart(H100) == 0
+
+
+def test_an_architecture_of_the_fit_is_not_kept_apart() -> None:
+    """A workstation card has rows apart; others of its architecture are in the fit."""
+    kinds = {
+        kind: {name for found, name in measured_scope() if found == kind}
+        for kind in ("apart", "architecture")
+    }
+    assert kinds["apart"]
+    assert not kinds["apart"] & kinds["architecture"]
+    assert truth("RTX-PRO-6000-BSE")
+    assert rows_apart(accelerators()["rtx-pro-6000-bse"]) == 0
 
 
 def test_every_row_has_a_source_and_a_date() -> None:
