@@ -413,6 +413,14 @@ def _latency_with_tail(
     tail_ttft_s = tail.ttft_quantile(replica_rates, mean_load, P99)
     # The wait grows evenly from nothing to twice its mean.
     tail_ttft_s += P99 * 2 * backlog_s
+    if deployment.demand.load_kind == "closed":
+        replica_users = deployment.demand.user_count / deployment.replica_count
+        tail_ttft_s = max(
+            tail_ttft_s,
+            tail.first_wave_quantile(
+                replica_rates, mean_load, replica_users, P99
+            ),
+        )
     tail_ttft_ms = tail_ttft_s * MS_PER_S
     columns["ttft_ms_p99"] = _apply_band(
         tail_ttft_ms, _tail_band(metric_bands.ttft, "ttft")

@@ -722,6 +722,25 @@ def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
         assert sum(inside) >= 0.85 * len(inside)
 
 
+def test_late_first_tokens_of_short_loops_are_those_that_were_measured() -> (
+    None
+):
+    """Ten requests a user: the latest hundredth is of the wave with which the run began."""
+    errors = []
+    inside = []
+    for r in rows("inference.csv"):
+        late_ms = float(r["ttft_ms_p99"] or 0)
+        if r["quality"] == "A" and r["load_kind"] == "concurrency" and late_ms:
+            number = predict_inference(
+                row_deployment(adapter.serving_row(r))
+            ).columns["ttft_ms_p99"]
+            errors.append(abs(number.value / late_ms - 1))
+            inside.append(number.low <= late_ms <= number.high)
+    assert len(errors) == 32
+    assert statistics.median(errors) < 0.3
+    assert sum(inside) >= 0.85 * len(inside)
+
+
 def test_every_doubling_beyond_the_measurements_widens_the_band_and_too_many_refuse() -> (
     None
 ):

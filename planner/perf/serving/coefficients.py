@@ -25,6 +25,7 @@ class Coefficients(Struct, frozen=True, kw_only=True):
     expert_padding: float
     expert_width: float
     first_token: float
+    first_wave: float
     flops: float
     gather_bandwidth: float
     gather_latency: float

@@ -58,6 +58,11 @@ class Demand(Struct, frozen=True, kw_only=True):
     message_tokens: float = 1.0
     limits: LatencyLimits | None = None
 
+    @property
+    def first_share(self) -> float:
+        """Share of the requests of one run that its users send at once, when it starts."""
+        return min(1.0, self.user_count / self.request_count)
+
 
 class Deployment(Struct, frozen=True, kw_only=True):
     """A deployment of `replica_count` equal replicas.
@@ -179,6 +184,7 @@ class Deployment(Struct, frozen=True, kw_only=True):
             serial_share=serial_share,
             message_tokens=demand.message_tokens,
             budget_tokens=float(self.engine.token_budget),
+            first_share=demand.first_share,
         )
 
 

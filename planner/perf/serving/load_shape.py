@@ -56,6 +56,8 @@ class ReplicaRates(Struct, frozen=True, kw_only=True):
     serial_share        1, or 0 when separate workers process the prompts
     message_tokens      tokens of one message to the client, 1 when each is sent by itself
     budget_tokens       most tokens of a step; 0 where it is the engine's default
+    first_share         share of the requests of a run that all users send at its start; 0 of a
+                        run without end
     """
 
     step_times: StepTimes
@@ -69,6 +71,7 @@ class ReplicaRates(Struct, frozen=True, kw_only=True):
     serial_share: float = 1.0
     message_tokens: float = 1.0
     budget_tokens: float = 0.0
+    first_share: float = 0.0
 
     @property
     def prompt_steps(self) -> float:
@@ -416,13 +419,7 @@ def _prompt_delay(
     Each prompt ahead takes its share of a step, in which the others decode.
     """
     coefficients = rates.coefficients
-    step_share = 1.0 + (
-        rates.serial_share
-        * coefficients.prompt_step
-        * rates.prompt_steps
-        * decode_time(rates.step_times, batch_size, rates.attention_s)
-        / rates.prompt_busy_s
-    )
+    step_share = prompt_step_share(rates, batch_size)
     return (
         coefficients.prompt_share
         * (
@@ -431,6 +428,20 @@ def _prompt_delay(
         )
         # Requests sent at once: half of such a wave is ahead on average.
         + step_share * coefficients.wave * batch_size * rates.prompt_busy_s / 2
+    )
+
+
+def prompt_step_share(rates: ReplicaRates, batch_size: float) -> float:
+    """Return the time for which a prompt keeps the next one waiting, over that of the prompt.
+
+    1 + prompt_step * steps of a prompt * decode / prompt
+    """
+    return 1.0 + (
+        rates.serial_share
+        * rates.coefficients.prompt_step
+        * rates.prompt_steps
+        * decode_time(rates.step_times, batch_size, rates.attention_s)
+        / rates.prompt_busy_s
     )
 
 

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 
 from planner.numeric import normal_quantile
 from planner.perf.common.constant import constant
-from planner.perf.serving.load_shape import MAX_UTILIZATION, tpot_at_batch
+from planner.perf.serving.load_shape import (
+    MAX_UTILIZATION,
+    prompt_step_share,
+    tpot_at_batch,
+)
 from planner.perf.serving.step import larger, smaller
 
 if TYPE_CHECKING:
@@ -81,6 +85,39 @@ def ttft_quantile(
         * (2 * utilization - utilization * utilization)
         + unexplained_s**2,
         probability,
+    )
+
+
+def first_wave_quantile(
+    rates: ReplicaRates,
+    latency: MeanLatency,
+    user_count: float,
+    probability: float,
+) -> float:
+    """Return the quantile of first tokens of a closed loop whose latest are its first requests.
+
+    All users send their first prompts at once, which take turns. They are `first_share` of the
+    requests of the run:
+
+        place    = (1 - (1 - probability) / first_share) * users
+        quantile = first token + first_wave + prompt + min(place, slots) * turn
+                   + max(place / slots - 1, 0) * (answer * tpot + prompt)
+
+    It is 0 where more requests than those are later than the quantile. Takes numbers, no arrays.
+    """
+    late_share = 1 - probability
+    if rates.first_share <= late_share:
+        return 0.0
+    place = (1 - late_share / rates.first_share) * user_count
+    slots = min(user_count, rates.max_batch)
+    turn_s = rates.prompt_busy_s * prompt_step_share(rates, latency.batch_size)
+    request_s = rates.answer_tokens * latency.tpot_s + rates.prompt_busy_s
+    return (
+        rates.coefficients.first_token
+        + rates.coefficients.first_wave
+        + rates.idle_prompt_s
+        + min(place, slots) * turn_s
+        + max(place / slots - 1, 0.0) * request_s
     )
 
 

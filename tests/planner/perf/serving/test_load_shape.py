@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
 from planner.perf.common.layout import Node, ReplicaLayout
+from planner.perf.serving import tail
 from planner.perf.serving.deployment import Demand, Deployment
 from planner.perf.serving.engine import find_engine
 from planner.perf.serving.load_shape import (
@@ -63,6 +64,24 @@ def test_a_first_message_waits_for_its_tokens_where_an_engine_fills_it() -> (
         late = closed_latency(many, 4).ttft_s - closed_latency(one, 4).ttft_s
         step = closed_latency(one, 4).tpot_s
         assert (late > 5 * step) == waits
+
+
+def test_the_latest_of_a_short_run_are_the_last_of_its_first_wave() -> None:
+    replica = replace(deployment("sglang").replica_rates(), first_share=0.1)
+    steady = closed_latency(replica, 64)
+
+    def quantile(probability: float, users: float = 64.0) -> float:
+        return tail.first_wave_quantile(replica, steady, users, probability)
+
+    # Nine in ten requests come after it.
+    assert quantile(0.89) == quantile(0.5) == 0.0
+    late = [quantile(p) for p in (0.91, 0.95, 0.99, 0.999)]
+    assert late == sorted(late)
+    assert late[0] > replica.coefficients.first_wave
+    wave = [quantile(0.99, users) for users in (1.0, 16.0, 64.0, 256.0)]
+    assert wave == sorted(wave)
+    endless = replace(replica, first_share=0.0)
+    assert tail.first_wave_quantile(endless, steady, 64.0, 0.99) == 0.0
 
 
 def test_a_burst_is_a_lone_request_or_a_saturated_run_at_its_ends() -> None:
