@@ -37,9 +37,9 @@ def answer(**cells: str) -> dict[str, str]:
     return answered(ROW | cells)
 
 
-def width(**cells: str) -> float:
+def width(column: str, **cells: str) -> float:
     found = answer(**cells)
-    return float(found["tpot_ms_mean_high"]) / float(found["tpot_ms_mean_low"])
+    return float(found[f"{column}_high"]) / float(found[f"{column}_low"])
 
 
 def test_every_listed_release_is_itself() -> None:
@@ -125,9 +125,14 @@ def test_a_release_that_no_fit_has_seen_is_less_sure(
     later = answer(framework=engine, version=newer)
     assert known["basis"] == "calibrated"
     assert later["basis"] == "physics"
-    assert width(framework=engine, version=newer) > width(
-        framework=engine, version=measured
-    )
+    # A number whose errors were no larger on releases that were left out stays as wide.
+    widened = [
+        width(column, framework=engine, version=newer)
+        / width(column, framework=engine, version=measured)
+        for column in ("tpot_ms_mean", "ttft_ms_mean", "output_tok_s")
+    ]
+    assert min(widened) > 1 - 1e-4
+    assert max(widened) > 1.01
 
 
 def test_what_a_plan_starts_is_as_sure_as_what_was_measured() -> None:

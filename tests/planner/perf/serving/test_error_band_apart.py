@@ -44,14 +44,13 @@ def test_rows_are_counted_as_the_table_has_them() -> None:
 
 
 def test_an_architecture_of_the_fit_is_not_kept_apart() -> None:
-    """A workstation card has rows apart; others of its architecture are in the fit."""
+    """A workstation card has rows over PCIe apart; others of its architecture are in the fit."""
     kinds = {
         kind: {name for found, name in measured_scope() if found == kind}
         for kind in ("apart", "architecture")
     }
     assert kinds["apart"]
     assert not kinds["apart"] & kinds["architecture"]
-    assert truth("RTX-PRO-6000-BSE")
     assert rows_apart(accelerators()["rtx-pro-6000-bse"]) == 0
 
 

@@ -451,6 +451,7 @@ def paid_hours(mode: str, purchase: str) -> Decimal:
         purchase=purchase,
         mix=None,
         usd_hour=Decimal(1),
+        found_usd_hour=None,
         source="",
         as_of="",
         form="",

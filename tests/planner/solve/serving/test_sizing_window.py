@@ -123,7 +123,7 @@ def test_a_run_is_over_in_its_window_as_often_as_the_confidence_says(
     gone = 1 - math.exp(
         -hazards(Machines(pool.nodes, pool.nodes), rate).all * window_h
     )
-    assert gone < 0.06
+    assert gone < 0.1
     half_width = NORMAL_999 * math.sqrt(level * (1 - level) / RUNS)
     ends_s = played_ends_s(solution, pool, rate)
     share = float(np.mean(ends_s <= pool.run_window_s))
