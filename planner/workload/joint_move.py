@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 MOST_PLANS: Final = 24
 MOST_IN_ALL_CHOICES: Final = 5
 
-
 # What services bring into a portfolio from other places, by their number and the place.
 MovedServices: TypeAlias = (
     "Mapping[tuple[int, AcceleratorPlace], SharingService]"

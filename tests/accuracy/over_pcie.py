@@ -16,6 +16,7 @@ from tests.accuracy.adapter import TRUTH
 from tests.accuracy.bars import Bar
 from tests.accuracy.least import Array
 from tests.accuracy.sample import Sample, read
+from tests.accuracy.training_apart import group_lines
 
 APART: Final = TRUTH / "inference_pcie.csv"
 
@@ -91,14 +92,7 @@ def page(samples: Sequence[Sample]) -> str:
         "| bias | inside |",
         "|---|---|--:|--:|---|--:|--:|--:|--:|",
     ]
-    for group, places in sorted(groups.items()):
-        own = ratio[places]
-        lines.append(
-            f"| {' | '.join(group)} | {len(places)} | "
-            f"{100 * np.mean(np.abs(np.expm1(own))):.1f} % | "
-            f"{100 * np.expm1(np.mean(own)):+.1f} % | "
-            f"{100 * np.mean(inside[places]):.0f} % |"
-        )
+    lines += group_lines(groups, ratio, inside)
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ They are of hybrids, and of mixtures whose experts have a precision of their own
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -78,14 +78,7 @@ def page(batch: Batch) -> str:
         "| framework | model | accelerator | precision | rows | mean error | bias | inside |",
         "|---|---|---|---|--:|--:|--:|--:|",
     ]
-    for group, places in sorted(groups.items()):
-        own = ratio[places]
-        lines.append(
-            f"| {' | '.join(group)} | {len(places)} | "
-            f"{100 * np.mean(np.abs(np.expm1(own))):.1f} % | "
-            f"{100 * np.expm1(np.mean(own)):+.1f} % | "
-            f"{100 * np.mean(inside[places]):.0f} % |"
-        )
+    lines += group_lines(groups, ratio, inside)
     lines += [
         "",
         GAIN_TEXT,
@@ -94,6 +87,20 @@ def page(batch: Batch) -> str:
     ]
     lines += _gain_lines(batch, ratio)
     return "\n".join(lines) + "\n"
+
+
+def group_lines(
+    groups: Mapping[tuple[str, ...], Sequence[int]], ratio: Array, inside: Array
+) -> Iterator[str]:
+    """Yield the rows, mean error, bias and share inside the band of each group of rows."""
+    for group, places in sorted(groups.items()):
+        own = ratio[places]
+        yield (
+            f"| {' | '.join(group)} | {len(places)} | "
+            f"{100 * np.mean(np.abs(np.expm1(own))):.1f} % | "
+            f"{100 * np.expm1(np.mean(own)):+.1f} % | "
+            f"{100 * np.mean(inside[places]):.0f} % |"
+        )
 
 
 def _gain_lines(batch: Batch, ratio: Array) -> Iterator[str]:

@@ -123,6 +123,7 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     one_phase_s         extra time per token of an all-reduce in one phase (all to all), s
     phase_limit_s       most extra time before two phases are faster, s
     launch_s            launches of all layers of a step, s
+    scheduler_s         scheduler of the engine, once for each micro-batch in each stage, s
     sequence_s          batch preparation and sampling of one sequence, s
     overlap_exponent    exponent of `p_norm`
     prompt_base_s       fixed time of one prompt, s
@@ -434,9 +435,10 @@ def decode_timer(times: StepTimes) -> DecodeTimer:
         fixed + token * tokens              collectives, launches, activations
         sequences * (attention + sequence)  KV reads, sampling
 
-    A pipeline stage works on batch / pp sequences. With attention-DP an accelerator attends to
-    batch / adp of them and computes experts for all. A step checks draft tokens together with
-    the next token and yields those that are accepted.
+    A pipeline stage works on batch / pp sequences, and all wait for the last one: see
+    `_stage_wait`. With attention-DP an accelerator attends to batch / adp of them and computes
+    experts for all. A step checks draft tokens together with the next token and yields those that
+    are accepted.
     """
     pp, adp, draft = times.pp, times.adp, times.draft
     # A step verifies all draft tokens and computes the next one.
@@ -489,16 +491,30 @@ def decode_timer(times: StepTimes) -> DecodeTimer:
         step_s += local_tokens * times.token_s + sequence_count * (
             attention_s + times.sequence_s
         )
-        # What the last stage has alone, and what each stage has whatever its layers.
+        # Only the last stage has the output head, and samples.
         last_s = head_s + sequence_count * times.sequence_s
-        micro_batches = smaller(batch_size, pp)
-        even_s = step_s - last_s - times.scheduler_s
-        step_s += larger(
-            (pp - 1.0) * times.scheduler_s,
-            (micro_batches / pp - 1.0) * even_s
-            + (micro_batches - 1.0) * (times.scheduler_s + last_s),
-        )
+        step_s += _stage_wait(times, step_s, last_s, batch_size)
         # Time of a step over the tokens that it yields.
         return step_s / draft.tokens_per_step
 
     return time_of
+
+
+def _stage_wait(
+    times: StepTimes, step_s: float, last_s: float, batch_size: float
+) -> float:
+    """Return what a token takes longer than a step of all layers: 0 with one stage, seconds.
+
+        stage = (step - last - scheduler) / stages + scheduler
+        token = max(stages * stage + last, micro-batches * (stage + last))
+
+    There are as many micro-batches as stages, or as sequences where these are fewer. `last_s` of
+    the step is in the last stage alone, and all others wait for it.
+    """
+    micro_batches = smaller(batch_size, times.pp)
+    even_s = step_s - last_s - times.scheduler_s
+    return larger(
+        (times.pp - 1.0) * times.scheduler_s,
+        (micro_batches / times.pp - 1.0) * even_s
+        + (micro_batches - 1.0) * (times.scheduler_s + last_s),
+    )

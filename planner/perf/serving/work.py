@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from planner.perf.common import memory
+from planner.perf.common.constant import constant
 from planner.perf.common.ring import ring_network_share
 from planner.units import BYTES_PER_GIB
 
@@ -24,9 +25,6 @@ HALF_BYTES: Final = 2.0  # bytes of a 16-bit parameter
 UNLIMITED_TOKENS: Final = 1_000_000_000  # tokens: attention that is not sparse
 # Bytes of an activation on its way: 8 bit to the expert, 16 bit back.
 DISPATCH_BYTES: Final = 1.5
-# Within a machine vLLM 0.11 and TensorRT-LLM 1.2 gather all tokens and scatter the results, unless
-# they are told otherwise. Wider groups have kernels that send a token where its experts are.
-GATHERED_RANKS: Final = 8
 BLOCKS_OF_A_LAYER: Final = 2  # attention and MLP, each with its reduction
 
 
@@ -271,9 +269,9 @@ def _collectives(
     all-reduce   those of each layer over the attention group, usually two. Norms of queries and
                  keys over all heads need more of them, of hardly any bytes; a layer that is
                  attention or MLP alone, or begins both at one norm, has one
-    all-to-all   dispatch and return of tokens in each expert layer, with attention-DP. Each
-                 accelerator of a machine gets all tokens; wider groups send a token to those that
-                 have an expert of it
+    all-to-all   dispatch and return of tokens in each expert layer, with attention-DP. Up to
+                 `gathered_ranks` accelerators each get all tokens; wider groups have kernels
+                 that send a token to those that have an expert of it
     hop          activations between pipeline stages
     """
     attention_tp = layout.attention_tp
@@ -281,7 +279,7 @@ def _collectives(
     gather_count = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
     # One of tp is the token's own accelerator.
     remote_ranks = layout.tp - 1.0
-    if layout.tp > GATHERED_RANKS:
+    if layout.tp > constant("gathered_ranks"):
         # Expected share of accelerators that k experts of a token are on.
         remote_ranks *= 1 - (1 - 1 / layout.tp) ** llm.experts_per_token
     # MLP width that one token uses.
