@@ -1,0 +1,215 @@
+"""What the pools of a fleet of two machine types may be, and which two go together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+from planner.solve.serving.cost_bound import (
+    layout_bounds_usd,
+    offer_bound_usd,
+)
+from planner.solve.serving.mixed_fleet import PoolKind
+from planner.solve.serving.replica_capacity import ReplicaCapacity
+from planner.solve.serving.sizing import (
+    MULTI_NODE_SIZES,
+    ONE_NODE,
+    SCREEN_FACTOR,
+    idle_rejection,
+    unfit_rejection,
+)
+from planner.solve.serving.spot_promise import has_promise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from planner.market.offer import Offer
+    from planner.perf.serving.replica import Replica
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import ServingSearch
+    from planner.solve.serving.sizing import ReplicaGroup
+
+# Prices of a machine of each of two offers, and the offers.
+_PricedPair: TypeAlias = "tuple[tuple[float, float], tuple[Offer, Offer]]"
+
+
+class PoolKinds:
+    """Kinds of pools for one requirement, and bounds of what their groups carry and cost."""
+
+    def __init__(
+        self, requirement: ServingRequirement, search: ServingSearch
+    ) -> None:
+        self._requirement = requirement
+        self._search = search
+        self._rate_rps = requirement.load.rate_per_s
+        self._capacity = ReplicaCapacity(requirement, search.judge)
+        # Upper bounds by formula, requests/s of a replica.
+        self._most_rps: dict[PoolKind, float] = {}
+        self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
+        self._unfit: dict[tuple[Replica, ReplicaGroup], bool] = {}
+        self._bounds_usd: dict[tuple[PoolKind, int], float] = {}
+
+    def usable(
+        self, offers: Iterable[Offer], ceiling_usd: float
+    ) -> Iterator[tuple[float, Offer]]:
+        """Yield the offers of which a pool below a ceiling may be, with what one costs at least.
+
+        No promise hangs on their reclaims.
+        """
+        for offer in offers:
+            if has_promise(self._requirement, offer):
+                continue
+            # Layouts take time, and no machine is cheaper with one of them.
+            if offer_bound_usd(self._requirement, offer) >= ceiling_usd:
+                continue
+            least_usd = min(
+                (self.bound_usd(kind, 1) for kind in self.of(offer)),
+                default=math.inf,
+            )
+            if least_usd < ceiling_usd:
+                yield least_usd, offer
+
+    def of(self, offer: Offer) -> tuple[PoolKind, ...]:
+        """Return the layouts on an offer that a simulation may confirm."""
+        if offer not in self._kinds:
+            self._kinds[offer] = tuple(self._find_kinds(offer))
+        return self._kinds[offer]
+
+    def _find_kinds(self, offer: Offer) -> Iterator[PoolKind]:
+        sizes: list[tuple[int, ...]] = [ONE_NODE]
+        if offer.instance.fabric != "none":
+            sizes.append(MULTI_NODE_SIZES)
+        for replica, group, group_bound in itertools.chain.from_iterable(
+            self._search.layout_options(self._requirement, offer, size)
+            for size in sizes
+        ):
+            if group_bound == math.inf or self._is_unfit(replica, group):
+                continue
+            kind = PoolKind(offer, replica, group)
+            self._most_rps[kind] = self._rate_rps / (
+                group_bound * group.replicas
+            )
+            yield kind
+
+    def _is_unfit(self, replica: Replica, group: ReplicaGroup) -> bool:
+        """Whether formulas tell that no number of groups will do; offers share their replicas."""
+        key = (replica, group)
+        if key not in self._unfit:
+            self._unfit[key] = bool(
+                unfit_rejection(self._requirement, replica, group)
+                or idle_rejection(self._requirement, replica, SCREEN_FACTOR)
+            )
+        return self._unfit[key]
+
+    def most_rps(self, kind: PoolKind) -> float:
+        """Return what a replica of a kind carries at most by formulas, requests/s."""
+        return self._most_rps[kind]
+
+    def group_rps(self, kind: PoolKind) -> tuple[float, float]:
+        """Return the bounds of what a group carries, requests/s."""
+        bounds = self._capacity.bounds(kind.replica, self._most_rps[kind])
+        replicas = kind.group.replicas
+        return bounds.low_rps * replicas, bounds.high_rps * replicas
+
+    def refine(self, kind: PoolKind, group_rps: float) -> None:
+        """Simulate a replica of a group that gets so many requests/s."""
+        self._capacity.refine(kind.replica, group_rps / kind.group.replicas)
+
+    def is_open(self, kind: PoolKind) -> bool:
+        """Return whether more can be learned of what a group carries."""
+        return self._capacity.is_open(kind.replica)
+
+    def halve(self, kind: PoolKind) -> None:
+        """Halve the distance of the bounds of what a group carries."""
+        self._capacity.halve(kind.replica)
+
+    def bound_usd(self, kind: PoolKind, groups: int) -> float:
+        """Return a lower bound of the cost of some groups, USD in the period."""
+        key = (kind, groups)
+        if key not in self._bounds_usd:
+            [self._bounds_usd[key]] = layout_bounds_usd(
+                self._requirement,
+                kind.offer,
+                [(kind.replica, kind.group, groups)],
+            )
+        return self._bounds_usd[key]
+
+
+def answers_alike(first: PoolKind, second: PoolKind) -> bool:
+    """Whether a request gets the same answer from both: weights and cache have one precision."""
+    layouts = (first.replica.layout, second.replica.layout)
+    return len({(each.precision, each.kv_precision) for each in layouts}) == 1
+
+
+def offer_pairs(
+    offers: Iterable[tuple[float, Offer]], ceiling_usd: float
+) -> Iterator[tuple[Offer, Offer]]:
+    """Yield two offers of different machine types in one region, without dominated regions.
+
+    Each comes with what a pool of it costs at least: together they stay below a ceiling. Where
+    both cost as much or more than in another region, and the account has as much of both there,
+    nothing is gained.
+    """
+    regions: dict[tuple[str, str], list[tuple[float, Offer]]] = {}
+    for priced in offers:
+        place = (priced[1].provider, priced[1].region)
+        regions.setdefault(place, []).append(priced)
+    found: dict[tuple[object, ...], list[_PricedPair]] = {}
+    # Of regions with the same prices the one that the spec lists first.
+    for regional_offers in sorted(regions.values(), key=_region_order):
+        ordered = sorted(regional_offers, key=lambda priced: priced[1].key)
+        for (first_usd, first), (second_usd, second) in itertools.combinations(
+            ordered, 2
+        ):
+            if first_usd + second_usd >= ceiling_usd:
+                continue
+            is_owned_twice = first.owned_nodes and second.owned_nodes
+            if (
+                first.instance.instance_type != second.instance.instance_type
+                # One commitment may be to both types, and counts once.
+                and not is_owned_twice
+            ):
+                _keep_undominated(found, first, second)
+    for priced_pairs in found.values():
+        for _, pair in priced_pairs:
+            yield pair
+
+
+def _region_order(
+    offers: list[tuple[float, Offer]],
+) -> tuple[tuple[int, int], str, str]:
+    _, first = offers[0]
+    return first.place_rank, first.provider, first.region
+
+
+def _keep_undominated(
+    found: dict[tuple[object, ...], list[_PricedPair]],
+    first: Offer,
+    second: Offer,
+) -> None:
+    """Add a pair unless another region sells both for no more; drop those that it beats."""
+    key = tuple(
+        (
+            offer.provider,
+            offer.instance.instance_type,
+            offer.purchase,
+            offer.owned_nodes,
+            offer.quotas,
+            # Where a zone may fail, more of them need fewer spares.
+            offer.zone_count(together=False),
+        )
+        for offer in (first, second)
+    )
+    prices = (float(first.usd_hour), float(second.usd_hour))
+    kept = found.setdefault(key, [])
+    if any(
+        known[0] <= prices[0] and known[1] <= prices[1] for known, _ in kept
+    ):
+        return
+    found[key] = [
+        (known, pair)
+        for known, pair in kept
+        if not (prices[0] <= known[0] and prices[1] <= known[1])
+    ]
+    found[key].append((prices, (first, second)))
