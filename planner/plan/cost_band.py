@@ -189,7 +189,9 @@ def _month_range(
             sum,
             zip(
                 *(
-                    minute_nodes(solution.week, pool, shutdown.schedule)
+                    minute_nodes(
+                        pool.week or solution.week, pool, shutdown.schedule
+                    )
                     for pool in solution.pools
                 ),
                 strict=True,
@@ -292,7 +294,10 @@ def _nodes_factor(
     planned = changed = 0
     for pool in solution.pools:
         wanted_at = partial(
-            minute_nodes, solution.week, pool, shutdown.schedule
+            minute_nodes,
+            pool.week or solution.week,
+            pool,
+            shutdown.schedule,
         )
         wanted = wanted_at(1.0)
         planned += sum(wanted)

@@ -171,7 +171,7 @@ def with_fallbacks(
             ),
             chance=fleet.chance,
             pools=tuple(
-                pool_entry(pool, fleet.solution.week)
+                pool_entry(pool, pool.week or fleet.solution.week)
                 for pool in fleet.solution.pools
             ),
             predicted={
@@ -259,7 +259,7 @@ def _outcome(
             for rule_name, remaining_offers in solution.funnel
         ),
         pools=tuple(
-            pool_entry(sized_pool, solution.week)
+            pool_entry(sized_pool, sized_pool.week or solution.week)
             for sized_pool in solution.pools
         ),
         predicted={

@@ -102,18 +102,18 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     """Machines of one type in one region that do the same work, bought in one or several ways.
 
     `zones` are those that may be used. `nodes_per_group` nodes hold one replica when a node is too
-    small. `min_nodes` is the number of nodes in the quietest running hour, `spares` the
-    groups that availability adds, or the spare nodes of a training job, `context_tokens` the
-    longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
-    else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
-    `drafting` is its speculative decoding, None without it. `engine` is its name, and
-    `memory_share` the share of memory that it is told to fill. `startup_s` is the time from the
-    request of a node until its replica serves, else 0. `elastic` says how far its nodes follow the
-    load, None when they follow the hours of the week alone. `stand_ins` are started where a cloud
-    has none of the type, the first first. `weight` is that of a group where a router shares the
-    requests among several pools, else 0. `requests` come where their lengths decide, else None,
-    and `judged` is then what the pool does with them. `part` is what of a request its machines do,
-    empty for all of it. `services` share its accelerators, its own first.
+    small. `min_nodes` run in the quietest hour, `spares` the groups that availability adds, or the
+    spare nodes of a training job, `context_tokens` the longest sequence in tokens, `run_window_s`
+    the seconds of a daily batch run, 0 for everything else. `token_budget` is the most tokens of
+    one step of a serving engine, 0 without one. `drafting` is its speculative decoding, None
+    without it. `engine` is its name, and `memory_share` the share of memory that it is told to
+    fill. `startup_s` is the time from the request of a node until its replica serves, else 0.
+    `elastic` says how far its nodes follow the load, None when they follow the hours alone: those
+    of `week`, None for those of the service. `stand_ins` are started where a cloud has none of the
+    type, the first first. `weight` is that of a group where a router shares requests among pools,
+    else 0. `requests` come where their lengths decide, else None, and `judged` is what the pool
+    does with them. `part` is what of a request its machines do, empty for all of it. `services`
+    share its accelerators, its own first.
     """
 
     name: str
@@ -141,7 +141,10 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     requests: RequestClass | None = None
     judged: JudgedPool | None = None
     part: Literal["", "prompts", "answers"] = ""
-    services: tuple[SizedService, ...] = ()
+    services: tuple[
+        SizedService, ...
+    ] = ()  # on its accelerators, its own first
+    week: Week | None = None
 
     @property
     def summary(self) -> FleetSummary:
@@ -166,10 +169,8 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     @property
     def usd_hour(self) -> Decimal:
         """Mean price of a node, USD an hour: that of all nodes over their number."""
-        all_nodes_usd = sum(
-            (part.nodes * part.usd_hour for part in self.purchases), Decimal(0)
-        )
-        return all_nodes_usd / self.nodes
+        all_usd = [part.nodes * part.usd_hour for part in self.purchases]
+        return sum(all_usd, Decimal(0)) / self.nodes
 
 
 class BoughtOffer(TypedDict):
@@ -199,11 +200,7 @@ def _purchases(
         reservation = offer.reservation.id if offer.reservation else ""
         return (
             PoolPurchase(
-                offer.purchase,
-                nodes,
-                offer.usd_hour,
-                reservation,
-                offer.form,
+                offer.purchase, nodes, offer.usd_hour, reservation, offer.form
             ),
         )
     return tuple(

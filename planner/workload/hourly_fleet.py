@@ -44,7 +44,7 @@ def hourly_fleet(
     if is_job or not solution.pools:
         return ()
     nodes = [
-        hourly_most(minute_nodes(solution.week, pool, schedule))
+        hourly_most(minute_nodes(pool.week or solution.week, pool, schedule))
         for pool in solution.pools
     ]
     return tuple(

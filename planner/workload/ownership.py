@@ -168,7 +168,7 @@ def _burst_usd(
     years = center.value_of("years")
     own_usd = owned * center.month_usd(machine, years)
     hourly_nodes = (
-        solution.week.hourly_nodes(
+        (pool.week or solution.week).hourly_nodes(
             pool.peak_groups, pool.nodes_per_group, pool.spares
         )
         if pool.role == "serve"

@@ -30,13 +30,17 @@ if TYPE_CHECKING:
 def workload_hours(spec: Spec, solution: Solution) -> WorkloadHours:
     """Return when a workload needs how much: a service by the hour, all others at any time.
 
-    What ends by itself may start at any time, and an elastic service follows its clients.
+    What ends by itself may start at any time, and an elastic service follows its clients. Machines
+    with hours of their own are not told by the load.
     """
     if (
         not isinstance(spec, Inference)
         or solution.bill is None
         or solution.bill.period != "month"
-        or any(pool.elastic is not None for pool in solution.pools)
+        or any(
+            pool.elastic is not None or pool.week is not None
+            for pool in solution.pools
+        )
     ):
         return ANY_TIME
     schedule = spec.shutdown.schedule

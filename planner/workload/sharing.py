@@ -164,7 +164,7 @@ def _sharing_pool(
     shared_nodes = sum(
         part.nodes for part, _ in own_lines if part.purchase in SHARED
     )
-    hourly_nodes = solution.week.hourly_nodes(
+    hourly_nodes = (pool.week or solution.week).hourly_nodes(
         pool.peak_groups, pool.nodes_per_group, pool.spares
     )
     return SharingPool(

@@ -263,7 +263,7 @@ def _scaling_groups(
     A commitment is a matter of the bill: machines that are committed and machines on demand are
     the same to a cloud.
     """
-    week, schedule = solution.week, spec.shutdown.schedule
+    week, schedule = pool.week or solution.week, spec.shutdown.schedule
     wanted_nodes = minute_nodes(week, pool, schedule)
     least_nodes: tuple[int, ...] = ()
     if pool.elastic is not None:

@@ -106,7 +106,7 @@ def solve_serving(
         infeasible = infeasible_solution(
             relaxations(
                 requirement,
-                finder,
+                finder.without_hours(),
                 cheapest.bill.period_budget(budget_usd) if cheapest else None,
                 settings.run_all,
             )

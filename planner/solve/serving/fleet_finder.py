@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -14,8 +15,9 @@ from planner.solve.serving.apart_search import ApartSearch
 from planner.solve.serving.best_fleets import CENT_USD
 from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.class_search import ClassSearch
+from planner.solve.serving.hour_search import HourSearch, follows_hours
 from planner.solve.serving.length_class import text_bytes
-from planner.solve.serving.mixed_fleet import MixedFleet
+from planner.solve.serving.mixed_fleet import MixedFleet, pool_candidates
 from planner.solve.serving.mixed_search import MixedSearch
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class FleetFinder:
 
     `text` is what the router divides requests by where a spec lets it; None where it does not.
     `pools` says whether machines that compute prompts also answer, as serving.pools of a spec.
+    Where two types are allowed, each may have hours of its own.
     """
 
     def __init__(
@@ -52,6 +55,16 @@ class FleetFinder:
         self.pools = pools
         self._text = text
         self._apart_judge: ApartJudge | None = None
+        self.has_hours = True
+
+    def without_hours(self) -> FleetFinder:
+        """Return what finds fleets whose types have the same hours, which takes far less time.
+
+        What a wish would save is told by these, so it may save more.
+        """
+        finder = copy(self)
+        finder.has_hours = False
+        return finder
 
     @classmethod
     def of_spec(
@@ -145,9 +158,7 @@ class FleetFinder:
             ).cheapest(self.offer_filter.everywhere(skipped_rule), ceiling_usd)
         best: MixedFleet | None = None
         if self.machine_types > 1:
-            best = MixedSearch(requirement, self.search).cheapest(
-                self.offer_filter.everywhere(skipped_rule), ceiling_usd
-            )
+            best = self._two_types(requirement, ceiling_usd, skipped_rule)
         if self._text is None:
             return best
         if best is not None:
@@ -158,6 +169,26 @@ class FleetFinder:
             ceiling_usd,
         )
         return divided or best
+
+    def _two_types(
+        self,
+        requirement: ServingRequirement,
+        ceiling_usd: float,
+        skipped_rule: str,
+    ) -> MixedFleet | None:
+        """Return the cheapest fleet of two types, in all hours or each in hours of its own."""
+        offers = [*self.offer_filter.everywhere(skipped_rule)]
+        always = MixedSearch(requirement, self.search).cheapest(
+            offers, ceiling_usd
+        )
+        if not (self.has_hours and follows_hours(requirement)):
+            return always
+        if always is not None:
+            ceiling_usd = float(always.bill.total)
+        by_hours = HourSearch(requirement, self.search).cheapest(
+            offers, ceiling_usd
+        )
+        return by_hours or always
 
     def apart_judge(self, requirement: ServingRequirement) -> ApartJudge:
         """Return who judges pools apart; the lengths of requests are those of the spec."""
@@ -207,6 +238,8 @@ class FleetFinder:
                 candidate,
             )
             for pool, candidate in zip(
-                fleet.pools, fleet.candidates, strict=True
+                fleet.asked,
+                pool_candidates(fleet.asked, fleet.bill),
+                strict=True,
             )
         )

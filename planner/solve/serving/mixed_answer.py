@@ -18,6 +18,7 @@ from planner.solve.cause import DEARER
 from planner.solve.rival import billed_rival
 from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
+from planner.solve.serving.mixed_fleet import pool_candidates
 from planner.solve.serving.pool_answer import (
     choice_warnings,
     serving_pool,
@@ -35,7 +36,7 @@ from planner.solve.solution import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from planner.perf.serving.correction import Correction
     from planner.solve.rival import RivalFleet
@@ -71,8 +72,10 @@ def mixed_solution(
     predicted is that of the pool in which it is worse.
     """
     search = finder.search
-    candidates = _billed_candidates(fleet)
-    judged = [*_judged(search, candidates)]
+    asked = [
+        *zip(fleet.asked, pool_candidates(fleet.asked, fleet.bill), strict=True)
+    ]
+    judged = [*_judged(search, asked)]
     predictions = _joined_predictions(
         (each.predictions for each in judged), requirement, fleet
     )
@@ -84,7 +87,9 @@ def mixed_solution(
         fleet=fleet,
         alone=alone,
         answer=PoolsAnswer(
-            pools=tuple(_sized_pools(fleet, search, judged)),
+            pools=tuple(
+                _sized_pools(fleet, search, judged if fleet.classes else ())
+            ),
             predictions=predictions,
             check=_joined_checks(each.check for each in judged),
             warnings=tuple(class_warnings(spec, fleet)),
@@ -150,7 +155,7 @@ def pools_solution(
         find_reasons=partial(
             find_reasons,
             requirement,
-            finder,
+            finder.without_hours(),
             candidates[0][1],
             settings.run_all,
             fleet=fleet,
@@ -170,24 +175,30 @@ def _judged(
 
 
 def _sized_pools(
-    fleet: MixedFleet, search: ServingSearch, judged: list[JudgedPool]
+    fleet: MixedFleet, search: ServingSearch, judged: Sequence[JudgedPool]
 ) -> Iterator[SizedPool]:
+    """Yield the pools; what each does is told where it gets requests of some lengths.
+
+    With random shares of the same requests they differ in nothing that matters.
+    """
     for (pool, candidate), weight, requests, pool_judged in zip(
         _billed_candidates(fleet),
         fleet.weights,
         fleet.classes or (None, None),
-        judged,
+        judged or (None, None),
         strict=True,
     ):
-        yield serving_pool(
+        sized = serving_pool(
             pool.requirement,
             search,
             candidate,
             name=pool.name,
             weight=weight,
             requests=requests,
-            # With random shares of the same requests pools differ in nothing that matters.
-            judged=pool_judged if requests is not None else None,
+            judged=pool_judged,
+        )
+        yield (
+            replace(sized, week=pool.requirement.week) if fleet.hours else sized
         )
 
 
@@ -212,7 +223,7 @@ def _joined_predictions(
     Requests that may come to either pool count once: rates are those of all that arrive.
     """
     # Above the rate of arrivals where some requests may come to either pool.
-    counted_rps = sum(pool.requirement.load.rate_per_s for pool in fleet.pools)
+    counted_rps = sum(pool.requirement.load.rate_per_s for pool in fleet.asked)
     once = requirement.load.rate_per_s / counted_rps
     first, *others = predicted
     joined = dict(first)

@@ -52,13 +52,20 @@ class MixedFleet(Struct, frozen=True, kw_only=True):
     """Pools of different machine types, with the bill of the whole.
 
     `weights` are those of one group of each pool: a router picks a group in proportion. They are 0
-    where the lengths of requests decide: `classes` are then those of the pools.
+    where the lengths of requests decide: `classes` are then those of the pools. `hours` are the
+    pools in the hours that ask most of them, where their machines follow the hours apart.
     """
 
     pools: tuple[BilledPool, ...]
     weights: tuple[int, ...]
     bill: Bill
     classes: tuple[RequestClass, ...] = ()
+    hours: tuple[BilledPool, ...] = ()
+
+    @property
+    def asked(self) -> tuple[BilledPool, ...]:
+        """The pools in all hours in which they have to show what they carry."""
+        return self.hours or self.pools
 
     @property
     def candidates(self) -> tuple[ServingCandidate, ...]:
@@ -135,7 +142,7 @@ def keeps_limits(fleet: MixedFleet, judge: FleetJudge) -> bool:
     What each pool keeps, all requests together keep.
     """
     return not any(
-        judge.misses(pool.requirement, pool.sizing) for pool in fleet.pools
+        judge.misses(pool.requirement, pool.sizing) for pool in fleet.asked
     )
 
 

@@ -84,7 +84,7 @@ class ReplicaCapacity:
         if known.are_close:
             # As good as one number: the lower one, which was seen to hold.
             self._bounds[replica] = CapacityBounds(known.low_rps, known.low_rps)
-        elif self._carries(replica, rate_rps):
+        elif carries(self._requirement, self._judge, replica, rate_rps):
             self._bounds[replica] = CapacityBounds(rate_rps, known.high_rps)
         elif rate_rps < LEAST_SHARE * self._first_high[replica]:
             self._bounds[replica] = CapacityBounds(0.0, 0.0)
@@ -93,14 +93,23 @@ class ReplicaCapacity:
                 known.low_rps, rate_rps * (1 - SAME_SHARE)
             )
 
-    def _carries(self, replica: Replica, rate_rps: float) -> bool:
-        """Return whether a replica keeps all limits at a rate, by formula and by simulation."""
-        share = rate_rps / self._requirement.load.rate_per_s
-        requirement = self._requirement.with_share(min(1.0, share))
-        if predict_service(requirement, replica, 1) is None:
-            return False
-        fleet = sized_fleet(requirement, replica, LONE_REPLICA, 1)
-        return not self._judge.misses(requirement, fleet)
+
+def carries(
+    requirement: ServingRequirement,
+    judge: FleetJudge,
+    replica: Replica,
+    rate_rps: float,
+) -> bool:
+    """Return whether a replica keeps all limits at a rate, by formula and by simulation.
+
+    The rate is a random share of that of the requirement.
+    """
+    share = rate_rps / requirement.load.rate_per_s
+    shared = requirement.with_share(min(1.0, share))
+    if predict_service(shared, replica, 1) is None:
+        return False
+    fleet = sized_fleet(shared, replica, LONE_REPLICA, 1)
+    return not judge.misses(shared, fleet)
 
 
 def groups_for(rate_rps: float, group_rps: float) -> float:

@@ -1,0 +1,186 @@
+"""What groups cost in each hour that they run, told by the bills of some fleets of them.
+
+A bill is a sum of what is fixed, and of what grows with the hours and the starts of groups. So
+the bills of three fleets, which differ in one of these, tell all prices that a search needs.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from planner.market.capacity import fleet_limit
+from planner.market.mix import mix_of
+from planner.market.purchase import tier_offer
+from planner.market.term import TERM_PURCHASES
+from planner.solve.cloud_rule import max_group_nodes
+from planner.solve.serving.bill import bought_bill
+from planner.solve.serving.hour_fleet import pool_week
+from planner.solve.serving.hour_program import HourKind
+from planner.solve.serving.sizing import sized_fleet
+from planner.solve.serving.spare_groups import group_availability
+from planner.solve.serving.spot_promise import least_usd_hour
+from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
+
+if TYPE_CHECKING:
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Offer
+    from planner.solve.serving.mixed_fleet import PoolKind
+    from planner.solve.serving.requirement import ServingRequirement
+
+# Where nobody says how many machines there are.
+MOST_NODES: Final = 100_000
+
+
+class GroupPrices(Struct, frozen=True):
+    """What groups of a kind cost, and a fleet of them beside its groups, USD in the period.
+
+    What they carry is no matter of a price.
+    """
+
+    kind: HourKind
+    fixed_usd: float
+
+
+class HourPrices:
+    """Prices of groups for one requirement, each asked for once."""
+
+    def __init__(
+        self, requirement: ServingRequirement, price_book: PriceBook
+    ) -> None:
+        self._requirement = replace(requirement, availability=None)
+        self._price_book = price_book
+        self._machines: dict[tuple[Offer, int], HourKind] = {}
+        self._groups: dict[tuple[Offer, int, str], GroupPrices] = {}
+        week = requirement.week
+        self._week_hours = float(sum(week.running_share, Decimal(0)))
+        self._once = tuple(int(share > 0) for share in week.running_share)
+        self._with_break = _with_break(week.running_share)
+
+    def of_machines(self, offer: Offer, nodes: int) -> HourKind:
+        """Return what the machines of a group cost at least, however they are bought."""
+        key = (offer, nodes)
+        if key not in self._machines:
+            usd_hour = least_usd_hour(self._requirement, offer)
+            self._machines[key] = HourKind(
+                group_rps={},
+                most_groups=0,
+                machine_usd=self._weekly_hour_usd(nodes * usd_hour),
+                other_usd=0.0,
+                owned_groups=offer.owned_nodes // nodes,
+            )
+        return self._machines[key]
+
+    def of_groups(self, kind: PoolKind) -> GroupPrices:
+        """Return what groups of a kind cost with all lines of a bill.
+
+        price of an hour  = (bill of 2 groups - bill of 1) / hours of the week
+        price of a start  = bill of 1 that is away for an hour - bill of 1 + price of an hour
+        """
+        # Layouts in one precision have the same weights to bring.
+        key = (kind.offer, kind.group.nodes, kind.replica.layout.precision)
+        if key not in self._groups:
+            self._groups[key] = self._find_prices(kind)
+        return self._groups[key]
+
+    def _find_prices(self, kind: PoolKind) -> GroupPrices:
+        once_usd = self._on_demand_usd(kind, self._once)
+        # Two groups in place of one tell what an hour of a group costs.
+        twice = tuple(2 * count for count in self._once)
+        twice_usd = self._on_demand_usd(kind, twice)
+        run_usd = (twice_usd - once_usd) / self._week_hours
+        start_usd = 0.0
+        if self._with_break is not None:
+            away_usd = self._on_demand_usd(kind, self._with_break)
+            start_usd = max(0.0, away_usd - once_usd + run_usd)
+        return GroupPrices(
+            self._priced(kind, run_usd, start_usd),
+            once_usd - run_usd * self._week_hours,
+        )
+
+    def _on_demand_usd(self, kind: PoolKind, groups: tuple[int, ...]) -> float:
+        """Return the bill of some groups that are bought in the last way of their offer, USD."""
+        requirement = replace(
+            self._requirement,
+            week=pool_week(self._requirement.week, groups),
+            own_week=self._requirement.week,
+        )
+        bill = bought_bill(
+            requirement,
+            sized_fleet(requirement, kind.replica, kind.group, max(groups)),
+            tier_offer(kind.offer, mix_of(kind.offer).tiers[-1]),
+            self._price_book,
+        )
+        return float(bill.total)
+
+    def _priced(
+        self, kind: PoolKind, run_usd: float, start_usd: float
+    ) -> HourKind:
+        """Return what a group costs, by its price where nothing is owned or committed to."""
+        nodes, tiers = kind.group.nodes, mix_of(kind.offer).tiers
+        # Bought in one way, all that an hour costs is paid in that hour.
+        machine_usd = run_usd
+        if len(tiers) > 1:
+            machine_usd = self._weekly_hour_usd(
+                nodes * float(tiers[-1].usd_hour)
+            )
+        always_usd = min(
+            (
+                HOURS_PER_WEEK
+                * self._weekly_hour_usd(nodes * float(tier.usd_hour))
+                for tier in tiers
+                if tier.purchase in TERM_PURCHASES
+            ),
+            default=math.inf,
+        )
+        most_groups = self._most_nodes(kind) // nodes
+        return HourKind(
+            group_rps={},
+            up_share=group_availability(nodes),
+            most_groups=most_groups,
+            machine_usd=machine_usd,
+            other_usd=run_usd - machine_usd,
+            start_usd=start_usd,
+            owned_groups=kind.offer.owned_nodes // nodes,
+            always_usd=always_usd,
+            most_always=most_groups if always_usd < math.inf else 0,
+        )
+
+    def _most_nodes(self, kind: PoolKind) -> int:
+        """Return the most machines of a kind that may be had at once."""
+        limits = (
+            fleet_limit(kind.offer),
+            max_group_nodes(
+                kind.offer.instance,
+                spans_nodes=kind.group.nodes > 1,
+                has_addresses=self._requirement.has_addresses,
+            ),
+        )
+        return min(
+            (limit for limit in limits if limit is not None),
+            default=MOST_NODES,
+        )
+
+    def _weekly_hour_usd(self, usd_hour: float) -> float:
+        """Return what machines cost for one hour of each week, USD in the period."""
+        factor = float(self._price_book.surcharges.factor)
+        return usd_hour * float(HOURS_PER_MONTH) * factor / HOURS_PER_WEEK
+
+
+def _with_break(running_share: tuple[Decimal, ...]) -> tuple[int, ...] | None:
+    """Return a group that is away for an hour of the week; None where no hour has two beside it.
+
+    It runs in all other hours that are open, also in those before and after.
+    """
+    for number in range(HOURS_PER_WEEK):
+        near = (number - 1, number, (number + 1) % HOURS_PER_WEEK)
+        if all(running_share[hour] == 1 for hour in near):
+            return tuple(
+                int(share > 0 and hour != number)
+                for hour, share in enumerate(running_share)
+            )
+    return None

@@ -1,0 +1,449 @@
+"""How many groups of two kinds run in each hour of a week, so that all hours cost the least.
+
+Each hour has a load of its own, but starts and commitments couple the hours: a group that comes
+back is started again, and one that is committed to is paid for in all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
+
+from planner.perf.reliability.quorum import likely_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+# Groups of both kinds.
+Counts: TypeAlias = "tuple[int, int]"
+# Absorbs floating-point error at whole numbers of groups.
+WHOLE_ERROR: Final = 1e-9
+
+
+class HourLoad(Struct, frozen=True):
+    """An hour of the week, or several with the same load.
+
+    rate_rps  requests/s that arrive
+    hours     how many they are, or which part of one; 0 where the service is closed
+    """
+
+    rate_rps: float
+    hours: float
+
+
+class HourKind(Struct, frozen=True, kw_only=True):
+    """Groups of a kind: what one carries, and what it costs in USD in the period.
+
+    group_rps     requests/s that a group carries within the limits, by the rate of an hour
+    weight        of a group, where a router picks a group in proportion; 0 where that is what it
+                  carries in each hour
+    up_share      share of the time in which a group is up
+    most_groups   that may be had
+    machine_usd   its machines in one hour of each week, on demand
+    other_usd     what else it costs in such an hour, however it is bought
+    start_usd     one start in each week
+    owned_groups  those whose machines are paid for already
+    always_usd    its machines in all hours, committed to; infinite where they may not be
+    most_always   groups that may be committed to
+    """
+
+    group_rps: Mapping[float, float]
+    weight: int = 0
+    up_share: float = 1.0
+    most_groups: int
+    machine_usd: float
+    other_usd: float
+    start_usd: float = 0.0
+    owned_groups: int = 0
+    always_usd: float = math.inf
+    most_always: int = 0
+
+    def hour_usd(self, groups: int, always: int) -> float:
+        """Return what some groups cost in an hour, of which so many are committed to."""
+        bought = max(0, groups - self.owned_groups - always)
+        return groups * self.other_usd + bought * self.machine_usd
+
+    def least_usd(self, week_hours: float) -> float:
+        """Return the least that a group costs in an hour of a week in which so many hours run."""
+        # Of which hours what is owned serves is not known yet, so all of them count.
+        if self.owned_groups:
+            return self.other_usd
+        return self.other_usd + min(
+            self.machine_usd, self.always_usd / week_hours
+        )
+
+    def weight_at(self, rate_rps: float) -> float:
+        """Return the weight of a group in hours of a rate."""
+        return self.weight or self.group_rps[rate_rps]
+
+    def wanted_weight(self, rate_rps: float) -> float:
+        """Return the least weight of all groups with which one of these gets no more than it can.
+
+        weight / weight of all * rate <= requests/s of a group
+        """
+        if not self.group_rps[rate_rps]:
+            return math.inf
+        return self.weight_at(rate_rps) * rate_rps / self.group_rps[rate_rps]
+
+
+KindPair: TypeAlias = "tuple[HourKind, HourKind]"
+
+
+def linear_bound_usd(kinds: KindPair, hours: Sequence[HourLoad]) -> float:
+    """Return a lower bound of the cost of all hours by what a request costs, USD in the period.
+
+    sum over hours of max(cheapest group, rate * least USD of a request/s)
+    """
+    week_hours = sum(hour.hours for hour in hours)
+    prices = [kind.least_usd(week_hours) for kind in kinds]
+    least_usd = min(prices)
+    total_usd = 0.0
+    for hour in hours:
+        if not hour.hours:
+            continue
+        request_usd = min(
+            price / carried_rps if carried_rps else math.inf
+            for price, kind in zip(prices, kinds, strict=True)
+            for carried_rps in [kind.group_rps[hour.rate_rps]]
+        )
+        # One machine runs in any case, however little is asked.
+        total_usd += hour.hours * max(least_usd, hour.rate_rps * request_usd)
+    return total_usd
+
+
+class HourProgram:
+    """Groups of two kinds, and the hours that they serve.
+
+    A router picks each group in proportion to its weight. In each hour those that are up with the
+    chance of `availability` carry the load; all of them, without one.
+    """
+
+    def __init__(
+        self,
+        kinds: KindPair,
+        hours: Sequence[HourLoad],
+        availability: float | None = None,
+    ) -> None:
+        self._kinds = kinds
+        self._hours = hours
+        self._availability = availability
+        self._week_hours = sum(hour.hours for hour in hours)
+        self._sure_weights: dict[tuple[Counts, float, float], float] = {}
+        self._fewest: dict[float, tuple[Counts, ...]] = {}
+
+    def bound_usd(self) -> float:
+        """Return a lower bound of the cost of all hours in whole groups, USD in the period.
+
+        Each hour has its cheapest groups, no start costs anything, and each kind runs in some
+        hour. It is infinite where they cannot carry the load.
+        """
+        prices = [kind.least_usd(self._week_hours) for kind in self._kinds]
+        total_usd = 0.0
+        # What it costs at least that a kind runs for an hour in which it would not.
+        extra_usd = [math.inf, math.inf]
+        for rate_rps, hours in self._hours_by_rate.items():
+            usd_of = [
+                (counts, counts[0] * prices[0] + counts[1] * prices[1])
+                for counts in self._enough(rate_rps)
+            ]
+            if not usd_of:
+                return math.inf
+            least_usd = min(usd for _, usd in usd_of)
+            total_usd += hours * least_usd
+            for number in (0, 1):
+                with_it_usd = min(
+                    usd if counts[number] else usd + prices[number]
+                    for counts, usd in usd_of
+                )
+                extra_usd[number] = min(
+                    extra_usd[number],
+                    (with_it_usd - least_usd) * min(1.0, hours),
+                )
+        return total_usd + max(extra_usd)
+
+    def cheapest(self) -> tuple[Counts, ...] | None:
+        """Return the groups of both kinds in each hour, which cost the least in all.
+
+        minimize  sum of hours * (other USD * n + machine USD * max(0, n - owned - c))
+                  + start USD * max(0, n - n of the hour before) + USD of all hours * c
+        while     weight / weight of all that are up * rate <= requests/s of a group, of each kind
+                  that runs, and sum of n >= 1, in each hour
+
+        over n of each kind and hour, and c of each kind. The last hour of a week comes before the
+        first. None where no groups carry the load.
+        """
+        # Those that may cost least come first, so few ways through the hours are looked for.
+        plans = sorted(
+            (self._always_bound(always), always)
+            for always in itertools.product(
+                *(range(kind.most_always + 1) for kind in self._kinds)
+            )
+        )
+        best_usd = math.inf
+        best: tuple[Counts, ...] | None = None
+        for bound_usd, always in plans:
+            if bound_usd >= best_usd:
+                break
+            usd, counts = self._through_all(always)
+            usd += self._always_usd(always)
+            if usd < best_usd:
+                best_usd, best = usd, counts
+        return best
+
+    @property
+    def _hours_by_rate(self) -> dict[float, float]:
+        """Each rate at which the service runs, with its hours: no order matters to a bound."""
+        hours: dict[float, float] = {}
+        for hour in self._hours:
+            if hour.hours:
+                hours[hour.rate_rps] = (
+                    hours.get(hour.rate_rps, 0.0) + hour.hours
+                )
+        return hours
+
+    def _enough(self, rate_rps: float) -> tuple[Counts, ...]:
+        """Return for each number of groups of the first kind the fewest of the second one."""
+        if rate_rps not in self._fewest:
+            self._fewest[rate_rps] = tuple(self._find_enough(rate_rps))
+        return self._fewest[rate_rps]
+
+    def _find_enough(self, rate_rps: float) -> Iterator[Counts]:
+        """Yield what one kind needs alone, and for each number of the stronger one the other."""
+        wanted = [kind.wanted_weight(rate_rps) for kind in self._kinds]
+        each = [kind.weight_at(rate_rps) for kind in self._kinds]
+        most = [kind.most_groups for kind in self._kinds]
+        # A kind alone needs no more than its own groups get.
+        for number in (0, 1):
+            alone = self._fewest_of(number, 0, wanted[number], rate_rps)
+            if alone <= most[number]:
+                yield (alone, 0) if number == 0 else (0, alone)
+        together = max(wanted)
+        if together == math.inf:
+            return
+        # Of the stronger kind there are fewer numbers to go through.
+        strong = 0 if each[0] >= each[1] else 1
+        for count in range(1, most[strong] + 1):
+            left = together - count * each[strong]
+            rest = self._fewest_of(1 - strong, count, left, rate_rps)
+            if rest <= most[1 - strong]:
+                yield (count, rest) if strong == 0 else (rest, count)
+            # One of the other kind is the least there is beside it.
+            if rest == 1:
+                return
+
+    def _fewest_of(
+        self, number: int, beside: int, weight: float, rate_rps: float
+    ) -> int:
+        """Return the fewest groups of a kind that have a weight, beside some of the other kind."""
+        kind = self._kinds[number]
+        if weight == math.inf:
+            return kind.most_groups + 1
+        groups = max(
+            1, math.ceil(weight / kind.weight_at(rate_rps) - WHOLE_ERROR)
+        )
+        if self._availability is None:
+            return groups
+        # When all are up these are enough; a promise may take more.
+        while groups <= kind.most_groups and not self._carry(
+            (groups, beside) if number == 0 else (beside, groups), rate_rps
+        ):
+            groups += 1
+        return groups
+
+    def _carry(self, counts: Counts, rate_rps: float) -> bool:
+        """Whether some groups carry a rate; without a group nothing is answered."""
+        wanted = max(
+            (
+                kind.wanted_weight(rate_rps)
+                for kind, groups in zip(self._kinds, counts, strict=True)
+                if groups
+            ),
+            default=math.inf,
+        )
+        return self.sure_weight(counts, rate_rps) >= wanted * (1 - WHOLE_ERROR)
+
+    def sure_weight(self, counts: Counts, rate_rps: float) -> float:
+        """Return the weight of the groups that are up as often as they have to be."""
+        first, second = (kind.weight_at(rate_rps) for kind in self._kinds)
+        if self._availability is None:
+            return counts[0] * first + counts[1] * second
+        key = (counts, first, second)
+        if key not in self._sure_weights:
+            self._sure_weights[key] = self._quantile(counts, (first, second))
+        return self._sure_weights[key]
+
+    def _quantile(self, counts: Counts, each: tuple[float, float]) -> float:
+        """Return the weight that is up with the promised chance; failures are independent."""
+        first, second = self._kinds
+        weights = sorted(
+            (
+                (up * each[0] + beside_up * each[1], up_chance * beside_chance)
+                for up, up_chance in likely_numbers(counts[0], first.up_share)
+                for beside_up, beside_chance in likely_numbers(
+                    counts[1], second.up_share
+                )
+            ),
+            reverse=True,
+        )
+        # From the most that may be up downwards.
+        sure_chance = 0.0
+        for weight, chance in weights:
+            sure_chance += chance
+            if sure_chance >= (self._availability or 0.0):
+                return weight
+        return 0.0
+
+    def _always_bound(self, always: tuple[int, ...]) -> float:
+        """Return what all hours cost at least where so many groups are committed to, USD."""
+        return self._always_usd(always) + sum(
+            hours
+            * min(
+                (
+                    self._hour_usd(counts, always)
+                    for counts in self._enough(rate_rps)
+                ),
+                default=math.inf,
+            )
+            for rate_rps, hours in self._hours_by_rate.items()
+        )
+
+    def _always_usd(self, always: Sequence[int]) -> float:
+        return sum(
+            kind.always_usd * groups
+            for kind, groups in zip(self._kinds, always, strict=True)
+            if groups
+        )
+
+    def _hour_usd(self, counts: Sequence[int], always: Sequence[int]) -> float:
+        return sum(
+            kind.hour_usd(groups, committed)
+            for kind, groups, committed in zip(
+                self._kinds, counts, always, strict=True
+            )
+        )
+
+    def _through_all(
+        self, always: Sequence[int]
+    ) -> tuple[float, tuple[Counts, ...]]:
+        """Return the cheapest groups of all hours where so many are committed to, and their cost.
+
+        The cost is without that of the commitment; it is infinite where there are none.
+        """
+        # Nothing is gained by a change between hours of the same load.
+        stretches = [
+            (hour, len([*same]))
+            for hour, same in itertools.groupby(self._hours)
+        ]
+        states = [
+            self._useful_states(hour.rate_rps, hour.hours * count, always)
+            for hour, count in stretches
+        ]
+        if not all(states):
+            return math.inf, ()
+        # It begins where fewest states are possible.
+        first = min(range(len(states)), key=lambda number: len(states[number]))
+        usd, path = _cheapest_round(
+            [*states[first:], *states[:first]], self._start_usd
+        )
+        path = [*path[-first:], *path[:-first]] if first else path
+        return usd, tuple(
+            counts
+            for counts, (_, count) in zip(path, stretches, strict=True)
+            for _ in range(count)
+        )
+
+    def _start_usd(self, before: Counts, after: Counts) -> float:
+        """Return what the groups cost that start between two states, USD."""
+        first, second = self._kinds
+        return first.start_usd * max(
+            0, after[0] - before[0]
+        ) + second.start_usd * max(0, after[1] - before[1])
+
+    def _useful_states(
+        self, rate_rps: float, hours: float, always: Sequence[int]
+    ) -> dict[Counts, float]:
+        """Return the states of a stretch that may be in the cheapest week, with their cost, USD.
+
+        A state is of no use when it costs more than the cheapest one, all groups of it started
+        before the stretch and all of its own after it.
+        """
+        if not hours:
+            # A service that is closed has no machine.
+            return {(0, 0): 0.0}
+        enough = {
+            counts: hours * self._hour_usd(counts, always)
+            for counts in self._enough(rate_rps)
+        }
+        if not enough:
+            return {}
+        least_usd, least = min((usd, counts) for counts, usd in enough.items())
+        most_usd = least_usd + self._start_usd((0, 0), least)
+        useful: dict[Counts, float] = {}
+        waiting = [*enough]
+        seen = set(waiting)
+        while waiting:
+            counts = waiting.pop()
+            usd = hours * self._hour_usd(counts, always)
+            if usd > most_usd + self._start_usd((0, 0), counts):
+                continue
+            if self._carry(counts, rate_rps):
+                useful[counts] = usd
+            # What it has more than it needs may be kept for the hours around it.
+            for more in (
+                (counts[0] + 1, counts[1]),
+                (counts[0], counts[1] + 1),
+            ):
+                if more not in seen and self._may_be_had(more):
+                    seen.add(more)
+                    waiting.append(more)
+        return useful
+
+    def _may_be_had(self, counts: Counts) -> bool:
+        return all(
+            groups <= kind.most_groups
+            for kind, groups in zip(self._kinds, counts, strict=True)
+        )
+
+
+def _cheapest_round(
+    stretches: Sequence[Mapping[Counts, float]],
+    move_usd: Callable[[Counts, Counts], float],
+) -> tuple[float, list[Counts]]:
+    """Return the cheapest way through stretches that ends as it began, and what it costs, USD.
+
+    Each stretch has the cost of its states, and a move between two of them has its own.
+    """
+    best_usd, best = math.inf, list[Counts]()
+    for start, start_usd in stretches[0].items():
+        ways = {start: start_usd}
+        before_of: list[dict[Counts, Counts]] = []
+        for costs in stretches[1:]:
+            before = {
+                state: _cheapest_before(ways, state, move_usd)
+                for state in costs
+            }
+            ways = {
+                state: ways[known] + move_usd(known, state) + costs[state]
+                for state, known in before.items()
+            }
+            before_of.append(before)
+        last = _cheapest_before(ways, start, move_usd)
+        usd = ways[last] + move_usd(last, start)
+        if usd < best_usd:
+            path = [last]
+            for before in reversed(before_of):
+                path.append(before[path[-1]])
+            best_usd, best = usd, path[::-1]
+    return best_usd, best
+
+
+def _cheapest_before(
+    ways: Mapping[Counts, float],
+    state: Counts,
+    move_usd: Callable[[Counts, Counts], float],
+) -> Counts:
+    """Return the state from which a way leads to another one for the least."""
+    return min(ways, key=lambda known: ways[known] + move_usd(known, state))

@@ -1,0 +1,455 @@
+"""Exact search for the cheapest fleet of two machine types whose numbers follow the hours.
+
+In each hour of the week there may be groups of one type, of the other, or of both:
+
+    groups * requests/s of a group, summed over both >= requests/s of the hour
+
+Pairs of kinds are looked at in the order of lower bounds of their cost. What a group carries is
+simulated only where a cheaper pair depends on it, and the last word on a fleet is its own
+simulation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from planner.frontier import Frontier
+from planner.market.capacity import PEAK_LOAD
+from planner.numeric import bisect_up
+from planner.solve.serving.hour_capacity import HourCapacity
+from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
+from planner.solve.serving.hour_price import HourPrices
+from planner.solve.serving.hour_program import (
+    HourKind,
+    HourLoad,
+    HourProgram,
+    linear_bound_usd,
+)
+from planner.solve.serving.mixed_fleet import (
+    HIGHEST_WEIGHT,
+    keeps_limits,
+    may_be_had,
+)
+from planner.solve.serving.pool_kind import (
+    PoolKinds,
+    answers_alike,
+    offer_pairs,
+)
+from planner.solve.serving.replica_capacity import SAME_SHARE, groups_for
+from planner.solve.serving.spot_promise import has_promise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from planner.market.offer import Offer
+    from planner.solve.serving.hour_price import GroupPrices
+    from planner.solve.serving.mixed_fleet import MixedFleet, PoolKind
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import ServingSearch
+
+FamilyPair: TypeAlias = "tuple[_Family, _Family]"
+# Bounds that differ by more are halved before a fleet asks for one rate.
+WIDE_SHARE: Final = 0.05
+# Halvings of what a kind may carry, until it tells whether a pair is too dear.
+TELLING_STEPS: Final = 4
+# Lines of a bill are rounded to cents, so a bound by their sums may be as much too high.
+ROUNDING_USD: Final = 0.1
+
+
+def follows_hours(requirement: ServingRequirement) -> bool:
+    """Return whether types may follow the hours of a requirement.
+
+    Without different loads there is nothing to follow. What survives a failure has spare machines
+    of both types in all hours. A life of some hours is billed for the busiest ones, wherever in
+    the week it starts.
+    """
+    return (
+        requirement.mode == "open"
+        and requirement.survives is None
+        and requirement.shutdown.ttl is None
+        and len(requirement.week.load_shares) > 1
+    )
+
+
+class _Family(Struct, frozen=True):
+    """Kinds on one offer that cost the same and answer alike: the one that carries most counts."""
+
+    offer: Offer
+    nodes: int
+    kinds: tuple[PoolKind, ...]
+
+
+class _Entry(Struct, frozen=True):
+    """What is left to look at: two families of kinds, or a fleet of these."""
+
+    families: tuple[_Family, _Family]
+    fleet: MixedFleet | None = None
+
+
+class HourSearch:
+    """Searches pairs of kinds, and their groups in each hour, for one requirement."""
+
+    def __init__(
+        self, requirement: ServingRequirement, search: ServingSearch
+    ) -> None:
+        self._requirement = requirement
+        self._search = search
+        self._rate_rps = requirement.load.rate_per_s
+        self._kinds = PoolKinds(requirement, search)
+        self._has_clumps = requirement.load.arrival_variation != 1
+        self._machines_of: dict[Offer, HourKind] = {}
+        self._families_of: dict[Offer, tuple[_Family, ...]] = {}
+        self._hours = tuple(
+            HourLoad(self._rate_rps * load, float(share))
+            for load, share in zip(
+                requirement.week.relative_load,
+                requirement.week.running_share,
+                strict=True,
+            )
+        )
+        week_hours = sum(hour.hours for hour in self._hours)
+        # No order matters to a bound, so each load counts once.
+        self._loads = tuple(
+            HourLoad(self._rate_rps * load, share * week_hours)
+            for load, share in requirement.week.load_shares
+        )
+        self._capacity = HourCapacity(
+            requirement, search.judge, self._kinds, self._loads
+        )
+        self._prices = HourPrices(requirement, search.price_book)
+        promised = requirement.availability
+        self._availability = None if promised is None else float(promised)
+
+    def cheapest(
+        self, offers: Iterable[Offer], ceiling_usd: float
+    ) -> MixedFleet | None:
+        """Return the cheapest fleet of two types that costs less than a ceiling, if there is one.
+
+        USD in the period of the bill.
+        """
+        frontier: Frontier[_Entry] = Frontier()
+        for families in self._pairs(offers, ceiling_usd):
+            self._push(frontier, self._linear_usd(families), _Entry(families))
+        while (taken := frontier.take(ceiling_usd)) is not None:
+            usd, entry = taken
+            if entry.fleet is None:
+                self._look_at(frontier, usd, entry, ceiling_usd)
+            elif usd < ceiling_usd and keeps_limits(
+                entry.fleet, self._search.judge
+            ):
+                return entry.fleet
+        return None
+
+    def _look_at(
+        self,
+        frontier: Frontier[_Entry],
+        usd: float,
+        entry: _Entry,
+        ceiling_usd: float,
+    ) -> None:
+        """Replace two families by themselves with a better bound, or by their cheapest fleet."""
+        # What was learned since it was pushed may have raised its bound.
+        for bound in (self._linear_usd, self._whole_usd):
+            bound_usd = bound(entry.families)
+            if bound_usd > usd:
+                self._push(frontier, bound_usd, entry)
+                return
+        counts = self._counts(entry.families)
+        if counts is None:
+            return
+        if self._ask(entry.families, counts, ceiling_usd):
+            self._push(frontier, self._whole_usd(entry.families), entry)
+            return
+        # One type that costs less alone is another search.
+        if not all(count.most_groups for count in counts):
+            return
+        fleet = hour_fleet(self._requirement, counts, self._search.price_book)
+        if may_be_had(fleet.pools):
+            self._push(
+                frontier, float(fleet.bill.total), replace(entry, fleet=fleet)
+            )
+
+    def _push(
+        self, frontier: Frontier[_Entry], usd: float, entry: _Entry
+    ) -> None:
+        if usd < math.inf:
+            frontier.push(
+                usd,
+                entry,
+                tuple(
+                    (family.offer.key, family.nodes, -len(family.kinds))
+                    for family in entry.families
+                ),
+            )
+
+    def _pairs(
+        self, offers: Iterable[Offer], ceiling_usd: float
+    ) -> Iterator[FamilyPair]:
+        """Yield families of two machine types in one region that answer alike.
+
+        Those that cost more than a ceiling, whatever is known of them, are left out.
+        """
+        usable = [
+            (0.0, offer)
+            for offer in offers
+            if not has_promise(self._requirement, offer)
+            # By which load others of an account need it, hours of its own do not tell.
+            and all(quota.load == PEAK_LOAD for quota in offer.quotas)
+            and self._families(offer)
+        ]
+        for pair in offer_pairs(usable, math.inf):
+            first, second = map(self._machines, pair)
+            if linear_bound_usd((first, second), self._loads) > ceiling_usd:
+                continue
+            for families in itertools.product(*map(self._families, pair)):
+                first_family, second_family = families
+                if answers_alike(first_family.kinds[0], second_family.kinds[0]):
+                    yield first_family, second_family
+
+    def _machines(self, offer: Offer) -> HourKind:
+        """Return what machines of an offer cost at least, and carry at most with any layout."""
+        if offer not in self._machines_of:
+            most_rps = {
+                load.rate_rps: max(
+                    self._most_rps(family)[load.rate_rps] / family.nodes
+                    for family in self._families(offer)
+                )
+                for load in self._loads
+            }
+            self._machines_of[offer] = replace(
+                self._prices.of_machines(offer, 1), group_rps=most_rps
+            )
+        return self._machines_of[offer]
+
+    def _families(self, offer: Offer) -> tuple[_Family, ...]:
+        """Return the kinds on an offer by what a group of them costs, and how it answers."""
+        if offer not in self._families_of:
+            by_likeness: dict[tuple[object, ...], list[PoolKind]] = {}
+            for kind in self._kinds.of(offer):
+                layout = kind.replica.layout
+                likeness = (
+                    kind.group.nodes,
+                    layout.precision,
+                    layout.kv_precision,
+                    # Where requests come in clumps, one may carry more by day, another by night.
+                    layout if self._has_clumps else None,
+                )
+                by_likeness.setdefault(likeness, []).append(kind)
+            self._families_of[offer] = tuple(
+                _Family(offer, kinds[0].group.nodes, tuple(kinds))
+                for kinds in by_likeness.values()
+            )
+        return self._families_of[offer]
+
+    def _linear_usd(self, families: FamilyPair) -> float:
+        """Return a lower bound by the machines alone, USD in the period."""
+        first, second = (
+            replace(
+                self._prices.of_machines(family.offer, family.nodes),
+                group_rps=self._most_rps(family),
+            )
+            for family in families
+        )
+        return linear_bound_usd((first, second), self._loads)
+
+    def _whole_usd(
+        self, families: FamilyPair, factors: tuple[float, float] = (1.0, 1.0)
+    ) -> float:
+        """Return a lower bound by whole groups and all lines of a bill, USD in the period.
+
+        It is that of groups that carry so many times what they may carry at most.
+        """
+        return (
+            self._program(families, self._loads, factors=factors).bound_usd()
+            # Two pools have no less beside their groups than either has alone.
+            + max(self._price_of(family).fixed_usd for family in families)
+            - ROUNDING_USD
+        )
+
+    def _price_of(self, family: _Family) -> GroupPrices:
+        return self._prices.of_groups(family.kinds[0])
+
+    def _counts(
+        self, families: FamilyPair
+    ) -> tuple[HourlyCount, HourlyCount] | None:
+        """Return the cheapest groups in each hour by what they may carry at most.
+
+        None where nothing carries the load.
+        """
+        weights = _weights(
+            [self._most_rps(family)[self._rate_rps] for family in families]
+        )
+        if weights is None:
+            return None
+        program = self._program(families, self._hours, weights)
+        hourly = program.cheapest()
+        if hourly is None:
+            return None
+        up_weight = tuple(
+            program.sure_weight(counts, hour.rate_rps)
+            for counts, hour in zip(hourly, self._hours, strict=True)
+        )
+        first, second = (
+            HourlyCount(
+                kind=self._strongest(family),
+                groups=groups,
+                weight=weight,
+                up_weight=up_weight,
+            )
+            for family, groups, weight in zip(
+                families, zip(*hourly, strict=True), weights, strict=True
+            )
+        )
+        return first, second
+
+    def _program(
+        self,
+        families: FamilyPair,
+        hours: tuple[HourLoad, ...],
+        weights: tuple[int, int] = (0, 0),
+        factors: tuple[float, float] = (1.0, 1.0),
+    ) -> HourProgram:
+        """Return the hours of groups that carry as much as they may, and no more than are needed.
+
+        Without weights those are the best of each hour, for a bound.
+        """
+        first, second = (
+            replace(
+                kind,
+                group_rps=most_rps,
+                weight=weight,
+                most_groups=min(kind.most_groups, enough),
+                most_always=min(kind.most_always, enough),
+            )
+            for family, weight, factor in zip(
+                families, weights, factors, strict=True
+            )
+            for kind in [self._price_of(family).kind]
+            for most_rps in [_times(self._most_rps(family), factor)]
+            for enough in [self._enough_groups(most_rps)]
+        )
+        # What may fail only adds groups, and a bound has to be found fast.
+        availability = self._availability if all(weights) else None
+        return HourProgram((first, second), hours, availability)
+
+    def _enough_groups(self, most_rps: Mapping[float, float]) -> int:
+        """Return groups that carry all hours alone, also when some of them are down."""
+        groups = max(
+            int(groups_for(rate_rps, group_rps)) if group_rps else 0
+            for rate_rps, group_rps in most_rps.items()
+        )
+        return groups if self._availability is None else 2 * groups + 2
+
+    def _ask(
+        self,
+        families: FamilyPair,
+        counts: tuple[HourlyCount, HourlyCount],
+        ceiling_usd: float,
+    ) -> bool:
+        """Simulate a replica of which it is not known that it carries what these groups ask.
+
+        False where all is known. A group that carries less than the rate that is asked for makes
+        the pair dearer than a ceiling, or it is the middle of wide bounds.
+        """
+        # The one of which least is known tells most.
+        unknown = [
+            (
+                (bounds.high_rps - bounds.low_rps) / bounds.high_rps,
+                number,
+                rate_rps,
+                asked_rps,
+            )
+            for number, count in enumerate(counts)
+            for rate_rps, asked_rps in self._asked_rates(count).items()
+            for bounds in [self._capacity.group_bounds(count.kind, rate_rps)]
+            if bounds.low_rps < asked_rps * (1 - SAME_SHARE)
+        ]
+        if not unknown:
+            return False
+        width, number, rate_rps, asked_rps = max(unknown)
+        kind = counts[number].kind
+        # A rate within close bounds is asked for as it is: a fleet hangs on it.
+        if width > WIDE_SHARE:
+            bounds = self._capacity.group_bounds(kind, rate_rps)
+            telling = max(
+                1 - width / 2,
+                self._telling_factor(families, number, width, ceiling_usd),
+            )
+            asked_rps = min(asked_rps, telling * bounds.high_rps)
+        self._capacity.refine(kind, rate_rps, asked_rps)
+        return True
+
+    def _telling_factor(
+        self,
+        families: FamilyPair,
+        number: int,
+        width: float,
+        ceiling_usd: float,
+    ) -> float:
+        """Return below which part of what a kind may carry a pair is dearer than a ceiling.
+
+        `width` is how much less it may be that it carries, as a part of it.
+        """
+
+        def is_too_dear(step: float) -> bool:
+            factor = 1 - step
+            factors = (factor, 1.0) if number == 0 else (1.0, factor)
+            return self._whole_usd(families, factors) > ceiling_usd
+
+        return 1 - bisect_up(is_too_dear, 0.0, width, TELLING_STEPS)
+
+    def _asked_rates(self, count: HourlyCount) -> dict[float, float]:
+        """Return the most requests/s that a group gets in hours of each rate."""
+        asked: dict[float, float] = {}
+        for groups, hour, up_weight in zip(
+            count.groups, self._hours, count.up_weight, strict=True
+        ):
+            if groups:
+                group_rps = hour.rate_rps * count.weight / up_weight
+                known_rps = asked.get(hour.rate_rps, 0.0)
+                asked[hour.rate_rps] = max(group_rps, known_rps)
+        return asked
+
+    def _most_rps(self, family: _Family) -> Mapping[float, float]:
+        """Return what a group of a family carries at most in hours of each rate, requests/s."""
+        return self._capacity.most_rps(self._strongest(family))
+
+    def _strongest(self, family: _Family) -> PoolKind:
+        """Return the kind that may carry most, of equal ones that which is known to."""
+        if len(family.kinds) == 1:
+            return family.kinds[0]
+        return max(family.kinds, key=self._strength)
+
+    def _strength(self, kind: PoolKind) -> tuple[float, float]:
+        """Return what a group carries at most and at least at the peak, requests/s."""
+        bounds = self._capacity.group_bounds(kind, self._rate_rps)
+        return bounds.high_rps, bounds.low_rps
+
+
+def _weights(rates_rps: Sequence[float]) -> tuple[int, int] | None:
+    """Return whole weights of two groups, in proportion to what they carry at the peak.
+
+    None where one of them carries nothing.
+    """
+    if not all(rates_rps):
+        return None
+    first, second = (
+        max(1, round(HIGHEST_WEIGHT * rate_rps / max(rates_rps)))
+        for rate_rps in rates_rps
+    )
+    return first, second
+
+
+def _times(
+    rates_rps: Mapping[float, float], factor: float
+) -> Mapping[float, float]:
+    if factor == 1:
+        return rates_rps
+    return {
+        hour_rps: factor * rate_rps for hour_rps, rate_rps in rates_rps.items()
+    }
