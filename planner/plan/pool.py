@@ -228,11 +228,23 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
             "left out where it has whole accelerators"
         ),
     ] = UNSET
+    hourly_nodes: Annotated[
+        tuple[int, ...] | UnsetType,
+        Meta(
+            description="nodes in each of the 168 hours of a week from Monday 00:00, where they "
+            "are chosen for each hour; left out where they follow the load"
+        ),
+    ] = UNSET
 
     @property
     def shared_services(self) -> tuple[SharedService, ...]:
         """Services that share its accelerators, none where it has whole ones."""
         return self.services or ()
+
+    @property
+    def chosen_hours(self) -> int:
+        """Hours of a week in which it has nodes, 0 where these follow the load."""
+        return sum(1 for nodes in self.hourly_nodes or () if nodes)
 
     @property
     def stand_in_usd_hour(self) -> Decimal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from planner.cost.bill_line import CENT
 from planner.facts.commitment import commitment_forms
@@ -63,6 +63,15 @@ def pool_entry(pool: SizedPool, week: Week) -> types.Pool:
         part=pool.part,
         requests=_requests(pool),
         services=tuple(map(service_entry, pool.services)) or UNSET,
+        hourly_nodes=_chosen_nodes(pool),
+    )
+
+
+def _chosen_nodes(pool: SizedPool) -> tuple[int, ...] | UnsetType:
+    if pool.week is None:
+        return UNSET
+    return pool.week.hourly_nodes(
+        pool.peak_groups, pool.nodes_per_group, pool.spares
     )
 
 

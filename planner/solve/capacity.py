@@ -78,13 +78,7 @@ def minute_nodes(
     )
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
-    return _by_minute(
-        tuple(
-            max(node_count, pool.nodes_per_group)
-            for node_count in hourly_nodes[:HOURS_PER_WEEK]
-        ),
-        schedule,
-    )
+    return _by_minute(hourly_nodes, schedule)
 
 
 # The graph, the bands and the quotas of a plan ask for the same pools.

@@ -126,6 +126,7 @@ class HourCapacity:
             ]
             for seen in (trials.carried, trials.missed)
         )
+        # No group gets more than all requests of an hour.
         high_rps = min(hour_rps, self._kinds.most_rps(kind), *map(max, missed))
         low_rps = max(map(min, carried), default=0.0)
         return CapacityBounds(min(low_rps, high_rps), high_rps)

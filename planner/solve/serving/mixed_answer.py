@@ -91,7 +91,9 @@ def mixed_solution(
                 _sized_pools(fleet, search, judged if fleet.classes else ())
             ),
             predictions=predictions,
-            check=_joined_checks(each.check for each in judged),
+            check=_joined_checks(
+                (each.check for each in judged), has_hours=bool(fleet.hours)
+            ),
             warnings=tuple(class_warnings(spec, fleet)),
         ),
     )
@@ -245,9 +247,12 @@ def _joined_predictions(
 
 
 def _joined_checks(
-    pool_checks: Iterable[SimulationCheck | None],
+    pool_checks: Iterable[SimulationCheck | None], *, has_hours: bool
 ) -> SimulationCheck | None:
-    """Return how the pools were judged together; of each percentile the worse one counts."""
+    """Return how the pools were judged together; of each percentile the worse one counts.
+
+    How many groups formulas would take is not known of pools that have hours of their own.
+    """
     checks = [check for check in pool_checks if check is not None]
     if not checks:
         return None
@@ -262,7 +267,9 @@ def _joined_checks(
         batch_count=sum(check.batch_count for check in checks),
         decode_factor=max(check.decode_factor for check in checks),
         prefill_factor=max(check.prefill_factor for check in checks),
-        added_groups=sum(check.added_groups for check in checks),
+        added_groups=0
+        if has_hours
+        else sum(check.added_groups for check in checks),
         percentile_bands=bands,
         verdict="undecided" if "undecided" in verdicts else "holds",
     )

@@ -1,0 +1,266 @@
+"""Groups by the hour: equal to all choices counted out, and to a solver that nobody here wrote."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from planner.solve.serving.hour_program import (
+    HourKind,
+    HourLoad,
+    HourProgram,
+    linear_bound_usd,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.solve.serving.hour_program import Counts
+
+Kinds = tuple[HourKind, HourKind]
+
+
+def drawn_kind(
+    draw: random.Random, rates: Sequence[float], most: int
+) -> HourKind:
+    group_rps = draw.uniform(0.6, 4)
+    always = draw.choice((0, 1, most))
+    return HourKind(
+        group_rps=dict.fromkeys(rates, group_rps),
+        most_groups=most,
+        machine_usd=draw.uniform(1, 9),
+        other_usd=draw.uniform(0, 1),
+        start_usd=draw.choice((0.0, 0.5, 3.0)),
+        owned_groups=draw.choice((0, 0, 1)),
+        always_usd=draw.uniform(5, 40) if always else math.inf,
+        most_always=always,
+    )
+
+
+def weighted(kinds: Kinds, rate_rps: float) -> Kinds:
+    """Kinds with the weights of what they carry."""
+    first, second = (
+        replace(kind, weight=round(10_000 * kind.group_rps[rate_rps]))
+        for kind in kinds
+    )
+    return first, second
+
+
+def states_of(kinds: Kinds, hour: HourLoad) -> list[Counts]:
+    """All groups that carry an hour."""
+    first, second = (range(kind.most_groups + 1) for kind in kinds)
+    return [
+        (groups, beside)
+        for groups in first
+        for beside in second
+        if enough(kinds, hour, (groups, beside))
+    ]
+
+
+def commitments(kinds: Kinds) -> list[Counts]:
+    """All numbers of groups that may be committed to."""
+    first, second = (range(kind.most_always + 1) for kind in kinds)
+    return [(groups, beside) for groups in first for beside in second]
+
+
+def cost_usd(
+    kinds: Kinds,
+    hours: Sequence[HourLoad],
+    counts: Sequence[Counts],
+    always: Counts,
+) -> float:
+    """What some groups cost, by the words of the docstring."""
+    usd = 0.0
+    for number, kind in enumerate(kinds):
+        if always[number]:
+            usd += always[number] * kind.always_usd
+        before = counts[-1][number]
+        for hour, each in zip(hours, counts, strict=True):
+            groups = each[number]
+            paid = max(0, groups - kind.owned_groups - always[number])
+            usd += hour.hours * (
+                groups * kind.other_usd + paid * kind.machine_usd
+            )
+            usd += kind.start_usd * max(0, groups - before)
+            before = groups
+    return usd
+
+
+def enough(kinds: Kinds, hour: HourLoad, counts: Counts) -> bool:
+    """Whether no group gets more than it carries, when a router picks them by weight."""
+    if not hour.hours:
+        return counts == (0, 0)
+    drawn = sum(
+        groups * kind.weight for kind, groups in zip(kinds, counts, strict=True)
+    )
+    return drawn > 0 and all(
+        kind.weight / drawn * hour.rate_rps
+        <= kind.group_rps[hour.rate_rps] * (1 + 1e-6)
+        for kind, groups in zip(kinds, counts, strict=True)
+        if groups
+    )
+
+
+def by_counting(kinds: Kinds, hours: Sequence[HourLoad]) -> float:
+    states = [states_of(kinds, hour) for hour in hours]
+    return min(
+        (
+            cost_usd(kinds, hours, counts, always)
+            for always in commitments(kinds)
+            for counts in itertools.product(*states)
+        ),
+        default=math.inf,
+    )
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_no_groups_cost_less(seed: int) -> None:
+    """All numbers of groups of both kinds in all hours, with commitments and what is owned."""
+    draw = random.Random(seed)
+    rates = [draw.uniform(0.5, 5) for _ in range(3)]
+    hours = [
+        HourLoad(draw.choice(rates), draw.choice((1.0, 1.0, 0.5, 2.0)))
+        for _ in range(4)
+    ]
+    if draw.random() < 0.3:
+        hours[draw.randrange(4)] = HourLoad(rates[0], 0.0)
+    kinds = weighted(
+        (drawn_kind(draw, rates, 2), drawn_kind(draw, rates, 2)), rates[0]
+    )
+    expected = by_counting(kinds, hours)
+    program = HourProgram(kinds, hours)
+    found = program.cheapest()
+    assert (found is None) == (expected == math.inf)
+    if found is None:
+        return
+    assert all(
+        enough(kinds, hour, counts)
+        for hour, counts in zip(hours, found, strict=True)
+    )
+    usd = min(
+        cost_usd(kinds, hours, found, always) for always in commitments(kinds)
+    )
+    assert usd == pytest.approx(expected)
+    # A bound leaves out that both kinds have to run in some hour, as this test does.
+    assert linear_bound_usd(kinds, hours) <= expected * (1 + 1e-9)
+
+
+def by_milp(kinds: Kinds, hours: Sequence[HourLoad]) -> float:
+    """The same as a program of whole numbers: groups and starts of both kinds in each hour."""
+    length = len(hours)
+    size = 4 * length
+    costs = np.zeros(size)
+    rows, least = [], []
+    for number, hour in enumerate(hours):
+        carried = np.zeros(size)
+        for index, kind in enumerate(kinds):
+            groups, starts = (
+                (2 * index + offset) * length + number for offset in (0, 1)
+            )
+            costs[groups] = hour.hours * (kind.machine_usd + kind.other_usd)
+            costs[starts] = kind.start_usd
+            carried[groups] = kind.group_rps[hour.rate_rps]
+            begun = np.zeros(size)
+            begun[starts] = 1
+            begun[groups] -= 1
+            begun[2 * index * length + (number - 1) % length] += 1
+            rows.append(begun)
+            least.append(0.0)
+        rows.append(carried)
+        least.append(max(hour.rate_rps, 1e-3))
+    answer = milp(
+        costs,
+        constraints=LinearConstraint(np.array(rows), np.array(least)),
+        integrality=np.ones(size),
+        bounds=Bounds(0, 60),
+    )
+    assert answer.success
+    return float(answer.fun)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_day_costs_what_a_solver_says(seed: int) -> None:
+    """A curve over 24 hours, with starts; weights are those of what groups carry."""
+    draw = random.Random(seed)
+    hours = [
+        HourLoad(5 - 4.5 * math.cos(hour / 24 * math.tau), 1.0)
+        for hour in range(24)
+    ]
+    rates = [hour.rate_rps for hour in hours]
+    first, second = (
+        HourKind(
+            group_rps=dict.fromkeys(rates, group_rps),
+            most_groups=30,
+            machine_usd=group_rps * draw.uniform(1, 2),
+            other_usd=0.2,
+            start_usd=draw.choice((0.0, 0.4, 1.5)),
+        )
+        for group_rps in (1.0, 3.0)
+    )
+    program = HourProgram((first, second), hours)
+    found = program.cheapest()
+    assert found is not None
+    usd = cost_usd((first, second), hours, found, (0, 0))
+    assert usd == pytest.approx(by_milp((first, second), hours), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_bound_is_no_more_than_what_both_kinds_cost(seed: int) -> None:
+    """Of all choices in which both run in some hour, however the weights are chosen."""
+    draw = random.Random(seed)
+    rates = [draw.uniform(0.5, 5) for _ in range(2)]
+    hours = [HourLoad(draw.choice(rates), 1.0) for _ in range(3)]
+    kinds = weighted(
+        (drawn_kind(draw, rates, 3), drawn_kind(draw, rates, 3)), rates[0]
+    )
+    first, second = (replace(kind, weight=0) for kind in kinds)
+    bound_usd = HourProgram((first, second), hours).bound_usd()
+    states = [states_of(kinds, hour) for hour in hours]
+    for counts in itertools.product(*states):
+        if all(any(each[number] for each in counts) for number in (0, 1)):
+            usd = min(
+                cost_usd(kinds, hours, counts, always)
+                for always in commitments(kinds)
+            )
+            assert bound_usd <= usd * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("promise", [0.9, 0.99, 0.999, 0.9999])
+def test_enough_groups_are_up_as_often_as_promised(promise: float) -> None:
+    """In each hour, by all groups that may be up and down."""
+    hours = [HourLoad(rate_rps, 1.0) for rate_rps in (0.4, 1.5, 3.0, 6.0)]
+    rates = [hour.rate_rps for hour in hours]
+    first, second = (
+        HourKind(
+            group_rps=dict.fromkeys(rates, group_rps),
+            weight=round(1000 * group_rps),
+            up_share=up_share,
+            most_groups=12,
+            machine_usd=group_rps,
+            other_usd=0.0,
+        )
+        for group_rps, up_share in ((1.0, 0.98), (2.6, 0.95))
+    )
+    found = HourProgram((first, second), hours, promise).cheapest()
+    assert found is not None
+    for hour, counts in zip(hours, found, strict=True):
+        chance = 0.0
+        for up in itertools.product(*(range(count + 1) for count in counts)):
+            carried_rps = up[0] * 1.0 + up[1] * 2.6
+            if carried_rps >= hour.rate_rps * (1 - 1e-9):
+                chance += math.prod(
+                    math.comb(count, number)
+                    * kind.up_share**number
+                    * (1 - kind.up_share) ** (count - number)
+                    for count, number, kind in zip(
+                        counts, up, (first, second), strict=True
+                    )
+                )
+        assert chance >= promise
