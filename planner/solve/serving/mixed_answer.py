@@ -227,23 +227,24 @@ def _joined_predictions(
     # Above the rate of arrivals where some requests may come to either pool.
     counted_rps = sum(pool.requirement.load.rate_per_s for pool in fleet.asked)
     once = requirement.load.rate_per_s / counted_rps
-    first, *others = predicted
-    joined = dict(first)
-    for other in others:
-        for metric, prediction in other.items():
-            known = joined[metric]
-            if metric in SUMMED_METRICS:
-                joined[metric] = BandedPrediction(
-                    once * (known.value + prediction.value),
-                    once * (known.low + prediction.low),
-                    once * (known.high + prediction.high),
-                    known.basis,
-                )
-            else:
-                joined[metric] = max(
-                    known, prediction, key=lambda each: each.value
-                )
-    return joined
+    parts = [*predicted]
+    return {
+        metric: _summed(each, once)
+        if metric in SUMMED_METRICS
+        else max(each, key=lambda prediction: prediction.value)
+        for metric in parts[0]
+        for each in [[part[metric] for part in parts]]
+    }
+
+
+def _summed(parts: Sequence[BandedPrediction], once: float) -> BandedPrediction:
+    """Return the sum of rates of which each request counts once."""
+    return BandedPrediction(
+        once * sum(part.value for part in parts),
+        once * sum(part.low for part in parts),
+        once * sum(part.high for part in parts),
+        parts[0].basis,
+    )
 
 
 def _joined_checks(
