@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from decimal import Decimal
 from functools import cache, cached_property
-from itertools import accumulate, compress
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -61,11 +61,15 @@ class Week(Struct, frozen=True, dict=True):
     """Load and running share of each of the 168 hours of a week.
 
     `relative_load`  load relative to the peak, 0 to 1
-    `running_share`  share of the hour that the schedule allows, 0 to 1
+    `running_share`  share of the hour in which anything runs, 0 to 1
+    `schedule`  when the service is open, None for always
+    `lead_minutes`  how long before an hour its machines are started, while the service is open
     """
 
     relative_load: tuple[float, ...]
     running_share: tuple[Decimal, ...]
+    schedule: str | None = None
+    lead_minutes: int = 0
 
     @cached_property
     def mean_load(self) -> float:
@@ -128,6 +132,7 @@ class Week(Struct, frozen=True, dict=True):
         """Return the node-hours of a month when nodes follow the load.
 
         sum of hourly nodes * running share / 168 * 730
+        With a lead the nodes of a minute are the most of any minute until it is over.
         The nodes are numbered: those of a span are from one and below another.
         """
         first, end = span
@@ -140,25 +145,11 @@ class Week(Struct, frozen=True, dict=True):
                 for (
                     hour_load,
                     hour_share,
-                ), hour_count in self._hour_counts.items()
+                ), hour_count in self._standing_counts.items()
             ),
             Decimal(0),
         )
         # A month of 730 hours has 730 / 168 weeks.
-        return week_node_hours / HOURS_PER_WEEK * HOURS_PER_MONTH
-
-    def month_hours(self, hourly_nodes: tuple[int, ...]) -> Decimal:
-        """Return the node-hours of a month by the nodes of each hour of the week.
-
-        sum of nodes * running share / 168 * 730
-        """
-        week_node_hours = sum(
-            (
-                hour_share * sum(compress(hourly_nodes, has_share))
-                for hour_share, has_share in self._hours_by_share
-            ),
-            Decimal(0),
-        )
         return week_node_hours / HOURS_PER_WEEK * HOURS_PER_MONTH
 
     def level_hours(
@@ -174,7 +165,7 @@ class Week(Struct, frozen=True, dict=True):
                 self._level_hours.clear()
             groups_of = self._nodes_by_load(group_count, 1, spares)
             week_hours: dict[int, Decimal] = {}
-            for (hour_load, hour_share), count in self._hour_counts.items():
+            for (hour_load, hour_share), count in self._standing_counts.items():
                 if hour_share:
                     groups = groups_of[hour_load]
                     week_hours[groups] = (
@@ -218,15 +209,6 @@ class Week(Struct, frozen=True, dict=True):
             )
         )
 
-    @cached_property
-    def _hours_by_share(self) -> tuple[tuple[Decimal, tuple[bool, ...]], ...]:
-        """Distinct running shares above 0, and which hours have each."""
-        return tuple(
-            (share, tuple(other == share for other in self.running_share))
-            for share in sorted(set(self.running_share))
-            if share
-        )
-
     def _nodes_by_load(
         self, group_count: float, group_nodes: int, spares: SpareGroups
     ) -> dict[float | None, int]:
@@ -262,9 +244,66 @@ class Week(Struct, frozen=True, dict=True):
         return {}
 
     @cached_property
-    def _hour_counts(self) -> Counter[tuple[float, Decimal]]:
-        # Few distinct pairs of load and share: equal hours are grouped.
-        return Counter(zip(self.relative_load, self.running_share, strict=True))
+    def _standing_counts(self) -> Counter[tuple[float, Decimal]]:
+        """Loads for which machines stand, with the share of an hour, and how often that is so.
+
+        Nodes grow with the load, so those of the highest load within the lead are the most.
+        """
+        if not self.lead_minutes:
+            # Few distinct pairs of load and share: equal hours are grouped.
+            return Counter(
+                zip(self.relative_load, self.running_share, strict=True)
+            )
+        # Whole numbers are compared faster; 0 is for minutes in which nothing is needed.
+        loads = sorted(set(self.relative_load))
+        ranks = {load: rank for rank, load in enumerate(loads, 1)}
+        hourly = tuple(
+            ranks[load] if share else 0
+            for load, share in zip(
+                self.relative_load, self.running_share, strict=True
+            )
+        )
+        minutes = Counter(
+            standing_minutes(hourly, self.schedule, self.lead_minutes)
+        )
+        return Counter(
+            {
+                (loads[rank - 1], Decimal(count) / MINUTES_PER_HOUR): 1
+                for rank, count in minutes.items()
+                if rank
+            }
+        )
+
+
+def standing_minutes(
+    hourly: tuple[int, ...], schedule: str | None, lead_minutes: int = 0
+) -> tuple[int, ...]:
+    """Return the most that any minute of a lead needs, by what the hours of a week need.
+
+    For each minute of a week from Monday 00:00. What is closed needs nothing, and has nothing.
+    """
+    minutes = tuple(
+        chain.from_iterable((number,) * MINUTES_PER_HOUR for number in hourly)
+    )
+    if schedule is None:
+        return _most_ahead(minutes, lead_minutes)
+    is_open = open_minutes(schedule)
+    # Closed minutes count 0 times.
+    needed = tuple(map(int.__mul__, minutes, is_open))
+    return tuple(map(int.__mul__, _most_ahead(needed, lead_minutes), is_open))
+
+
+def _most_ahead(minutes: tuple[int, ...], lead_minutes: int) -> tuple[int, ...]:
+    """Return the most of each minute and those after it, around the week.
+
+    A window twice as long is the larger of two windows, so few passes are enough.
+    """
+    most, reach = minutes, 1
+    while reach <= lead_minutes:
+        step = min(reach, lead_minutes + 1 - reach)
+        most = tuple(map(max, most, most[step:] + most[:step]))
+        reach += step
+    return most
 
 
 def needed_groups(group_count: float) -> int:
@@ -324,7 +363,7 @@ def weekly_load(
         hourly_load = [
             float(hour_weight / peak_weight) for hour_weight in profile
         ] * (HOURS_PER_WEEK // len(profile))
-    return Week(tuple(hourly_load), running_shares(schedule))
+    return Week(tuple(hourly_load), running_shares(schedule), schedule)
 
 
 def running_shares(schedule: str | None) -> tuple[Decimal, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import compress
 from operator import ne
 from typing import TYPE_CHECKING, Literal
 
@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.cost.lifetime import daily_window_s
+from planner.cost.weekly_load import standing_minutes
 from planner.market.capacity import quota_purchase
 from planner.market.purchase import COMMITTED_PURCHASES
-from planner.spec.schedule import open_minutes
 from planner.units import (
     HOURS_PER_WEEK,
     MINUTES_PER_DAY,
@@ -60,7 +60,8 @@ def minute_nodes(
 
     A daily batch runs from midnight to the end of its window. A training job runs with all of its
     nodes. Everything else follows a share of the load of the hour, all of it by default, and
-    without a share nothing runs. Outside the schedule nothing does either.
+    without a share nothing runs. Outside the schedule nothing does either. Where the week says so,
+    nodes are there before their hour begins.
     """
     if not load_share:
         return (0,) * MINUTES_PER_WEEK
@@ -78,24 +79,11 @@ def minute_nodes(
     )
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
-    return _by_minute(hourly_nodes, schedule)
+    return _by_minute(hourly_nodes, schedule, week.lead_minutes)
 
 
 # The graph, the bands and the quotas of a plan ask for the same pools.
-@lru_cache(maxsize=64)
-def _by_minute(
-    hourly_nodes: tuple[int, ...], schedule: str | None
-) -> tuple[int, ...]:
-    """Return the nodes of each minute of a week by those of its hours; none while it is closed."""
-    running_nodes = tuple(
-        chain.from_iterable(
-            (node_count,) * MINUTES_PER_HOUR for node_count in hourly_nodes
-        )
-    )
-    if schedule is None:
-        return running_nodes
-    # Closed minutes count 0 times.
-    return tuple(map(int.__mul__, running_nodes, open_minutes(schedule)))
+_by_minute = lru_cache(maxsize=64)(standing_minutes)
 
 
 def most_nodes(nodes: int, most_share: float) -> int:

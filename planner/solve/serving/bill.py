@@ -122,15 +122,6 @@ def _hourly_nodes(
     )
 
 
-def _running_hours(
-    requirement: ServingRequirement, hourly_nodes: tuple[int, ...]
-) -> Decimal:
-    """Return the node-hours in the period of the bill, by the nodes of each hour of the week."""
-    if requirement.shutdown.ttl is None:
-        return requirement.week.month_hours(hourly_nodes)
-    return standing_hours(hourly_nodes, requirement.shutdown)
-
-
 def _level_hours(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> Mapping[int, Decimal]:

@@ -7,7 +7,9 @@ or none.
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,6 +23,8 @@ from planner.solve.serving.mixed_fleet import (
     PoolKind,
     billed_pool,
 )
+from planner.solve.serving.sizing import startup_time_s
+from planner.units import SECONDS_PER_MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,10 +93,13 @@ def hour_fleet(
     )
 
 
-def pool_week(week: Week, groups: tuple[int, ...]) -> Week:
+# Many fleets have the same hours, and each of them is counted by the minute.
+@lru_cache(maxsize=4096)
+def pool_week(week: Week, groups: tuple[int, ...], startup_s: float) -> Week:
     """Return the week of a pool that has so many groups in each hour of the week of a service.
 
     load = groups / most groups; hours without a group do not run
+    lead = seconds of a start in whole minutes, after which a group serves
     """
     most_groups = max(groups)
     return Week(
@@ -103,6 +110,8 @@ def pool_week(week: Week, groups: tuple[int, ...]) -> Week:
                 groups, week.running_share, strict=True
             )
         ),
+        week.schedule,
+        math.ceil(startup_s / SECONDS_PER_MINUTE),
     )
 
 
@@ -166,9 +175,10 @@ def _pool_requirement(
         requirement.with_scaled_load(rate_rps / requirement.load.rate_per_s),
         availability=None,
         traffic_share=load.share * count.most_groups,
-        week=pool_week(week, count.groups),
+        week=pool_week(week, count.groups, startup_time_s(count.kind.replica)),
         own_week=Week(
             tuple(hour_rps / rate_rps for hour_rps in pool_rps),
             week.running_share,
+            week.schedule,
         ),
     )

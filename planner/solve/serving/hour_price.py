@@ -21,7 +21,7 @@ from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.serving.bill import bought_bill
 from planner.solve.serving.hour_fleet import pool_week
 from planner.solve.serving.hour_program import HourKind
-from planner.solve.serving.sizing import sized_fleet
+from planner.solve.serving.sizing import sized_fleet, startup_time_s
 from planner.solve.serving.spare_groups import group_availability
 from planner.solve.serving.spot_promise import least_usd_hour
 from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
@@ -106,7 +106,9 @@ class HourPrices:
         """Return the bill of some groups that are bought in the last way of their offer, USD."""
         requirement = replace(
             self._requirement,
-            week=pool_week(self._requirement.week, groups),
+            week=pool_week(
+                self._requirement.week, groups, startup_time_s(kind.replica)
+            ),
             own_week=self._requirement.week,
         )
         bill = bought_bill(

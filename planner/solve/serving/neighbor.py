@@ -131,6 +131,7 @@ def _in_joint_hours(
             )
         ),
         services[0].week.running_share,
+        services[0].week.schedule,
     )
     return [
         replace(each, week=joint_week, own_week=each.week) for each in services

@@ -17,13 +17,13 @@ from planner.cost.service_price import PriceBook
 from planner.market.offer import QuotaNodes
 from planner.perf.serving.monte_carlo import RequestStream
 from planner.solve.capacity import minute_nodes
-from planner.solve.serving import replica_capacity
+from planner.solve.serving import hour_fleet, hour_price, replica_capacity
 from planner.solve.serving.hour_search import HourSearch, follows_hours
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.spec.model import Inference
 from planner.spec.schedule import open_minutes
-from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
+from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK, MINUTES_PER_WEEK
 from providers.simulated import world
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
@@ -162,6 +162,8 @@ def test_no_two_types_are_cheaper_in_the_hours_of_a_week(
 ) -> None:
     """Random prices, regions, capacities and weeks; machines that start at once."""
     monkeypatch.setattr(replica_capacity, "CLOSE_SHARE", 1e-5)
+    for module in (hour_fleet, hour_price):
+        monkeypatch.setattr(module, "startup_time_s", lambda _: 0.0)
     draw = random.Random(seed)
     offers = priced(catalog, draw)
     weights = [round(draw.choice((0.1, 0.4, 0.7, 1.0)), 1) for _ in range(24)]
@@ -279,6 +281,38 @@ def test_something_answers_in_every_open_minute(
     assert any(
         any(nodes) and not all(nodes) for nodes in zip(*wanted, strict=True)
     )
+
+
+@pytest.mark.parametrize("schedule", ["", SCHEDULE])
+def test_machines_have_started_when_their_hour_begins(
+    catalog: Catalog, schedule: str
+) -> None:
+    """Those of an hour were asked for a start before it, but for the first ones of an opening."""
+    few = with_prices(catalog, "aws", TYPES["aws"])
+    extra = f'shutdown: {{schedule: "{schedule}"}}' if schedule else ""
+    solution = find(few, by_hours("aws", extra=extra))
+    is_open = open_minutes(schedule or None)
+    changes = 0
+    for pool in solution.pools:
+        week = present(pool.week)
+        lead = math.ceil(pool.startup_s / 60)
+        nodes = minute_nodes(week, pool, schedule or None)
+        hourly = week.hourly_nodes(pool.peak_groups, pool.nodes_per_group)
+        for minute in range(MINUTES_PER_WEEK):
+            needed = hourly[minute // 60] * is_open[minute]
+            since = range(minute - lead, minute)
+            if all(is_open[each] for each in since):
+                assert min(nodes[each] for each in since) >= needed
+            # Nothing stands that nobody needs before it could be started again.
+            ahead = range(minute, minute + lead + 1)
+            wanted = [
+                hourly[each % MINUTES_PER_WEEK // 60]
+                * is_open[each % MINUTES_PER_WEEK]
+                for each in ahead
+            ]
+            assert nodes[minute] == max(wanted) * is_open[minute]
+            changes += nodes[minute] != nodes[minute - 1]
+    assert changes > 2
 
 
 @pytest.mark.parametrize("cloud", TYPES)
