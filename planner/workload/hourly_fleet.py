@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from planner.market.purchase import COMMITTED_PURCHASES
-from planner.solve.capacity import hourly_most, minute_nodes
-from planner.units import HOURS_PER_WEEK
+from planner.solve.capacity import minute_nodes
+from planner.units import MINUTES_PER_HOUR, MINUTES_PER_WEEK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.cost.weekly_load import Week
     from planner.solve.solution import SizedPool, Solution
 
 
@@ -34,7 +38,7 @@ def hourly_fleet(
     """Return the 168 hours of a fleet; nothing of a job, which runs from its start to its end.
 
     USD = committed nodes * their price
-        + other nodes that run * their price * share of the hour in which anything runs
+        + mean over the minutes of other nodes that run * their price
     Machines that are committed serve first, then those in the order of their purchases.
     """
     is_job = any(
@@ -43,36 +47,44 @@ def hourly_fleet(
     )
     if is_job or not solution.pools:
         return ()
-    nodes = [
-        hourly_most(minute_nodes(pool.week or solution.week, pool, schedule))
+    by_pool = [
+        [*_pool_hours(pool, pool.week or solution.week, schedule)]
         for pool in solution.pools
     ]
     return tuple(
         FleetHour(
-            load=solution.week.relative_load[hour]
-            if solution.week.running_share[hour]
-            else 0.0,
-            nodes=sum(pool_nodes[hour] for pool_nodes in nodes),
-            usd=sum(
-                (
-                    _hour_usd(
-                        pool,
-                        pool_nodes[hour],
-                        solution.week.running_share[hour],
-                    )
-                    for pool, pool_nodes in zip(
-                        solution.pools, nodes, strict=True
-                    )
-                ),
-                Decimal(0),
-            ),
+            load=load if share else 0.0,
+            nodes=sum(nodes for nodes, _ in pool_hours),
+            usd=sum((usd for _, usd in pool_hours), Decimal(0)),
         )
-        for hour in range(HOURS_PER_WEEK)
+        for load, share, *pool_hours in zip(
+            solution.week.relative_load,
+            solution.week.running_share,
+            *by_pool,
+            strict=True,
+        )
     )
 
 
-def _hour_usd(pool: SizedPool, nodes: int, running_share: Decimal) -> Decimal:
-    """Return what the machines of a pool cost in an hour in which so many of them run."""
+def _pool_hours(
+    pool: SizedPool, week: Week, schedule: str | None
+) -> Iterator[tuple[int, Decimal]]:
+    """Yield the most nodes of a pool in each hour of a week, and what they cost in it, USD."""
+    minutes = minute_nodes(week, pool, schedule)
+    for start in range(0, MINUTES_PER_WEEK, MINUTES_PER_HOUR):
+        in_hour = Counter(minutes[start : start + MINUTES_PER_HOUR])
+        usd = sum(
+            (
+                count * _running_usd(pool, nodes)
+                for nodes, count in in_hour.items()
+            ),
+            Decimal(0),
+        )
+        yield max(in_hour), usd / MINUTES_PER_HOUR
+
+
+def _running_usd(pool: SizedPool, nodes: int) -> Decimal:
+    """Return what a pool costs in an hour in which so many of its machines run."""
     usd = Decimal(0)
     waiting_nodes = nodes
     by_turn = sorted(
@@ -80,11 +92,8 @@ def _hour_usd(pool: SizedPool, nodes: int, running_share: Decimal) -> Decimal:
         key=lambda part: part.purchase not in COMMITTED_PURCHASES,
     )
     for part in by_turn:
+        is_committed = part.purchase in COMMITTED_PURCHASES
         running_nodes = min(part.nodes, waiting_nodes)
         waiting_nodes -= running_nodes
-        usd += part.usd_hour * (
-            part.nodes
-            if part.purchase in COMMITTED_PURCHASES
-            else running_nodes * running_share
-        )
+        usd += part.usd_hour * (part.nodes if is_committed else running_nodes)
     return usd

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from decimal import Decimal
-from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
 from planner.cost.bill_line import MACHINE_KIND
+from planner.cost.weekly_load import standing_minutes
 from planner.market.offer import OWNED_PURCHASE
 from planner.market.offer_filter import allowed_terms
 from planner.market.owned import (
@@ -19,8 +19,8 @@ from planner.market.owned import (
 )
 from planner.market.term import TERM_PURCHASES
 from planner.spec.model import Inference
-from planner.spec.schedule import open_minutes, parse_schedule
-from planner.units import MINUTES_PER_HOUR, MINUTES_PER_WEEK
+from planner.spec.schedule import parse_schedule
+from planner.units import MINUTES_PER_WEEK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,6 +57,7 @@ class SharingPool(Struct, frozen=True, kw_only=True):
     place         cloud, machine type and region
     accelerator   name among the known accelerators
     hourly_nodes  machines of each hour of its week, without those on spot
+    lead_minutes  how long before an hour these are started
     may_share     whether its machines above a base may be on demand, and are reserved by nobody
     machines_usd  what these machines cost alone, USD a month
     """
@@ -64,6 +65,7 @@ class SharingPool(Struct, frozen=True, kw_only=True):
     place: PlaceKey
     accelerator: str
     hourly_nodes: tuple[int, ...]
+    lead_minutes: int = 0
     may_share: bool
     machines_usd: Decimal
 
@@ -105,11 +107,8 @@ class SharingService(Struct, frozen=True, kw_only=True):
         self, pool: SharingPool, offset_minutes: int
     ) -> tuple[int, ...]:
         """Return the machines of a pool in each minute of a week in UTC, Monday 00:00 first."""
-        hourly_minutes = chain.from_iterable(
-            (nodes,) * MINUTES_PER_HOUR for nodes in pool.hourly_nodes
-        )
-        local = tuple(
-            map(int.__mul__, hourly_minutes, open_minutes(self.schedule))
+        local = standing_minutes(
+            pool.hourly_nodes, self.schedule, pool.lead_minutes
         )
         start = offset_minutes % MINUTES_PER_WEEK
         return (*local[start:], *local[:start])
@@ -164,7 +163,8 @@ def _sharing_pool(
     shared_nodes = sum(
         part.nodes for part, _ in own_lines if part.purchase in SHARED
     )
-    hourly_nodes = (pool.week or solution.week).hourly_nodes(
+    week = pool.week or solution.week
+    hourly_nodes = week.hourly_nodes(
         pool.peak_groups, pool.nodes_per_group, pool.spares
     )
     return SharingPool(
@@ -175,6 +175,7 @@ def _sharing_pool(
         ),
         accelerator=pool.instance.accelerator,
         hourly_nodes=tuple(min(nodes, shared_nodes) for nodes in hourly_nodes),
+        lead_minutes=week.lead_minutes,
         may_share="none" in spec.buy.commit
         and all(
             part.purchase in (*SHARED, "spot") and not part.reservation
