@@ -182,6 +182,7 @@ class HourProgram:
                 *(range(kind.most_always + 1) for kind in self._kinds)
             )
         )
+        # A commitment costs the same in whatever hours its machines run.
         best_usd = math.inf
         best: tuple[Counts, ...] | None = None
         for bound_usd, always in plans:

@@ -157,7 +157,7 @@ def pools_solution(
         find_reasons=partial(
             find_reasons,
             requirement,
-            finder.without_hours(),
+            finder,
             candidates[0][1],
             settings.run_all,
             fleet=fleet,

@@ -49,10 +49,11 @@ def find_reasons(
 
     saving = cost of the selection - cost of the optimum without the wish, USD a month
     slack  = 1 - predicted / limit, for latency limits, where it is least
-    The optimum has as many machine types as the spec allows. `fleet` is a selection of two
-    pools.
+    The optimum has as many machine types as the spec allows, in all hours. `fleet` is a selection
+    of two pools.
     """
-    wishes = _Wishes(requirement, finder, selection, fleet)
+    # Types that follow the hours take seconds for each wish, and could only save more.
+    wishes = _Wishes(requirement, finder.without_hours(), selection, fleet)
     found = run_all(list(wishes.tasks()))
     bindings = itertools.chain.from_iterable(
         reasons.bindings for reasons in found
