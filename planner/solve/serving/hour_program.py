@@ -15,7 +15,7 @@ from msgspec import Struct
 from planner.perf.reliability.quorum import likely_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # Groups of both kinds.
 Counts: TypeAlias = "tuple[int, int]"
@@ -346,9 +346,10 @@ class HourProgram:
             return math.inf, ()
         # It begins where fewest states are possible.
         first = min(range(len(states)), key=lambda number: len(states[number]))
-        usd, path = _cheapest_round(
-            [*states[first:], *states[:first]], self._start_usd
-        )
+        usd, path = _CheapestRound(
+            [*states[first:], *states[:first]],
+            (self._kinds[0].start_usd, self._kinds[1].start_usd),
+        ).cheapest()
         path = [*path[-first:], *path[:-first]] if first else path
         return usd, tuple(
             counts
@@ -356,12 +357,10 @@ class HourProgram:
             for _ in range(count)
         )
 
-    def _start_usd(self, before: Counts, after: Counts) -> float:
-        """Return what the groups cost that start between two states, USD."""
+    def _started_usd(self, counts: Counts) -> float:
+        """Return what it costs to start some groups, USD."""
         first, second = self._kinds
-        return first.start_usd * max(
-            0, after[0] - before[0]
-        ) + second.start_usd * max(0, after[1] - before[1])
+        return counts[0] * first.start_usd + counts[1] * second.start_usd
 
     def _useful_states(
         self, rate_rps: float, hours: float, always: Sequence[int]
@@ -381,14 +380,14 @@ class HourProgram:
         if not enough:
             return {}
         least_usd, least = min((usd, counts) for counts, usd in enough.items())
-        most_usd = least_usd + self._start_usd((0, 0), least)
+        most_usd = least_usd + self._started_usd(least)
         useful: dict[Counts, float] = {}
         waiting = [*enough]
         seen = set(waiting)
         while waiting:
             counts = waiting.pop()
             usd = hours * self._hour_usd(counts, always)
-            if usd > most_usd + self._start_usd((0, 0), counts):
+            if usd > most_usd + self._started_usd(counts):
                 continue
             if self._carry(counts, rate_rps):
                 useful[counts] = usd
@@ -409,42 +408,107 @@ class HourProgram:
         )
 
 
-def _cheapest_round(
-    stretches: Sequence[Mapping[Counts, float]],
-    move_usd: Callable[[Counts, Counts], float],
-) -> tuple[float, list[Counts]]:
-    """Return the cheapest way through stretches that ends as it began, and what it costs, USD.
+class _CheapestRound:
+    """The cheapest way through the stretches of a week that ends as it began.
 
-    Each stretch has the cost of its states, and a move between two of them has its own.
+    Each stretch has the cost of its states, which are groups of both kinds. A move from one to
+    the next costs what starts, and groups that leave cost nothing.
     """
-    best_usd, best = math.inf, list[Counts]()
-    for start, start_usd in stretches[0].items():
-        ways = {start: start_usd}
-        before_of: list[dict[Counts, Counts]] = []
-        for costs in stretches[1:]:
-            before = {
-                state: _cheapest_before(ways, state, move_usd)
-                for state in costs
-            }
-            ways = {
-                state: ways[known] + move_usd(known, state) + costs[state]
-                for state, known in before.items()
-            }
-            before_of.append(before)
-        last = _cheapest_before(ways, start, move_usd)
-        usd = ways[last] + move_usd(last, start)
-        if usd < best_usd:
-            path = [last]
-            for before in reversed(before_of):
-                path.append(before[path[-1]])
-            best_usd, best = usd, path[::-1]
-    return best_usd, best
+
+    def __init__(
+        self,
+        stretches: Sequence[Mapping[Counts, float]],
+        start_usd: tuple[float, float],
+    ) -> None:
+        self._stretches = stretches
+        self._start_usd = start_usd
+
+    def cheapest(self) -> tuple[float, list[Counts]]:
+        """Return the cost of the cheapest round in USD, and its state in each stretch."""
+        best_usd, best = math.inf, list[Counts]()
+        for start in self._stretches[0]:
+            usd, path = self._round_from(start)
+            if usd < best_usd:
+                best_usd, best = usd, path
+        return best_usd, best
+
+    def _round_from(self, start: Counts) -> tuple[float, list[Counts]]:
+        reached = [{start: self._stretches[0][start]}]
+        for costs in self._stretches[1:]:
+            moved = self._moved(reached[-1], costs)
+            reached.append(
+                {state: moved[state] + usd for state, usd in costs.items()}
+            )
+        path = [start]
+        for ways in reversed(reached):
+            path.append(self._before(ways, path[-1]))
+        usd = self._moved(reached[-1], [start])[start]
+        return usd, path[:0:-1]
+
+    def _before(self, ways: Mapping[Counts, float], after: Counts) -> Counts:
+        """Return the state from which the cheapest way to another one comes."""
+        first_usd, second_usd = self._start_usd
+        return min(
+            ways,
+            key=lambda state: (
+                ways[state]
+                + first_usd * max(0, after[0] - state[0])
+                + second_usd * max(0, after[1] - state[1])
+            ),
+        )
+
+    def _moved(
+        self, ways: Mapping[Counts, float], targets: Iterable[Counts]
+    ) -> dict[Counts, float]:
+        """Return the cost of the cheapest ways to some states, one kind after the other.
+
+        What starts of one kind does not depend on the other: a way by a state between them costs
+        the same.
+        """
+        targets = [*targets]
+        numbers = [
+            sorted({state[kind] for state in itertools.chain(ways, targets)})
+            for kind in (0, 1)
+        ]
+        first_numbers, second_numbers = numbers
+        by_second = {
+            beside: _with_starts(
+                [
+                    ways.get((groups, beside), math.inf)
+                    for groups in first_numbers
+                ],
+                first_numbers,
+                self._start_usd[0],
+            )
+            for beside in second_numbers
+        }
+        by_first = {
+            groups: dict(
+                zip(
+                    second_numbers,
+                    _with_starts(
+                        [by_second[beside][row] for beside in second_numbers],
+                        second_numbers,
+                        self._start_usd[1],
+                    ),
+                    strict=True,
+                )
+            )
+            for row, groups in enumerate(first_numbers)
+        }
+        return {state: by_first[state[0]][state[1]] for state in targets}
 
 
-def _cheapest_before(
-    ways: Mapping[Counts, float],
-    state: Counts,
-    move_usd: Callable[[Counts, Counts], float],
-) -> Counts:
-    """Return the state from which a way leads to another one for the least."""
-    return min(ways, key=lambda known: ways[known] + move_usd(known, state))
+def _with_starts(
+    ways: list[float], numbers: list[int], start_usd: float
+) -> list[float]:
+    """Return the cheapest ways to some numbers of groups, of ways to each of them."""
+    least = [*ways]
+    # From more groups some leave.
+    for index in range(len(least) - 2, -1, -1):
+        least[index] = min(least[index], least[index + 1])
+    # From fewer some start.
+    for index in range(1, len(least)):
+        started = numbers[index] - numbers[index - 1]
+        least[index] = min(least[index], least[index - 1] + started * start_usd)
+    return least
