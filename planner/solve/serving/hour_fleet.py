@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from planner.cost.service_price import PriceBook
+    from planner.perf.serving.replica import Replica
     from planner.solve.serving.requirement import ServingRequirement
 
 
@@ -93,13 +94,18 @@ def hour_fleet(
     )
 
 
+def lead_minutes(replica: Replica) -> int:
+    """Return how long before an hour a group is started: the time of a start in whole minutes."""
+    return math.ceil(startup_time_s(replica) / SECONDS_PER_MINUTE)
+
+
 # Many fleets have the same hours, and each of them is counted by the minute.
 @lru_cache(maxsize=4096)
-def pool_week(week: Week, groups: tuple[int, ...], startup_s: float) -> Week:
+def pool_week(week: Week, groups: tuple[int, ...], lead: int) -> Week:
     """Return the week of a pool that has so many groups in each hour of the week of a service.
 
     load = groups / most groups; hours without a group do not run
-    lead = seconds of a start in whole minutes, after which a group serves
+    `lead` is how many minutes before an hour its groups are started.
     """
     most_groups = max(groups)
     return Week(
@@ -111,7 +117,7 @@ def pool_week(week: Week, groups: tuple[int, ...], startup_s: float) -> Week:
             )
         ),
         week.schedule,
-        math.ceil(startup_s / SECONDS_PER_MINUTE),
+        lead,
     )
 
 
@@ -175,7 +181,7 @@ def _pool_requirement(
         requirement.with_scaled_load(rate_rps / requirement.load.rate_per_s),
         availability=None,
         traffic_share=load.share * count.most_groups,
-        week=pool_week(week, count.groups, startup_time_s(count.kind.replica)),
+        week=pool_week(week, count.groups, lead_minutes(count.kind.replica)),
         own_week=Week(
             tuple(hour_rps / rate_rps for hour_rps in pool_rps),
             week.running_share,

@@ -19,12 +19,12 @@ from planner.market.purchase import tier_offer
 from planner.market.term import TERM_PURCHASES
 from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.serving.bill import bought_bill
-from planner.solve.serving.hour_fleet import pool_week
+from planner.solve.serving.hour_fleet import lead_minutes, pool_week
 from planner.solve.serving.hour_program import HourKind
-from planner.solve.serving.sizing import sized_fleet, startup_time_s
+from planner.solve.serving.sizing import sized_fleet
 from planner.solve.serving.spare_groups import group_availability
 from planner.solve.serving.spot_promise import least_usd_hour
-from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
+from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK, MINUTES_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
@@ -80,6 +80,7 @@ class HourPrices:
 
         price of an hour  = (bill of 2 groups - bill of 1) / hours of the week
         price of a start  = bill of 1 that is away for an hour - bill of 1 + price of an hour
+        of an opening     = price of a start - lead * price of an hour
         """
         # Layouts in one precision have the same weights to bring.
         key = (kind.offer, kind.group.nodes, kind.replica.layout.precision)
@@ -93,21 +94,24 @@ class HourPrices:
         twice = tuple(2 * count for count in self._once)
         twice_usd = self._on_demand_usd(kind, twice)
         run_usd = (twice_usd - once_usd) / self._week_hours
-        start_usd = 0.0
+        priced = self._priced(kind, run_usd)
         if self._with_break is not None:
             away_usd = self._on_demand_usd(kind, self._with_break)
             start_usd = max(0.0, away_usd - once_usd + run_usd)
-        return GroupPrices(
-            self._priced(kind, run_usd, start_usd),
-            once_usd - run_usd * self._week_hours,
-        )
+            lead_hours = lead_minutes(kind.replica) / MINUTES_PER_HOUR
+            priced = replace(
+                priced,
+                start_usd=start_usd,
+                opening_usd=max(0.0, start_usd - lead_hours * run_usd),
+            )
+        return GroupPrices(priced, once_usd - run_usd * self._week_hours)
 
     def _on_demand_usd(self, kind: PoolKind, groups: tuple[int, ...]) -> float:
         """Return the bill of some groups that are bought in the last way of their offer, USD."""
         requirement = replace(
             self._requirement,
             week=pool_week(
-                self._requirement.week, groups, startup_time_s(kind.replica)
+                self._requirement.week, groups, lead_minutes(kind.replica)
             ),
             own_week=self._requirement.week,
         )
@@ -119,9 +123,7 @@ class HourPrices:
         )
         return float(bill.total)
 
-    def _priced(
-        self, kind: PoolKind, run_usd: float, start_usd: float
-    ) -> HourKind:
+    def _priced(self, kind: PoolKind, run_usd: float) -> HourKind:
         """Return what a group costs, by its price where nothing is owned or committed to."""
         nodes, tiers = kind.group.nodes, mix_of(kind.offer).tiers
         # Bought in one way, all that an hour costs is paid in that hour.
@@ -146,7 +148,6 @@ class HourPrices:
             most_groups=most_groups,
             machine_usd=machine_usd,
             other_usd=run_usd - machine_usd,
-            start_usd=start_usd,
             owned_groups=kind.offer.owned_nodes // nodes,
             always_usd=always_usd,
             most_always=most_groups if always_usd < math.inf else 0,

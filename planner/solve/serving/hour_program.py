@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Counts: TypeAlias = "tuple[int, int]"
 # Absorbs floating-point error at whole numbers of groups.
 WHOLE_ERROR: Final = 1e-9
+# What runs while a service is closed.
+CLOSED: Final = (0, 0)
 
 
 class HourLoad(Struct, frozen=True):
@@ -44,7 +46,8 @@ class HourKind(Struct, frozen=True, kw_only=True):
     most_groups   that may be had
     machine_usd   its machines in one hour of each week, on demand
     other_usd     what else it costs in such an hour, however it is bought
-    start_usd     one start in each week
+    start_usd     one start in each week, with the time before its hour
+    opening_usd   one start in each week when the service opens, before which there is no time
     owned_groups  those whose machines are paid for already
     always_usd    its machines in all hours, committed to; infinite where they may not be
     most_always   groups that may be committed to
@@ -57,6 +60,7 @@ class HourKind(Struct, frozen=True, kw_only=True):
     machine_usd: float
     other_usd: float
     start_usd: float = 0.0
+    opening_usd: float = 0.0
     owned_groups: int = 0
     always_usd: float = math.inf
     most_always: int = 0
@@ -169,6 +173,7 @@ class HourProgram:
 
         minimize  sum of hours * (other USD * n + machine USD * max(0, n - owned - c))
                   + start USD * max(0, n - n of the hour before) + USD of all hours * c
+                  with the USD of an opening for a start after a closed hour
         while     weight / weight of all that are up * rate <= requests/s of a group, of each kind
                   that runs, and sum of n >= 1, in each hour
 
@@ -344,6 +349,13 @@ class HourProgram:
         ]
         if not all(states):
             return math.inf, ()
+        for number, costs in enumerate(states):
+            if states[number - 1].keys() == {CLOSED} != costs.keys():
+                # From a closed stretch there is one way, which costs what an opening does.
+                states[number] = {
+                    counts: usd + self._opening_usd(counts)
+                    for counts, usd in costs.items()
+                }
         # It begins where fewest states are possible.
         first = min(range(len(states)), key=lambda number: len(states[number]))
         usd, path = _CheapestRound(
@@ -362,6 +374,14 @@ class HourProgram:
         first, second = self._kinds
         return counts[0] * first.start_usd + counts[1] * second.start_usd
 
+    def _opening_usd(self, counts: Counts) -> float:
+        """Return how much more it costs to start some groups at an opening, USD."""
+        first, second = self._kinds
+        opening_usd = (
+            counts[0] * first.opening_usd + counts[1] * second.opening_usd
+        )
+        return opening_usd - self._started_usd(counts)
+
     def _useful_states(
         self, rate_rps: float, hours: float, always: Sequence[int]
     ) -> dict[Counts, float]:
@@ -372,7 +392,7 @@ class HourProgram:
         """
         if not hours:
             # A service that is closed has no machine.
-            return {(0, 0): 0.0}
+            return {CLOSED: 0.0}
         enough = {
             counts: hours * self._hour_usd(counts, always)
             for counts in self._enough(rate_rps)

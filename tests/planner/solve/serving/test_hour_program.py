@@ -37,7 +37,8 @@ def drawn_kind(
         most_groups=most,
         machine_usd=draw.uniform(1, 9),
         other_usd=draw.uniform(0, 1),
-        start_usd=draw.choice((0.0, 0.5, 3.0)),
+        start_usd=draw.choice((0.5, 1.0, 3.0)),
+        opening_usd=draw.choice((0.0, 0.5)),
         owned_groups=draw.choice((0, 0, 1)),
         always_usd=draw.uniform(5, 40) if always else math.inf,
         most_always=always,
@@ -82,13 +83,16 @@ def cost_usd(
         if always[number]:
             usd += always[number] * kind.always_usd
         before = counts[-1][number]
+        was_open = hours[-1].hours > 0
         for hour, each in zip(hours, counts, strict=True):
             groups = each[number]
             paid = max(0, groups - kind.owned_groups - always[number])
             usd += hour.hours * (
                 groups * kind.other_usd + paid * kind.machine_usd
             )
-            usd += kind.start_usd * max(0, groups - before)
+            each_usd = kind.start_usd if was_open else kind.opening_usd
+            usd += each_usd * max(0, groups - before)
+            was_open = hour.hours > 0
             before = groups
     return usd
 

@@ -17,7 +17,7 @@ from planner.cost.service_price import PriceBook
 from planner.market.offer import QuotaNodes
 from planner.perf.serving.monte_carlo import RequestStream
 from planner.solve.capacity import minute_nodes
-from planner.solve.serving import hour_fleet, hour_price, replica_capacity
+from planner.solve.serving import hour_fleet, replica_capacity
 from planner.solve.serving.hour_search import HourSearch, follows_hours
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
@@ -162,8 +162,7 @@ def test_no_two_types_are_cheaper_in_the_hours_of_a_week(
 ) -> None:
     """Random prices, regions, capacities and weeks; machines that start at once."""
     monkeypatch.setattr(replica_capacity, "CLOSE_SHARE", 1e-5)
-    for module in (hour_fleet, hour_price):
-        monkeypatch.setattr(module, "startup_time_s", lambda _: 0.0)
+    monkeypatch.setattr(hour_fleet, "startup_time_s", lambda _: 0.0)
     draw = random.Random(seed)
     offers = priced(catalog, draw)
     weights = [round(draw.choice((0.1, 0.4, 0.7, 1.0)), 1) for _ in range(24)]
