@@ -123,6 +123,9 @@ SENTENCES: Final = {
     "schedule bring machines back, or tonnage start, in {startup_s:time}",
     "window": "machines leave {window_s:time} after midnight, by when a run is done with the "
     "confidence of the plan; with shutdown.idle a slower one has until {deadline_s:time}",
+    "quiet-hours": "the machines of hours with {load_share:.0%} of the peak miss {key}: "
+    "{reached_s:time} > {limit_s:time}, since clumps of requests weigh more on few machines; "
+    "traffic.profile: flat keeps all of them",
     "spot-base": "spot machines can be taken back at short notice, all of them at once: "
     "{base_nodes:,} of {nodes:,} machines stay, and meet the limits of as much of the peak",
     "spot-run": "spot machines can be taken back at short notice, all of them at once: "

@@ -27,6 +27,7 @@ from planner.solve.serving.pool_answer import (
     simulation_check_of,
 )
 from planner.solve.serving.predict import predict_serving
+from planner.solve.serving.quiet_hours import quiet_hour_warnings
 from planner.solve.serving.reason import asked_confidence, find_reasons
 from planner.solve.serving.relaxation import relaxations
 from planner.solve.serving.search import ServingResult, ServingSearch
@@ -208,6 +209,9 @@ def _fleet_warnings(
         ),
         *choice_warnings(spec, requirement, (selection.sizing.layout,)),
         *class_warnings(spec, None),
+        *quiet_hour_warnings(
+            requirement, selection.sizing, finder.search.judge
+        ),
         *unused_spot_warnings(
             spec, requirement, finder.offer_filter.cheapest(), selection
         ),
