@@ -34,6 +34,7 @@ WRITTEN = {
     "spot": "spot: only",
     "half-spot": "on_demand_base: 50%",
     "half-mix": "commit: [none, 1y, 3y], on_demand_base: 50%",
+    "two-types": "spot: never, machine_types: 2",
     "small-cloud": "spot: never",
     "sglang": "spot: never",
     "tensorrt-llm": "spot: never",
@@ -68,12 +69,9 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
         catalog, lambda offer: offer.instance.family in ("g6", "g6e", "g5")
     )
     found = found_ways(catalog, TEXT.replace("BUY", "spot: auto"))
-    # Of this one a second type saves nothing.
-    second = found.pop("two-types")
-    assert (second.usd, second.refused, second.nearest) == (None, None, None)
     # Weights of a draft do not come through the bucket.
     assert present(found.pop("eagle3").refused).code == "speculation-weights"
-    assert found.keys() == WRITTEN.keys() == set(ONE_TYPE)
+    assert found.keys() == WRITTEN.keys() == {"two-types", *ONE_TYPE}
     for way, written in WRITTEN.items():
         text = TEXT.replace("BUY", written)
         offered = catalog
@@ -85,7 +83,9 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
             text += f"serving: {{engine: {way}}}\n"
         solution = find(offered, text, keep=0)
         assert found[way].usd == present(solution.bill).total, way
-        assert found[way].purchases == solution.pools[0].purchases
+        assert found[way].purchases == tuple(
+            part for pool in solution.pools for part in pool.purchases
+        )
     usd = {way: present(one.usd) for way, one in found.items()}
     assert usd["mix"] <= usd["mix-1y"] <= min(usd["on-demand"], usd["term-1y"])
     assert usd["mix"] <= usd["term-3y"]
@@ -99,6 +99,16 @@ def test_each_way_is_the_plan_of_a_spec_that_says_so(catalog) -> None:
             if part.purchase == f"reserved_{years}y"
         )
         assert one.owed_usd == Decimal(owed)
+
+
+def test_two_machine_types_are_no_way_where_they_save_nothing(catalog) -> None:
+    """The same traffic all week leaves no hours in which a second type pays."""
+    few = only(
+        catalog, lambda offer: offer.instance.family in ("g6", "g6e", "g5")
+    )
+    text = TEXT.replace("diurnal", "flat").replace("BUY", "spot: auto")
+    second = found_ways(few, text)["two-types"]
+    assert (second.usd, second.refused, second.nearest) == (None, None, None)
 
 
 def test_two_machine_types_are_a_way_where_they_cost_less(catalog) -> None:
