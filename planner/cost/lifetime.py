@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import cache
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from planner.cost.weekly_load import standing_minutes
 from planner.facts import table
-from planner.spec.schedule import open_minutes
 from planner.units import (
     DAYS_PER_MONTH,
     HOURS_PER_MONTH,
     MINUTES_PER_DAY,
-    MINUTES_PER_HOUR,
     SECONDS_PER_DAY,
     SECONDS_PER_HOUR,
     SECONDS_PER_MINUTE,
@@ -182,25 +181,21 @@ def daily_window_s(deadline_s: float) -> float:
 
 @cache
 def standing_hours(
-    hourly_nodes: tuple[int, ...], shutdown: ShutdownRule
+    hourly_nodes: tuple[int, ...],
+    shutdown: ShutdownRule,
+    lead_minutes: int = 0,
 ) -> Decimal:
     """Return the node-hours of machines that run by the hours of the week.
 
     without ttl: mean over the week * 730
     with ttl:    the most node-hours of any stretch of the ttl, wherever in the week it starts
-    `hourly_nodes` are the nodes of the 168 hours of a week. Outside the schedule nothing runs.
+    `hourly_nodes` are the nodes of the 168 hours of a week, which are there by a lead before
+    them. Outside the schedule nothing runs.
     Billed <= this: an idle limit only shortens the hours.
     """
-    minute_nodes = [
-        nodes if is_open else 0
-        for nodes, is_open in zip(
-            chain.from_iterable(
-                (nodes,) * MINUTES_PER_HOUR for nodes in hourly_nodes
-            ),
-            open_minutes(shutdown.schedule),
-            strict=True,
-        )
-    ]
+    minute_nodes = standing_minutes(
+        hourly_nodes, shutdown.schedule, lead_minutes
+    )
     week_minutes = len(minute_nodes)
     week_total = sum(minute_nodes)
     if shutdown.ttl is None:

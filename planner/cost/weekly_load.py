@@ -13,6 +13,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts import table
 from planner.spec.schedule import open_minutes
@@ -70,6 +71,14 @@ class Week(Struct, frozen=True, dict=True):
     running_share: tuple[Decimal, ...]
     schedule: str | None = None
     lead_minutes: int = 0
+
+    def with_lead(self, minutes: int) -> Week:
+        """Return the week in which machines are started so many minutes before their hours."""
+        if minutes not in self._led_weeks:
+            self._led_weeks[minutes] = (
+                self if self._is_even else replace(self, lead_minutes=minutes)
+            )
+        return self._led_weeks[minutes]
 
     @cached_property
     def mean_load(self) -> float:
@@ -237,6 +246,18 @@ class Week(Struct, frozen=True, dict=True):
         return {}
 
     @cached_property
+    def _is_even(self) -> bool:
+        """Whether all open hours have the same load, so that none is led into."""
+        return len(self.load_shares) == 1 and (
+            self.running_share == running_shares(self.schedule)
+        )
+
+    @cached_property
+    def _led_weeks(self) -> dict[int, Week]:
+        """Weeks of leads that were asked for: each remembers what its fleets have."""
+        return {}
+
+    @cached_property
     def _level_hours(
         self,
     ) -> dict[tuple[float, SpareGroups], Mapping[int, Decimal]]:
@@ -263,8 +284,12 @@ class Week(Struct, frozen=True, dict=True):
                 self.relative_load, self.running_share, strict=True
             )
         )
-        minutes = Counter(
-            standing_minutes(hourly, self.schedule, self.lead_minutes)
+        minutes = (
+            _counted_minutes(hourly, self.lead_minutes)
+            if self.schedule is None
+            else Counter(
+                standing_minutes(hourly, self.schedule, self.lead_minutes)
+            )
         )
         return Counter(
             {
@@ -293,14 +318,31 @@ def standing_minutes(
     return tuple(map(int.__mul__, _most_ahead(needed, lead_minutes), is_open))
 
 
-def _most_ahead(minutes: tuple[int, ...], lead_minutes: int) -> tuple[int, ...]:
-    """Return the most of each minute and those after it, around the week.
+def _counted_minutes(
+    hourly: tuple[int, ...], lead_minutes: int
+) -> Counter[int]:
+    """Return in how many minutes of a week each number stands, where all of it is open.
+
+    A lead of `h` hours and `m` minutes looks `h` hours ahead, and one more in the last `m`
+    minutes of an hour. Hours are looked at, which are fewer than minutes.
+    """
+    hours, minutes = divmod(lead_minutes, MINUTES_PER_HOUR)
+    most = _most_ahead(hourly, hours)
+    counts: Counter[int] = Counter()
+    for number, later in zip(most, most[1:] + most[:1], strict=True):
+        counts[number] += MINUTES_PER_HOUR - minutes
+        counts[max(number, later)] += minutes
+    return counts
+
+
+def _most_ahead(numbers: tuple[int, ...], ahead: int) -> tuple[int, ...]:
+    """Return the most of each minute, or hour, and so many after it, around the week.
 
     A window twice as long is the larger of two windows, so few passes are enough.
     """
-    most, reach = minutes, 1
-    while reach <= lead_minutes:
-        step = min(reach, lead_minutes + 1 - reach)
+    most, reach = numbers, 1
+    while reach <= ahead:
+        step = min(reach, ahead + 1 - reach)
         most = tuple(map(max, most, most[step:] + most[:step]))
         reach += step
     return most

@@ -39,7 +39,8 @@ class CapacityChange(Struct, frozen=True):
 class PoolNodes(Struct, frozen=True, kw_only=True):
     """What the nodes of a pool are for, and how many there are, as SizedPool says it.
 
-    `is_elastic` says that they follow the load by themselves while anything runs.
+    `is_elastic` says that they follow the load by themselves while anything runs. Otherwise they
+    are started `lead_minutes` before the hours that need them.
     """
 
     role: Literal["serve", "batch", "train", "workspace"]
@@ -48,6 +49,7 @@ class PoolNodes(Struct, frozen=True, kw_only=True):
     spares: SpareGroups
     run_window_s: int
     is_elastic: bool = False
+    lead_minutes: int = 0
 
 
 def minute_nodes(
@@ -60,8 +62,8 @@ def minute_nodes(
 
     A daily batch runs from midnight to the end of its window. A training job runs with all of its
     nodes. Everything else follows a share of the load of the hour, all of it by default, and
-    without a share nothing runs. Outside the schedule nothing does either. Where the week says so,
-    nodes are there before their hour begins.
+    without a share nothing runs. Outside the schedule nothing does either. Within it nodes are
+    there by the lead of their pool before an hour begins.
     """
     if not load_share:
         return (0,) * MINUTES_PER_WEEK
@@ -79,7 +81,7 @@ def minute_nodes(
     )
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
-    return _by_minute(hourly_nodes, schedule, week.lead_minutes)
+    return _by_minute(hourly_nodes, schedule, pool.lead_minutes)
 
 
 # The graph, the bands and the quotas of a plan ask for the same pools.

@@ -107,7 +107,8 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     the seconds of a daily batch run, 0 for everything else. `token_budget` is the most tokens of
     one step of a serving engine, 0 without one. `drafting` is its speculative decoding, None
     without it. `engine` is its name, and `memory_share` the share of memory that it is told to
-    fill. `startup_s` is the time from the request of a node until its replica serves, else 0.
+    fill. `startup_s` is the time from the request of a node until its replica serves, else 0, and
+    `lead_minutes` how long before an hour of more load its nodes are requested.
     `elastic` says how far its nodes follow the load, None when they follow the hours alone: those
     of `week`, None for those of the service. `stand_ins` are started where a cloud has none of the
     type, the first first. `weight` is that of a group where a router shares requests among pools,
@@ -135,6 +136,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     engine: str = ""
     memory_share: float = 0.0
     startup_s: float = 0.0
+    lead_minutes: int = 0
     elastic: ElasticRange | None = None
     stand_ins: tuple[StandInType, ...] = ()
     weight: int = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.errors import Problem, SpecError
+from planner.solve.capacity import minute_nodes
 from planner.spec.model import PlacementRule, PurchaseRule
-from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK, MONTHS_PER_YEAR
+from planner.units import HOURS_PER_MONTH, MINUTES_PER_WEEK, MONTHS_PER_YEAR
 from planner.workload.solver import find
 
 if TYPE_CHECKING:
@@ -161,19 +161,18 @@ def _burst_usd(
 ) -> Decimal:
     """Return what the machines that there are cost a month, with those on demand above them.
 
-    hours above = node-hours of the week beyond what is owned * 730 / 168
+    hours above = node-minutes of the week beyond what is owned / minutes of a week * 730
     """
     pool = solution.pools[0]
     owned = min(machine.nodes, pool.nodes)
     years = center.value_of("years")
     own_usd = owned * center.month_usd(machine, years)
-    hourly_nodes = (
-        (pool.week or solution.week).hourly_nodes(
-            pool.peak_groups, pool.nodes_per_group, pool.spares
-        )
+    week = pool.week or solution.week
+    wanted_nodes = (
+        minute_nodes(week, pool, week.schedule)
         if pool.role == "serve"
-        else (pool.nodes,) * HOURS_PER_WEEK
+        else (pool.nodes,) * MINUTES_PER_WEEK
     )
-    above = sum(max(0, math.ceil(nodes) - owned) for nodes in hourly_nodes)
-    above_hours = Decimal(above) * HOURS_PER_MONTH / HOURS_PER_WEEK
+    above = sum(max(0, nodes - owned) for nodes in wanted_nodes)
+    above_hours = Decimal(above) * HOURS_PER_MONTH / MINUTES_PER_WEEK
     return own_usd + above_hours * offer.usd_hour

@@ -10,15 +10,14 @@ import math
 from collections import Counter, defaultdict
 from decimal import Decimal
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.cost.weekly_load import standing_minutes
 from planner.market.live import QuotaCap, QuotaKey
-from planner.spec.schedule import open_minutes
-from planner.units import MINUTES_PER_HOUR, MINUTES_PER_WEEK
+from planner.units import MINUTES_PER_WEEK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,11 +66,13 @@ class WorkloadHours(Struct, frozen=True, dict=True):
     hourly_load  of each hour of its week; None for one that may need its peak at any time
     schedule     hours in which it runs, None for all
     timezone     that of both
+    lead_minutes how long before an hour of more load its machines are there
     """
 
     hourly_load: tuple[float, ...] | None
     schedule: str | None
     timezone: str
+    lead_minutes: int = 0
 
     @cached_property
     def loads(self) -> tuple[float, ...]:
@@ -82,14 +83,16 @@ class WorkloadHours(Struct, frozen=True, dict=True):
         """Return its load in each minute of a week in UTC, Monday 00:00 first."""
         if self.hourly_load is None:
             return (PEAK_LOAD,) * MINUTES_PER_WEEK
+        # The rank of a load among all: 0 is what is closed.
+        ranks = {load: rank for rank, load in enumerate(self.loads)}
         local = tuple(
-            load if is_open else CLOSED
-            for load, is_open in zip(
-                chain.from_iterable(
-                    (load,) * MINUTES_PER_HOUR for load in self.hourly_load
+            map(
+                self.loads.__getitem__,
+                standing_minutes(
+                    tuple(map(ranks.__getitem__, self.hourly_load)),
+                    self.schedule,
+                    self.lead_minutes,
                 ),
-                open_minutes(self.schedule),
-                strict=True,
             )
         )
         start = offset_minutes % MINUTES_PER_WEEK

@@ -48,6 +48,7 @@ def workload_hours(spec: Spec, solution: Solution) -> WorkloadHours:
         solution.week.relative_load,
         schedule,
         parse_schedule(schedule)[3] if schedule else "UTC",
+        max((pool.lead_minutes for pool in solution.pools), default=0),
     )
 
 

@@ -175,7 +175,7 @@ def _sharing_pool(
         ),
         accelerator=pool.instance.accelerator,
         hourly_nodes=tuple(min(nodes, shared_nodes) for nodes in hourly_nodes),
-        lead_minutes=week.lead_minutes,
+        lead_minutes=pool.lead_minutes,
         may_share="none" in spec.buy.commit
         and all(
             part.purchase in (*SHARED, "spot") and not part.reservation

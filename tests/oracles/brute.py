@@ -10,6 +10,8 @@ import math
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from planner.perf.common.layout import ReplicaLayout, can_shard
 from planner.perf.serving.replica import Replica
 from planner.solve.serving.sizing import (
@@ -19,6 +21,7 @@ from planner.solve.serving.sizing import (
     startup_time_s,
 )
 from planner.solve.serving.verify import FleetJudge
+from planner.spec.schedule import open_minutes
 from tests.oracles.stated import constant, reclaims
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 SPANS = (1, 2, 3, 4, 6, 8)  # machines of a replica
 HOUR_S = 3600
+WEEK_MINUTES = 7 * 24 * 60
 
 
 def machines_cost(
@@ -78,28 +82,33 @@ def _cost(
 ) -> Decimal:
     if offer.purchase.startswith("reserved"):
         return line_usd(Decimal(fleet.nodes * 730), offer.usd_hour)
-    spares = fleet.spares
-    running = sum(
-        (
-            (
-                Decimal(max(1, math.ceil(fleet.peak_groups * w - 1e-9)))
-                + spares.count
-                - (w < spares.from_load)
-            )
-            * r
-            if r
-            else Decimal(0)
-        )
-        for w, r in zip(
-            need.week.relative_load, need.week.running_share, strict=True
-        )
-    )
+    running = sum(standing(need, fleet))
     there = Decimal(1)
     if offer.purchase == "spot":
         startup_h = startup_time_s(fleet.replica) / HOUR_S
         there = Decimal(_paid_share(offer, startup_h))
-    hours = fleet.nodes_per_group * running * there / 168 * 730
+    hours = running * there / WEEK_MINUTES * 730
     return line_usd(hours, offer.usd_hour)
+
+
+def standing(need: ServingRequirement, fleet: FleetSizing) -> tuple[int, ...]:
+    """Machines of each minute of a week: what any minute needs until those asked for now serve.
+
+    Nothing needs machines while the service is closed, and nothing has them.
+    """
+    start_minutes = math.ceil(startup_time_s(fleet.replica) / 60)
+    is_open = np.array(open_minutes(need.week.schedule))
+    hourly = [running_nodes(fleet, load) for load in need.week.relative_load]
+    needed = np.repeat(hourly, 60) * is_open
+    ahead = [np.roll(needed, -minute) for minute in range(start_minutes + 1)]
+    return tuple(map(int, np.max(ahead, axis=0) * is_open))
+
+
+def running_nodes(fleet: FleetSizing, load: float) -> int:
+    """Machines of an hour: whole groups for the load, one at least, and those to spare."""
+    groups = max(1, math.ceil(fleet.peak_groups * load - 1e-9))
+    spares = fleet.spares.count - (load < fleet.spares.from_load)
+    return (groups + spares) * fleet.nodes_per_group
 
 
 def line_usd(hours: Decimal, usd_hour: Decimal) -> Decimal:

@@ -6,14 +6,21 @@ levels, mixes and lines are counted here by themselves.
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from decimal import Decimal
 from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 from planner.solve.serving.sizing import ReplicaGroup, sized_fleet
 from planner.solve.serving.verify import FleetJudge
-from tests.oracles.brute import SPANS, line_usd, replicas
+from tests.oracles.brute import (
+    SPANS,
+    WEEK_MINUTES,
+    line_usd,
+    replicas,
+    running_nodes,
+    standing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +30,6 @@ if TYPE_CHECKING:
     from planner.solve.serving.sizing import FleetSizing
 
 MONTH_H: Final = Decimal(730)
-WEEK_H: Final = 168
 PEAK: Final = 1.0
 
 
@@ -117,8 +123,7 @@ class _Buyer:
         owned: int,
         reserved: int | None,
     ) -> None:
-        self._loads = need.week.relative_load
-        self._shares = need.week.running_share
+        self._need = need
         self._on_demand = on_demand
         self._term_prices = term_prices
         self._owned = owned
@@ -128,14 +133,11 @@ class _Buyer:
         """The cheapest of all numbers of committed machines; None where there are none to have."""
         if self._reserved is not None and fleet.nodes > self._reserved:
             return None
-        hourly = [
-            _running(fleet, load) if share else 0
-            for load, share in zip(self._loads, self._shares, strict=True)
-        ]
+        minutes = Counter(standing(self._need, fleet))
         owned = min(self._owned, fleet.nodes)
         above = fleet.nodes - owned
         ways = [
-            self._cost(hourly, owned, committed, usd_hour)
+            self._cost(minutes, owned, committed, usd_hour)
             for usd_hour in self._term_prices or [Decimal(0)]
             for committed in range(above + 1 if self._term_prices else 1)
             if self._is_within_quotas(fleet, owned, committed)
@@ -145,7 +147,7 @@ class _Buyer:
 
     def _cost(
         self,
-        hourly: list[int],
+        minutes: Counter[int],
         owned: int,
         committed: int,
         committed_usd: Decimal,
@@ -154,14 +156,10 @@ class _Buyer:
         base = owned + committed
         above_h = (
             sum(
-                (
-                    max(0, nodes - base) * share
-                    for nodes, share in zip(hourly, self._shares, strict=True)
-                ),
-                Decimal(0),
+                max(0, nodes - base) * count for nodes, count in minutes.items()
             )
             * MONTH_H
-            / WEEK_H
+            / WEEK_MINUTES
         )
         lines = [
             (committed * MONTH_H, committed_usd),
@@ -185,12 +183,5 @@ def _counted(
 ) -> int:
     if quota.load == PEAK:
         return fleet.nodes
-    running = _running(fleet, quota.load)
+    running = running_nodes(fleet, quota.load)
     return min(running, owned) + committed + max(0, running - owned - committed)
-
-
-def _running(fleet: FleetSizing, load: float) -> int:
-    """Machines of an hour: whole groups for the load, one at least, and those to spare."""
-    groups = max(1, math.ceil(fleet.peak_groups * load - 1e-9))
-    spares = fleet.spares.count - (load < fleet.spares.from_load)
-    return (groups + spares) * fleet.nodes_per_group

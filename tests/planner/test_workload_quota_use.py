@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
@@ -28,8 +29,8 @@ from tests.planner.cli.test_live import NOW, facts_of
 REGIONS = ("us-east-1", "us-east-2")
 TYPES = ("g6e.xlarge", "g6e.2xlarge", "g6.12xlarge")
 ZONES = {"UTC": 0, "Asia/Tokyo": 9}
-CLOSES = {"UTC": 19, "Asia/Tokyo": 17}
-WEEK_H = 168
+CLOSES = {"UTC": 19, "Asia/Tokyo": 16}
+WEEK_MINUTES = 168 * 60
 VCPUS = {"g6e.xlarge": 4, "g6e.2xlarge": 8, "g6.12xlarge": 48}
 TEXT = chat(
     traffic="peak_rps: RPS\n  profile: business-hours",
@@ -44,7 +45,7 @@ SPECS = [
 
 
 class Fleet(NamedTuple):
-    """A fleet of one machine type in one region: its vCPUs in each hour of a week in UTC."""
+    """A fleet of one machine type in one region: its vCPUs in each minute of a week in UTC."""
 
     usd: Decimal
     region: str
@@ -126,21 +127,34 @@ def every_fleet(small: Catalog) -> list[list[Fleet]]:
             if solution.bill is None:
                 continue
             [pool] = solution.pools
-            local = [
-                nodes if 7 <= hour % 24 < CLOSES[zone] else 0
-                for hour, nodes in enumerate(
-                    solution.week.hourly_nodes(
-                        pool.peak_groups, pool.nodes_per_group, pool.spares
-                    )
-                )
-            ]
+            hourly = solution.week.hourly_nodes(
+                pool.peak_groups, pool.nodes_per_group, pool.spares
+            )
+            local = by_minute(hourly, CLOSES[zone], pool.startup_s)
+            ahead = 60 * ZONES[zone]
             vcpus = tuple(
-                VCPUS[name] * local[(hour + ZONES[zone]) % WEEK_H]
-                for hour in range(WEEK_H)
+                VCPUS[name] * nodes for nodes in local[ahead:] + local[:ahead]
             )
             own.append(Fleet(solution.bill.total, region, vcpus))
         fleets.append(own)
     return fleets
+
+
+def by_minute(
+    hourly: Sequence[int], closes: int, startup_s: float
+) -> list[int]:
+    """The nodes of each minute: those that it needs, and any minute until a start is over."""
+    is_open = [
+        7 * 60 <= minute % 1440 < closes * 60 for minute in range(WEEK_MINUTES)
+    ]
+    needed = [
+        hourly[minute // 60] * here for minute, here in enumerate(is_open)
+    ]
+    start = math.ceil(startup_s / 60)
+    return [
+        max((needed + needed)[minute : minute + start + 1]) * here
+        for minute, here in enumerate(is_open)
+    ]
 
 
 def is_of(offer: Offer, region: str, name: str) -> bool:
@@ -154,13 +168,16 @@ def brute(
         sum((fleet.usd for fleet in choice), Decimal(0))
         for choice in itertools.product(*every_fleet)
         if all(
-            sum(fleet.vcpus[hour] for fleet in choice if fleet.region == region)
-            <= limit
+            most_at_once(choice, region) <= limit
             for region, limit in limits.items()
-            for hour in range(WEEK_H)
         )
     ]
     return min(costs, default=None)
+
+
+def most_at_once(fleets: Sequence[Fleet], region: str) -> int:
+    here = [fleet.vcpus for fleet in fleets if fleet.region == region]
+    return max(map(sum, zip(*here, strict=True)), default=0)
 
 
 LIMITS = [

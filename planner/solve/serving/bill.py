@@ -41,7 +41,11 @@ from planner.solve.serving.service_usage import (
     monthly_requests,
     prompts_gb,
 )
-from planner.solve.serving.sizing import run_window_s, startup_time_s
+from planner.solve.serving.sizing import (
+    machine_lead,
+    run_window_s,
+    startup_time_s,
+)
 from planner.solve.serving.spot_promise import SpotPromise, has_promise
 from planner.units import (
     HOURS_PER_MONTH,
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from planner.cost.bill_line import BillLine
     from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import PriceBook
+    from planner.cost.weekly_load import Week
     from planner.market.offer import Offer, PurchaseTier
     from planner.perf.reliability.spot_pool import RateEnd
     from planner.solve.serving.requirement import ServingRequirement
@@ -103,7 +108,7 @@ def paid_node_hours(
     commitment:  nodes * 730, or all hours of a longer life, whether they run or not
     batch:       nodes * billed hours of the run: boot, work, and the tail until the release
     daily batch: the same for each day of a month, or of the time to live
-    serving:     node-hours that follow the weekly load, spare groups included
+    serving:     node-hours that follow the weekly load, with starts and spare groups
     spot:        those of serving, without the hours until a cloud brings back what it took
     mix:         those of each of its tiers
     """
@@ -122,19 +127,28 @@ def _hourly_nodes(
     )
 
 
+def _machine_week(requirement: ServingRequirement, sizing: FleetSizing) -> Week:
+    """Return the week in which machines are started before the hours that need them."""
+    return requirement.week.with_lead(machine_lead(requirement, sizing))
+
+
 def _level_hours(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> Mapping[int, Decimal]:
     """Return the hours in the period of the bill in which at least so many groups run."""
     if requirement.shutdown.ttl is None:
-        return requirement.week.level_hours(sizing.peak_groups, sizing.spares)
+        return _machine_week(requirement, sizing).level_hours(
+            sizing.peak_groups, sizing.spares
+        )
     hourly_groups = [
         nodes // sizing.nodes_per_group
         for nodes in _hourly_nodes(requirement, sizing)
     ]
     return {
         level: standing_hours(
-            tuple(map(level.__le__, hourly_groups)), requirement.shutdown
+            tuple(map(level.__le__, hourly_groups)),
+            requirement.shutdown,
+            machine_lead(requirement, sizing),
         )
         for level in set(hourly_groups)
         if level
@@ -202,7 +216,7 @@ def span_hours(
     """
     peak_groups = sizing.peak_groups * load_share
     if requirement.shutdown.ttl is None:
-        return requirement.week.node_hours(
+        return _machine_week(requirement, sizing).node_hours(
             peak_groups, sizing.nodes_per_group, sizing.spares, span
         )
     start, end = span
@@ -212,6 +226,7 @@ def span_hours(
     return standing_hours(
         tuple(max(0, min(nodes, end) - start) for nodes in hourly_nodes),
         requirement.shutdown,
+        machine_lead(requirement, sizing),
     )
 
 

@@ -19,6 +19,7 @@ from planner.solve.serving.rejection import (
 from planner.solve.serving.sizing import (
     FleetSizing,
     LayoutRejection,
+    machine_lead,
     run_window_s,
 )
 from planner.solve.serving.spot_promise import beyond_promise, kept_fleet
@@ -60,6 +61,7 @@ def _refused_by_cloud(
         spares=sizing.spares,
         run_window_s=run_window_s(requirement, sizing),
         is_elastic=requirement.elastic is not None,
+        lead_minutes=machine_lead(requirement, sizing),
     )
     exceeded = exceeded_limit(
         offer,

@@ -7,7 +7,6 @@ or none.
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -23,14 +22,11 @@ from planner.solve.serving.mixed_fleet import (
     PoolKind,
     billed_pool,
 )
-from planner.solve.serving.sizing import startup_time_s
-from planner.units import SECONDS_PER_MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from planner.cost.service_price import PriceBook
-    from planner.perf.serving.replica import Replica
     from planner.solve.serving.requirement import ServingRequirement
 
 
@@ -94,18 +90,12 @@ def hour_fleet(
     )
 
 
-def lead_minutes(replica: Replica) -> int:
-    """Return how long before an hour a group is started: the time of a start in whole minutes."""
-    return math.ceil(startup_time_s(replica) / SECONDS_PER_MINUTE)
-
-
 # Many fleets have the same hours, and each of them is counted by the minute.
 @lru_cache(maxsize=4096)
-def pool_week(week: Week, groups: tuple[int, ...], lead: int) -> Week:
+def pool_week(week: Week, groups: tuple[int, ...]) -> Week:
     """Return the week of a pool that has so many groups in each hour of the week of a service.
 
     load = groups / most groups; hours without a group do not run
-    `lead` is how many minutes before an hour its groups are started.
     """
     most_groups = max(groups)
     return Week(
@@ -117,7 +107,6 @@ def pool_week(week: Week, groups: tuple[int, ...], lead: int) -> Week:
             )
         ),
         week.schedule,
-        lead,
     )
 
 
@@ -181,7 +170,7 @@ def _pool_requirement(
         requirement.with_scaled_load(rate_rps / requirement.load.rate_per_s),
         availability=None,
         traffic_share=load.share * count.most_groups,
-        week=pool_week(week, count.groups, lead_minutes(count.kind.replica)),
+        week=pool_week(week, count.groups),
         own_week=Week(
             tuple(hour_rps / rate_rps for hour_rps in pool_rps),
             week.running_share,

@@ -19,9 +19,9 @@ from planner.market.purchase import tier_offer
 from planner.market.term import TERM_PURCHASES
 from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.serving.bill import bought_bill
-from planner.solve.serving.hour_fleet import lead_minutes, pool_week
+from planner.solve.serving.hour_fleet import pool_week
 from planner.solve.serving.hour_program import HourKind
-from planner.solve.serving.sizing import sized_fleet
+from planner.solve.serving.sizing import machine_lead, sized_fleet
 from planner.solve.serving.spare_groups import group_availability
 from planner.solve.serving.spot_promise import least_usd_hour
 from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK, MINUTES_PER_HOUR
@@ -98,21 +98,24 @@ class HourPrices:
         if self._with_break is not None:
             away_usd = self._on_demand_usd(kind, self._with_break)
             start_usd = max(0.0, away_usd - once_usd + run_usd)
-            lead_hours = lead_minutes(kind.replica) / MINUTES_PER_HOUR
+            lead_usd = self._lead_hours(kind) * run_usd
             priced = replace(
                 priced,
                 start_usd=start_usd,
-                opening_usd=max(0.0, start_usd - lead_hours * run_usd),
+                opening_usd=max(0.0, start_usd - lead_usd),
             )
         return GroupPrices(priced, once_usd - run_usd * self._week_hours)
+
+    def _lead_hours(self, kind: PoolKind) -> float:
+        """Return how long a group runs before an hour that needs it."""
+        fleet = sized_fleet(self._requirement, kind.replica, kind.group, 1)
+        return machine_lead(self._requirement, fleet) / MINUTES_PER_HOUR
 
     def _on_demand_usd(self, kind: PoolKind, groups: tuple[int, ...]) -> float:
         """Return the bill of some groups that are bought in the last way of their offer, USD."""
         requirement = replace(
             self._requirement,
-            week=pool_week(
-                self._requirement.week, groups, lead_minutes(kind.replica)
-            ),
+            week=pool_week(self._requirement.week, groups),
             own_week=self._requirement.week,
         )
         bill = bought_bill(

@@ -20,11 +20,12 @@ from planner.solve.serving.elastic import elastic_range
 from planner.solve.serving.evidence import evidence_warnings
 from planner.solve.serving.shared_answer import (
     checked,
-    machine_startup_s,
     shared_warnings,
     told_share,
 )
 from planner.solve.serving.sizing import (
+    machine_lead,
+    machine_startup_s,
     run_window_s,
     sized_fleet,
     startup_time_s,
@@ -103,6 +104,7 @@ def serving_pool(
         engine=requirement.load.engine,
         memory_share=told_share(sizing),
         startup_s=machine_startup_s(sizing),
+        lead_minutes=machine_lead(requirement, sizing),
         elastic=elastic_range(requirement, sizing, search.judge),
         run_window_s=run_window_s(requirement, sizing),
         weight=weight,

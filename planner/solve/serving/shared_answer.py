@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.common.constant import constant
 from planner.solve.cause import because
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.requirement import Neighbor
@@ -12,7 +11,6 @@ from planner.solve.serving.sizing import (
     FleetSizing,
     NeighborSizing,
     size_fleet,
-    startup_time_s,
 )
 from planner.solve.serving.token_volume import joint_volume, token_volume
 from planner.solve.solution import PlanWarning, SizedService
@@ -102,18 +100,6 @@ def checked(
     )
     return judge.check(
         requirement, sizing, max(0, sizing.peak_groups - formula_groups)
-    )
-
-
-def machine_startup_s(sizing: FleetSizing) -> float:
-    """Return the seconds from the request of a node until all of its engines serve.
-
-    boot + what each engine takes after it: they start one after the other
-    """
-    # The machine boots once, and its engines load and compile in turn.
-    boot_s = constant("boot")
-    return startup_time_s(sizing.replica) + sum(
-        startup_time_s(each.sizing.replica) - boot_s for each in sizing.beside
     )
 
 

@@ -520,3 +520,26 @@ def startup_time_s(replica: Replica) -> float:
     load_s = replica_bytes / (constant("load_gb_s") * BYTES_PER_GB)
     compile_s = compile_time_s(replica.node.accelerator.vendor)
     return constant("boot") + load_s + compile_s
+
+
+def machine_startup_s(sizing: FleetSizing) -> float:
+    """Return the seconds from the request of a node until all of its engines serve.
+
+    boot + what each engine takes after it: they start one after the other
+    """
+    # The machine boots once, and its engines load and compile in turn.
+    boot_s = constant("boot")
+    return startup_time_s(sizing.replica) + sum(
+        startup_time_s(each.sizing.replica) - boot_s for each in sizing.beside
+    )
+
+
+def machine_lead(requirement: ServingRequirement, sizing: FleetSizing) -> int:
+    """Return how many minutes before an hour of more load its machines are asked for.
+
+    the time until they serve, in whole minutes
+    A batch has no such hours, and an elastic fleet asks for machines by what it measures.
+    """
+    if requirement.mode == "batch" or requirement.elastic is not None:
+        return 0
+    return math.ceil(machine_startup_s(sizing) / SECONDS_PER_MINUTE)

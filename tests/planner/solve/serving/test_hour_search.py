@@ -17,7 +17,7 @@ from planner.cost.service_price import PriceBook
 from planner.market.offer import QuotaNodes
 from planner.perf.serving.monte_carlo import RequestStream
 from planner.solve.capacity import minute_nodes
-from planner.solve.serving import hour_fleet, replica_capacity
+from planner.solve.serving import replica_capacity, sizing
 from planner.solve.serving.hour_search import HourSearch, follows_hours
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
@@ -162,7 +162,7 @@ def test_no_two_types_are_cheaper_in_the_hours_of_a_week(
 ) -> None:
     """Random prices, regions, capacities and weeks; machines that start at once."""
     monkeypatch.setattr(replica_capacity, "CLOSE_SHARE", 1e-5)
-    monkeypatch.setattr(hour_fleet, "startup_time_s", lambda _: 0.0)
+    monkeypatch.setattr(sizing, "machine_startup_s", lambda _: 0.0)
     draw = random.Random(seed)
     offers = priced(catalog, draw)
     weights = [round(draw.choice((0.1, 0.4, 0.7, 1.0)), 1) for _ in range(24)]
@@ -282,18 +282,20 @@ def test_something_answers_in_every_open_minute(
     )
 
 
+@pytest.mark.parametrize("machine_types", [1, 2])
 @pytest.mark.parametrize("schedule", ["", SCHEDULE])
 def test_machines_have_started_when_their_hour_begins(
-    catalog: Catalog, schedule: str
+    catalog: Catalog, schedule: str, machine_types: int
 ) -> None:
     """Those of an hour were asked for a start before it, but for the first ones of an opening."""
     few = with_prices(catalog, "aws", TYPES["aws"])
     extra = f'shutdown: {{schedule: "{schedule}"}}' if schedule else ""
-    solution = find(few, by_hours("aws", extra=extra))
+    solution = find(few, by_hours("aws", machine_types, extra=extra))
+    assert len(solution.pools) == machine_types
     is_open = open_minutes(schedule or None)
     changes = 0
     for pool in solution.pools:
-        week = present(pool.week)
+        week = pool.week or solution.week
         lead = math.ceil(pool.startup_s / 60)
         nodes = minute_nodes(week, pool, schedule or None)
         hourly = week.hourly_nodes(pool.peak_groups, pool.nodes_per_group)
@@ -314,18 +316,24 @@ def test_machines_have_started_when_their_hour_begins(
     assert changes > 2
 
 
+@pytest.mark.parametrize("machine_types", [1, 2])
+@pytest.mark.parametrize("schedule", ["", SCHEDULE])
 @pytest.mark.parametrize("cloud", TYPES)
-def test_the_bill_is_that_of_the_hours(catalog: Catalog, cloud: str) -> None:
+def test_the_bill_is_that_of_the_hours(
+    catalog: Catalog, cloud: str, schedule: str, machine_types: int
+) -> None:
     """Hours of machines in the bill are those of the minutes in which a stack has them."""
     few = with_prices(catalog, cloud, TYPES[cloud])
-    solution = find(few, by_hours(cloud))
+    extra = f'shutdown: {{schedule: "{schedule}"}}' if schedule else ""
+    solution = find(few, by_hours(cloud, machine_types, extra=extra))
     lines = [
         line
         for line in present(solution.bill).lines
         if line.kind == MACHINE_KIND
     ]
     for line, pool in zip(lines, solution.pools, strict=True):
-        minutes = minute_nodes(present(pool.week), pool, None)
+        week = pool.week or solution.week
+        minutes = minute_nodes(week, pool, schedule or None)
         mean = Decimal(sum(minutes)) / len(minutes)
         assert line.quantity == pytest.approx(mean * HOURS_PER_MONTH)
 
