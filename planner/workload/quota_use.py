@@ -30,17 +30,15 @@ if TYPE_CHECKING:
 def workload_hours(spec: Spec, solution: Solution) -> WorkloadHours:
     """Return when a workload needs how much: a service by the hour, all others at any time.
 
-    What ends by itself may start at any time, and an elastic service follows its clients. Machines
-    with hours of their own are not told by the load.
+    What ends by itself may start at any time, and an elastic service follows its clients. Of two
+    machine types with hours of their own, one may have most machines at little load.
     """
     if (
         not isinstance(spec, Inference)
         or solution.bill is None
         or solution.bill.period != "month"
-        or any(
-            pool.elastic is not None or pool.week is not None
-            for pool in solution.pools
-        )
+        or any(pool.elastic is not None for pool in solution.pools)
+        or (len(solution.pools) > 1 and solution.pools[0].week is not None)
     ):
         return ANY_TIME
     schedule = spec.shutdown.schedule
@@ -124,6 +122,18 @@ def _wanted_nodes(pool: SizedPool, hours: WorkloadHours, load: float) -> int:
         return 0
     if hours.hourly_load is None or load == PEAK_LOAD:
         return pool.nodes
+    if pool.week is not None:
+        hourly_nodes = pool.week.hourly_nodes(
+            pool.peak_groups, pool.nodes_per_group, pool.spares
+        )
+        # More load never takes fewer: what stays between two busy hours counts for these.
+        return max(
+            nodes
+            for nodes, hour_load in zip(
+                hourly_nodes, hours.hourly_load, strict=True
+            )
+            if hour_load <= load
+        )
     return running_nodes(
         pool.peak_groups, pool.nodes_per_group, pool.spares, load
     )

@@ -25,7 +25,7 @@ from planner.spec.schedule import open_minutes
 from tests.oracles.stated import constant, reclaims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from planner.facts.accelerator import Accelerator
     from planner.market.offer import Offer
@@ -82,7 +82,9 @@ def _cost(
 ) -> Decimal:
     if offer.purchase.startswith("reserved"):
         return line_usd(Decimal(fleet.nodes * 730), offer.usd_hour)
-    running = sum(standing(need, fleet))
+    running = sum(
+        standing(need, fleet, lambda load: running_nodes(fleet, load))
+    )
     there = Decimal(1)
     if offer.purchase == "spot":
         startup_h = startup_time_s(fleet.replica) / HOUR_S
@@ -91,14 +93,25 @@ def _cost(
     return line_usd(hours, offer.usd_hour)
 
 
-def standing(need: ServingRequirement, fleet: FleetSizing) -> tuple[int, ...]:
+def standing(
+    need: ServingRequirement,
+    fleet: FleetSizing,
+    nodes_at: Callable[[float], int],
+) -> tuple[int, ...]:
     """Machines of each minute of a week: what any minute needs until those asked for now serve.
+
+    `nodes_at` says what an hour of a load needs.
 
     Nothing needs machines while the service is closed, and nothing has them.
     """
     start_minutes = math.ceil(startup_time_s(fleet.replica) / 60)
     is_open = np.array(open_minutes(need.week.schedule))
-    hourly = [running_nodes(fleet, load) for load in need.week.relative_load]
+    hourly = [
+        nodes_at(load) if share else 0
+        for load, share in zip(
+            need.week.relative_load, need.week.running_share, strict=True
+        )
+    ]
     needed = np.repeat(hourly, 60) * is_open
     ahead = [np.roll(needed, -minute) for minute in range(start_minutes + 1)]
     return tuple(map(int, np.max(ahead, axis=0) * is_open))

@@ -23,7 +23,7 @@ from tests.oracles.brute import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from planner.market.offer import Offer, QuotaNodes
     from planner.solve.serving.requirement import ServingRequirement
@@ -104,12 +104,52 @@ def _first_that_passes(
 ) -> Decimal | None:
     """What the first fleet costs that keeps the limits; more machines cost no less."""
     for fleet in fleets:
-        cost = buyer.usd(fleet)
+        least = _ByLoad(fleet, judge, need if buyer.counts_hours else None)
+        # At least one group runs in other hours than those of the peak.
+        cost = buyer.usd(fleet, least.bound)
         if cost is None or cost > ceiling:
             return None
         if judge.missed_limit(need, fleet) is None:
-            return cost
+            return buyer.usd(fleet, least.nodes)
     return None
+
+
+class _ByLoad:
+    """The machines of a fleet in hours of a load: the fewest that keep the limits, counted up.
+
+    Without `need` they are a share of those of the peak.
+    """
+
+    def __init__(
+        self,
+        fleet: FleetSizing,
+        judge: FleetJudge,
+        need: ServingRequirement | None,
+    ) -> None:
+        self._fleet = fleet
+        self._judge = judge
+        self._need = need
+        self._known: dict[float, int] = {}
+
+    def bound(self, load: float) -> int:
+        if self._need is None or load == PEAK:
+            return running_nodes(self._fleet, load)
+        return self._fleet.nodes_per_group
+
+    def nodes(self, load: float) -> int:
+        if self._need is None or load == PEAK:
+            return running_nodes(self._fleet, load)
+        if load not in self._known:
+            self._known[load] = self._fewest(self._need.with_scaled_load(load))
+        return self._known[load]
+
+    def _fewest(self, hour: ServingRequirement) -> int:
+        fleet = self._fleet
+        for groups in range(1, fleet.peak_groups):
+            fewer = sized_fleet(hour, fleet.replica, fleet.group, groups)
+            if self._judge.missed_limit(hour, fewer) is None:
+                return groups * fleet.nodes_per_group
+        return fleet.nodes
 
 
 class _Buyer:
@@ -129,11 +169,32 @@ class _Buyer:
         self._owned = owned
         self._reserved = reserved
 
-    def usd(self, fleet: FleetSizing) -> Decimal | None:
+    @property
+    def counts_hours(self) -> bool:
+        """Whether each hour has the machines that it takes.
+
+        Not where what may fail is spare in all hours, where a quota has less left by the load,
+        or where the service is closed at its peak.
+        """
+        week = self._need.week
+        return (
+            self._need.survives is None
+            and all(quota.load == PEAK for quota in self._on_demand.quotas)
+            and any(
+                share and load == PEAK
+                for load, share in zip(
+                    week.relative_load, week.running_share, strict=True
+                )
+            )
+        )
+
+    def usd(
+        self, fleet: FleetSizing, nodes_at: Callable[[float], int]
+    ) -> Decimal | None:
         """The cheapest of all numbers of committed machines; None where there are none to have."""
         if self._reserved is not None and fleet.nodes > self._reserved:
             return None
-        minutes = Counter(standing(self._need, fleet))
+        minutes = Counter(standing(self._need, fleet, nodes_at))
         owned = min(self._owned, fleet.nodes)
         above = fleet.nodes - owned
         ways = [

@@ -51,6 +51,13 @@ def alternatives(
     )
 
 
+def dearer_pool(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
+    """Return the cheapest fleet of one pool beside one of two, which costs less."""
+    if alone is None:
+        return ()
+    return (billed_rival(alone.bought, alone.sizing.nodes, alone.bill, DEARER),)
+
+
 def excluded_rival(
     excluded: ServingCandidate, selection: ServingCandidate
 ) -> RivalFleet:

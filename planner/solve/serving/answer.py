@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from planner.market.owned import paid_machines
-from planner.solve.serving.alternative import alternatives
+from planner.solve.serving.alternative import alternatives, dearer_pool
 from planner.solve.serving.apart_answer import apart_solution
 from planner.solve.serving.apart_fleet import ApartFleet
 from planner.solve.serving.class_warning import class_warnings
@@ -100,7 +100,21 @@ def solve_serving(
                 alone=selection,
             )
         return mixed_solution(
-            spec, settings, finder, requirement, fleet=mixed, alone=selection
+            spec,
+            settings,
+            finder,
+            requirement,
+            fleet=mixed,
+            alone=selection,
+            rivals=dearer_pool(selection)
+            if selection is None or len(mixed.pools) > 1
+            else alternatives(
+                requirement,
+                search,
+                search_result,
+                selection,
+                settings.alternative_count,
+            ),
         )
     if selection is None or selection.bill.exceeds(budget_usd):
         cheapest = mixed or selection

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.solve.cause import because
+from planner.solve.serving.alternative import dearer_pool
 from planner.solve.serving.apart_predict import predict_apart
 from planner.solve.serving.mixed_answer import PoolsAnswer, pools_solution
 from planner.solve.serving.pool_answer import serving_pool
@@ -44,6 +45,7 @@ def apart_solution(
         fleet=fleet,
         alone=alone,
         answer=PoolsAnswer(
+            rivals=dearer_pool(alone),
             pools=tuple(
                 serving_pool(
                     pool.requirement, finder.search, candidate, name=pool.name

@@ -19,6 +19,7 @@ from planner.solve.serving.hour_search import HourSearch, follows_hours
 from planner.solve.serving.length_class import text_bytes
 from planner.solve.serving.mixed_fleet import MixedFleet, pool_candidates
 from planner.solve.serving.mixed_search import MixedSearch
+from planner.solve.serving.quiet_hours import misses_hours
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -38,7 +39,7 @@ class FleetFinder:
 
     `text` is what the router divides requests by where a spec lets it; None where it does not.
     `pools` says whether machines that compute prompts also answer, as serving.pools of a spec.
-    Where two types are allowed, each may have hours of its own.
+    Each hour may have the machines that it takes, in place of a share of those of the peak.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class FleetFinder:
         self.has_hours = True
 
     def without_hours(self) -> FleetFinder:
-        """Return what finds fleets whose types have the same hours, which takes far less time.
+        """Return what finds fleets whose hours have a share of the peak, which takes less time.
 
         What a wish would save is told by these, so it may save more.
         """
@@ -145,20 +146,34 @@ class FleetFinder:
         *,
         skipped_rule: str = "",
     ) -> MixedFleet | ApartFleet | None:
-        """Return a fleet of two pools that costs less than one pool, as far as these are allowed.
+        """Return a fleet that costs less than one pool `alone`, as far as a spec allows it.
 
-        Either both get random shares of the requests, or each gets those of some lengths, or one
-        computes prompts and the other one answers.
+        Its hours have the machines that they take, or it has two pools: either both get random
+        shares of the requests, or each gets those of some lengths, or one computes prompts and
+        the other one answers. Where the quiet hours of `alone` miss a limit, it may cost more.
         """
-        if alone is not None:
+        hours = self._hour_search(requirement)
+        if alone is not None and not (
+            hours is not None
+            and misses_hours(requirement, alone.sizing, self.search.judge)
+        ):
             ceiling_usd = min(ceiling_usd, float(alone.bill.total))
         if self.pools == "auto":
             return ApartSearch(
                 requirement, self.search, self.apart_judge(requirement)
             ).cheapest(self.offer_filter.everywhere(skipped_rule), ceiling_usd)
         best: MixedFleet | None = None
+        if hours is not None:
+            best = hours.cheapest(
+                self.offer_filter.cheapest(skipped_rule), ceiling_usd
+            )
+        if best is not None:
+            ceiling_usd = float(best.bill.total)
         if self.machine_types > 1:
-            best = self._two_types(requirement, ceiling_usd, skipped_rule)
+            best = (
+                self._two_types(requirement, hours, ceiling_usd, skipped_rule)
+                or best
+            )
         if self._text is None:
             return best
         if best is not None:
@@ -170,25 +185,40 @@ class FleetFinder:
         )
         return divided or best
 
+    def _hour_search(
+        self, requirement: ServingRequirement
+    ) -> HourSearch | None:
+        """Return what finds the machines of each hour; None where there is a reason not to."""
+        if (
+            not self.has_hours
+            or self.pools == "auto"
+            # A machine that is free gets the next request, so what one carries is a matter of all.
+            or requirement.load.routing != "random"
+            or not follows_hours(requirement)
+        ):
+            return None
+        return HourSearch(requirement, self.search)
+
     def _two_types(
         self,
         requirement: ServingRequirement,
+        hours: HourSearch | None,
         ceiling_usd: float,
         skipped_rule: str,
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types, in all hours or each in hours of its own."""
         offers = [*self.offer_filter.everywhere(skipped_rule)]
-        always = MixedSearch(requirement, self.search).cheapest(
-            offers, ceiling_usd
-        )
-        if not (self.has_hours and follows_hours(requirement)):
+        always: MixedFleet | None = None
+        # Where requests come in clumps, a share of the machines of the peak may be too few.
+        if hours is None or requirement.load.arrival_variation == 1:
+            always = MixedSearch(requirement, self.search).cheapest(
+                offers, ceiling_usd
+            )
+        if hours is None:
             return always
         if always is not None:
             ceiling_usd = float(always.bill.total)
-        by_hours = HourSearch(requirement, self.search).cheapest(
-            offers, ceiling_usd
-        )
-        return by_hours or always
+        return hours.cheapest_pair(offers, ceiling_usd) or always
 
     def apart_judge(self, requirement: ServingRequirement) -> ApartJudge:
         """Return who judges pools apart; the lengths of requests are those of the spec."""

@@ -1,8 +1,8 @@
-"""A service on machines of two types whose numbers are chosen for each hour of the week.
+"""A service on machines of one or two types whose numbers are chosen for each hour of the week.
 
-A router picks each machine in proportion to what it carries, in whatever hour it is there. So the
-weights never change, and each pool has a week of its own: hours in which it has so many machines,
-or none.
+Each pool has a week of its own: hours in which it has so many machines, or none. Between two types
+a router picks each machine in proportion to what it carries, in whatever hour it is there, so the
+weights never change.
 """
 
 from __future__ import annotations
@@ -57,10 +57,19 @@ class _GroupLoad(Struct, frozen=True, order=True):
 
 def hour_fleet(
     requirement: ServingRequirement,
-    counts: tuple[HourlyCount, HourlyCount],
+    counts: tuple[HourlyCount, ...],
     price_book: PriceBook,
 ) -> MixedFleet:
-    """Return a fleet of some groups in each hour; the pool that carries more comes first."""
+    """Return a fleet of some groups in each hour; the pool that carries more comes first.
+
+    A pool that is alone has spare groups for a promise of availability, which holds in the mean of
+    the hours. Two pools keep it together in each hour, by the groups that they have.
+    """
+    spared = (
+        requirement
+        if len(counts) == 1
+        else replace(requirement, availability=None)
+    )
     carried = [_carried_rps(requirement, count, counts) for count in counts]
     ordered = sorted(
         zip(counts, carried, strict=True),
@@ -70,11 +79,11 @@ def hour_fleet(
     pools = []
     hours = []
     # Its first hour is the one in which a group gets most: the pool is sized for it.
-    for name, (count, pool_rps) in zip(POOL_NAMES, ordered, strict=True):
+    for name, (count, pool_rps) in zip(POOL_NAMES, ordered, strict=False):
         asked = [
             billed_pool(
                 name,
-                _pool_requirement(requirement, count, pool_rps, load),
+                _pool_requirement(spared, count, pool_rps, load),
                 count.kind,
                 count.most_groups,
             )
@@ -84,7 +93,10 @@ def hour_fleet(
         hours.extend(asked)
     return MixedFleet(
         pools=tuple(pools),
-        weights=tuple(count.weight for count, _ in ordered),
+        # One pool gets everything, so nothing is picked.
+        weights=tuple(count.weight for count, _ in ordered)
+        if len(ordered) > 1
+        else (0,),
         bill=pools_bill(tuple(pools), price_book),
         hours=tuple(hours),
     )
@@ -113,7 +125,7 @@ def pool_week(week: Week, groups: tuple[int, ...]) -> Week:
 def _carried_rps(
     requirement: ServingRequirement,
     count: HourlyCount,
-    counts: tuple[HourlyCount, HourlyCount],
+    counts: tuple[HourlyCount, ...],
 ) -> tuple[float, ...]:
     """Return the requests/s of a pool in each hour: groups * weight / sum of those, of all."""
     rates_rps = []
@@ -161,14 +173,11 @@ def _pool_requirement(
     rate      requests/s of a group * most groups
     week      that of its groups
     own week  requests/s of each hour / rate
-
-    The groups keep a promise of availability together, so that no pool has one of its own.
     """
     rate_rps = load.rate_rps * count.most_groups
     week = requirement.week
     return replace(
         requirement.with_scaled_load(rate_rps / requirement.load.rate_per_s),
-        availability=None,
         traffic_share=load.share * count.most_groups,
         week=pool_week(week, count.groups),
         own_week=Week(

@@ -1,4 +1,4 @@
-"""How many groups of two kinds run in each hour of a week, so that all hours cost the least.
+"""How many groups of one or two kinds run in each hour of a week, so that it costs the least.
 
 Each hour has a load of its own, but starts and commitments couple the hours: a group that comes
 back is started again, and one that is committed to is paid for in all of them.
@@ -96,7 +96,20 @@ class HourKind(Struct, frozen=True, kw_only=True):
 KindPair: TypeAlias = "tuple[HourKind, HourKind]"
 
 
-def linear_bound_usd(kinds: KindPair, hours: Sequence[HourLoad]) -> float:
+def no_kind(hours: Sequence[HourLoad]) -> HourKind:
+    """Return what stands beside a kind that is alone: it costs nothing, and there is none."""
+    return HourKind(
+        group_rps=dict.fromkeys((hour.rate_rps for hour in hours), 0.0),
+        weight=1,
+        most_groups=0,
+        machine_usd=0.0,
+        other_usd=0.0,
+    )
+
+
+def linear_bound_usd(
+    kinds: Sequence[HourKind], hours: Sequence[HourLoad]
+) -> float:
     """Return a lower bound of the cost of all hours by what a request costs, USD in the period.
 
     sum over hours of max(cheapest group, rate * least USD of a request/s)

@@ -1,12 +1,12 @@
-"""Exact search for the cheapest fleet of two machine types whose numbers follow the hours.
+"""Exact search for the cheapest fleet of one or two machine types that follow the hours.
 
-In each hour of the week there may be groups of one type, of the other, or of both:
+In each hour of the week there are the groups that it takes, of one type or of both:
 
     groups * requests/s of a group, summed over both >= requests/s of the hour
 
-Pairs of kinds are looked at in the order of lower bounds of their cost. What a group carries is
-simulated only where a cheaper pair depends on it, and the last word on a fleet is its own
-simulation.
+Kinds, and pairs of them, are looked at in the order of lower bounds of their cost. What a group
+carries is simulated only where a cheaper fleet depends on it, and the last word on a fleet is its
+own simulation.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from planner.solve.serving.hour_program import (
     HourLoad,
     HourProgram,
     linear_bound_usd,
+    no_kind,
 )
 from planner.solve.serving.mixed_fleet import (
     HIGHEST_WEIGHT,
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
 
-FamilyPair: TypeAlias = "tuple[_Family, _Family]"
+# One, or two that answer alike.
+Families: TypeAlias = "tuple[_Family, ...]"
 # Bounds that differ by more are halved before a fleet asks for one rate.
 WIDE_SHARE: Final = 0.05
 # Halvings of what a kind may carry, until it tells whether a pair is too dear.
@@ -62,17 +64,24 @@ ROUNDING_USD: Final = 0.1
 
 
 def follows_hours(requirement: ServingRequirement) -> bool:
-    """Return whether types may follow the hours of a requirement.
+    """Return whether each hour of a requirement may have the groups that it takes.
 
-    Without different loads there is nothing to follow. What survives a failure has spare machines
-    of both types in all hours. A life of some hours is billed for the busiest ones, wherever in
-    the week it starts.
+    Without different loads there is nothing to follow, and while it is closed at its peak the
+    load that machines are planned for comes in no hour. What survives a failure has spare machines
+    in all hours. A life of some hours is billed for the busiest ones, wherever in the week it
+    starts. Elastic machines follow what they measure. A recording, and services that share
+    machines, have no rate of an hour.
     """
+    *others, (highest, _) = requirement.week.load_shares
     return (
-        requirement.mode == "open"
+        bool(others)
+        and highest == PEAK_LOAD
+        and requirement.mode == "open"
         and requirement.survives is None
+        and requirement.elastic is None
+        and requirement.trace is None
+        and not requirement.beside
         and requirement.shutdown.ttl is None
-        and len(requirement.week.load_shares) > 1
     )
 
 
@@ -85,14 +94,14 @@ class _Family(Struct, frozen=True):
 
 
 class _Entry(Struct, frozen=True):
-    """What is left to look at: two families of kinds, or a fleet of these."""
+    """What is left to look at: one or two families of kinds, or a fleet of these."""
 
-    families: tuple[_Family, _Family]
+    families: Families
     fleet: MixedFleet | None = None
 
 
 class HourSearch:
-    """Searches pairs of kinds, and their groups in each hour, for one requirement."""
+    """Searches kinds and pairs of them, and their groups in each hour, for one requirement."""
 
     def __init__(
         self, requirement: ServingRequirement, search: ServingSearch
@@ -122,18 +131,40 @@ class HourSearch:
             requirement, search.judge, self._kinds, self._loads
         )
         self._prices = HourPrices(requirement, search.price_book)
+        self._no_kind = no_kind(self._loads)
         promised = requirement.availability
         self._availability = None if promised is None else float(promised)
 
     def cheapest(
         self, offers: Iterable[Offer], ceiling_usd: float
     ) -> MixedFleet | None:
+        """Return the cheapest fleet of one type that costs less than a ceiling, if there is one.
+
+        USD in the period of the bill.
+        """
+        return self._cheapest(
+            (
+                (family,)
+                for offer in self._usable(offers)
+                for family in self._families(offer)
+            ),
+            ceiling_usd,
+        )
+
+    def cheapest_pair(
+        self, offers: Iterable[Offer], ceiling_usd: float
+    ) -> MixedFleet | None:
         """Return the cheapest fleet of two types that costs less than a ceiling, if there is one.
 
         USD in the period of the bill.
         """
+        return self._cheapest(self._pairs(offers, ceiling_usd), ceiling_usd)
+
+    def _cheapest(
+        self, all_families: Iterable[Families], ceiling_usd: float
+    ) -> MixedFleet | None:
         frontier: Frontier[_Entry] = Frontier()
-        for families in self._pairs(offers, ceiling_usd):
+        for families in all_families:
             self._push(frontier, self._linear_usd(families), _Entry(families))
         while (taken := frontier.take(ceiling_usd)) is not None:
             usd, entry = taken
@@ -152,7 +183,7 @@ class HourSearch:
         entry: _Entry,
         ceiling_usd: float,
     ) -> None:
-        """Replace two families by themselves with a better bound, or by their cheapest fleet."""
+        """Replace families by themselves with a better bound, or by their cheapest fleet."""
         # What was learned since it was pushed may have raised its bound.
         for bound in (self._linear_usd, self._whole_usd):
             bound_usd = bound(entry.families)
@@ -187,21 +218,25 @@ class HourSearch:
                 ),
             )
 
+    def _usable(self, offers: Iterable[Offer]) -> Iterator[Offer]:
+        """Yield the offers that may have hours of their own, and layouts that may do."""
+        for offer in offers:
+            if (
+                not has_promise(self._requirement, offer)
+                # By which load others of an account need it, hours of its own do not tell.
+                and all(quota.load == PEAK_LOAD for quota in offer.quotas)
+                and self._families(offer)
+            ):
+                yield offer
+
     def _pairs(
         self, offers: Iterable[Offer], ceiling_usd: float
-    ) -> Iterator[FamilyPair]:
+    ) -> Iterator[Families]:
         """Yield families of two machine types in one region that answer alike.
 
         Those that cost more than a ceiling, whatever is known of them, are left out.
         """
-        usable = [
-            (0.0, offer)
-            for offer in offers
-            if not has_promise(self._requirement, offer)
-            # By which load others of an account need it, hours of its own do not tell.
-            and all(quota.load == PEAK_LOAD for quota in offer.quotas)
-            and self._families(offer)
-        ]
+        usable = [(0.0, offer) for offer in self._usable(offers)]
         for pair in offer_pairs(usable, math.inf):
             first, second = map(self._machines, pair)
             if linear_bound_usd((first, second), self._loads) > ceiling_usd:
@@ -246,19 +281,19 @@ class HourSearch:
             )
         return self._families_of[offer]
 
-    def _linear_usd(self, families: FamilyPair) -> float:
+    def _linear_usd(self, families: Families) -> float:
         """Return a lower bound by the machines alone, USD in the period."""
-        first, second = (
+        kinds = [
             replace(
                 self._prices.of_machines(family.offer, family.nodes),
                 group_rps=self._most_rps(family),
             )
             for family in families
-        )
-        return linear_bound_usd((first, second), self._loads)
+        ]
+        return linear_bound_usd(kinds, self._loads)
 
     def _whole_usd(
-        self, families: FamilyPair, factors: tuple[float, float] = (1.0, 1.0)
+        self, families: Families, factors: tuple[float, float] = (1.0, 1.0)
     ) -> float:
         """Return a lower bound by whole groups and all lines of a bill, USD in the period.
 
@@ -266,7 +301,7 @@ class HourSearch:
         """
         return (
             self._program(families, self._loads, factors=factors).bound_usd()
-            # Two pools have no less beside their groups than either has alone.
+            # Pools together have no less beside their groups than each has alone.
             + max(self._price_of(family).fixed_usd for family in families)
             - ROUNDING_USD
         )
@@ -274,9 +309,7 @@ class HourSearch:
     def _price_of(self, family: _Family) -> GroupPrices:
         return self._prices.of_groups(family.kinds[0])
 
-    def _counts(
-        self, families: FamilyPair
-    ) -> tuple[HourlyCount, HourlyCount] | None:
+    def _counts(self, families: Families) -> tuple[HourlyCount, ...] | None:
         """Return the cheapest groups in each hour by what they may carry at most.
 
         None where nothing carries the load.
@@ -294,31 +327,30 @@ class HourSearch:
             program.sure_weight(counts, hour.rate_rps)
             for counts, hour in zip(hourly, self._hours, strict=True)
         )
-        first, second = (
+        return tuple(
             HourlyCount(
                 kind=self._strongest(family),
-                groups=groups,
+                groups=tuple(counts[number] for counts in hourly),
                 weight=weight,
                 up_weight=up_weight,
             )
-            for family, groups, weight in zip(
-                families, zip(*hourly, strict=True), weights, strict=True
+            for number, (family, weight) in enumerate(
+                zip(families, weights, strict=True)
             )
         )
-        return first, second
 
     def _program(
         self,
-        families: FamilyPair,
+        families: Families,
         hours: tuple[HourLoad, ...],
-        weights: tuple[int, int] = (0, 0),
+        weights: tuple[int, ...] = (0, 0),
         factors: tuple[float, float] = (1.0, 1.0),
     ) -> HourProgram:
         """Return the hours of groups that carry as much as they may, and no more than are needed.
 
         Without weights those are the best of each hour, for a bound.
         """
-        first, second = (
+        first, *others = (
             replace(
                 kind,
                 group_rps=most_rps,
@@ -326,15 +358,18 @@ class HourSearch:
                 most_groups=min(kind.most_groups, enough),
                 most_always=min(kind.most_always, enough),
             )
+            # Without a second family its weight and its factor are of nothing.
             for family, weight, factor in zip(
-                families, weights, factors, strict=True
+                families, weights, factors, strict=False
             )
             for kind in [self._price_of(family).kind]
             for most_rps in [_times(self._most_rps(family), factor)]
             for enough in [self._enough_groups(most_rps)]
         )
-        # What may fail only adds groups, and a bound has to be found fast.
-        availability = self._availability if all(weights) else None
+        second = others[0] if others else self._no_kind
+        # What may fail only adds groups, and a bound has to be found fast. Spare groups of one
+        # kind are a matter of its fleet.
+        availability = self._availability if all(weights) and others else None
         return HourProgram((first, second), hours, availability)
 
     def _enough_groups(self, most_rps: Mapping[float, float]) -> int:
@@ -347,14 +382,14 @@ class HourSearch:
 
     def _ask(
         self,
-        families: FamilyPair,
-        counts: tuple[HourlyCount, HourlyCount],
+        families: Families,
+        counts: tuple[HourlyCount, ...],
         ceiling_usd: float,
     ) -> bool:
         """Simulate a replica of which it is not known that it carries what these groups ask.
 
         False where all is known. A group that carries less than the rate that is asked for makes
-        the pair dearer than a ceiling, or it is the middle of wide bounds.
+        the fleet dearer than a ceiling, or it is the middle of wide bounds.
         """
         # The one of which least is known tells most.
         unknown = [
@@ -386,7 +421,7 @@ class HourSearch:
 
     def _telling_factor(
         self,
-        families: FamilyPair,
+        families: Families,
         number: int,
         width: float,
         ceiling_usd: float,
@@ -431,18 +466,17 @@ class HourSearch:
         return bounds.high_rps, bounds.low_rps
 
 
-def _weights(rates_rps: Sequence[float]) -> tuple[int, int] | None:
-    """Return whole weights of two groups, in proportion to what they carry at the peak.
+def _weights(rates_rps: Sequence[float]) -> tuple[int, ...] | None:
+    """Return whole weights of groups, in proportion to what they carry at the peak.
 
     None where one of them carries nothing.
     """
     if not all(rates_rps):
         return None
-    first, second = (
+    return tuple(
         max(1, round(HIGHEST_WEIGHT * rate_rps / max(rates_rps)))
         for rate_rps in rates_rps
     )
-    return first, second
 
 
 def _times(

@@ -1,4 +1,4 @@
-"""The answer where a service has two pools of machines: what holds for both of them."""
+"""The answer where a service has two pools of machines, or one whose hours are its own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from planner.market.bought import CommitmentSaving
 from planner.market.owned import OwnedUse, paid_machines
 from planner.market.regret import Regret
 from planner.market.term import TERM_OF
-from planner.solve.cause import DEARER
-from planner.solve.rival import billed_rival
 from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
+from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_fleet import pool_candidates
 from planner.solve.serving.pool_answer import (
     choice_warnings,
@@ -28,6 +27,7 @@ from planner.solve.serving.pool_answer import (
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.reason import asked_confidence, find_reasons
 from planner.solve.serving.token_volume import token_volume
+from planner.solve.serving.unused_spot import unused_spot_warnings
 from planner.solve.solution import (
     BandedPrediction,
     JudgedPool,
@@ -65,11 +65,13 @@ def mixed_solution(
     *,
     fleet: MixedFleet,
     alone: ServingCandidate | None,
+    rivals: tuple[RivalFleet, ...],
 ) -> Solution:
-    """Return the answer with two pools, which cost less than one pool `alone`.
+    """Return the answer with two pools, or with one that has hours of its own.
 
-    Every request keeps the limits on the machine that it comes to, so all of them do. What is
-    predicted is that of the pool in which it is worse.
+    They cost less than one pool `alone`, whose hours have a share of its peak; `rivals` are other
+    fleets. Every request keeps the limits on the machine that it comes to, so all of them do. What
+    is predicted is that of the pool, and of the hour, in which it is worse.
     """
     search = finder.search
     asked = [
@@ -87,6 +89,7 @@ def mixed_solution(
         fleet=fleet,
         alone=alone,
         answer=PoolsAnswer(
+            rivals=rivals,
             pools=tuple(
                 _sized_pools(fleet, search, judged if fleet.classes else ())
             ),
@@ -94,14 +97,18 @@ def mixed_solution(
             check=_joined_checks(
                 (each.check for each in judged), has_hours=bool(fleet.hours)
             ),
-            warnings=tuple(class_warnings(spec, fleet)),
+            warnings=(
+                *class_warnings(spec, fleet),
+                *_unused_spot(spec, finder, requirement, fleet),
+            ),
         ),
     )
 
 
 class PoolsAnswer(Struct, frozen=True, kw_only=True):
-    """What two pools do together, and how that was judged."""
+    """What pools do together, how that was judged, and other fleets."""
 
+    rivals: tuple[RivalFleet, ...]
     pools: tuple[SizedPool, ...]
     predictions: dict[str, BandedPrediction]
     check: SimulationCheck | None
@@ -123,12 +130,13 @@ def pools_solution(
     candidates = _billed_candidates(fleet)
     check = answer.check
     is_undecided = check is not None and check.verdict == "undecided"
+    is_alone = len(fleet.pools) == 1 and alone is not None
     return Solution(
         status="feasible" if is_undecided else "optimal",
         pools=answer.pools,
         predictions=answer.predictions,
         bindings=(),
-        alternatives=_alternatives(alone),
+        alternatives=answer.rivals,
         bill=fleet.bill,
         warnings=(
             *_warnings(spec, search, candidates, is_undecided=is_undecided),
@@ -158,10 +166,14 @@ def pools_solution(
             find_reasons,
             requirement,
             finder,
-            candidates[0][1],
+            # A wish is told by machines that are a share of those of the peak.
+            alone if is_alone and alone is not None else candidates[0][1],
             settings.run_all,
-            fleet=fleet,
+            fleet=None if is_alone else fleet,
         ),
+        find_load_curve=partial(load_curve, requirement, fleet.pools[0].sizing)
+        if is_alone
+        else None,
     )
 
 
@@ -183,11 +195,12 @@ def _sized_pools(
 
     With random shares of the same requests they differ in nothing that matters.
     """
+    unsaid = (None,) * len(fleet.pools)
     for (pool, candidate), weight, requests, pool_judged in zip(
         _billed_candidates(fleet),
         fleet.weights,
-        fleet.classes or (None, None),
-        judged or (None, None),
+        fleet.classes or unsaid,
+        judged or unsaid,
         strict=True,
     ):
         sized = serving_pool(
@@ -318,11 +331,20 @@ def _joined_commitment(
     )
 
 
-def _alternatives(alone: ServingCandidate | None) -> tuple[RivalFleet, ...]:
-    """Return the cheapest fleet of one pool, which costs more."""
-    if alone is None:
-        return ()
-    return (billed_rival(alone.bought, alone.sizing.nodes, alone.bill, DEARER),)
+def _unused_spot(
+    spec: Inference | Batch,
+    finder: FleetFinder,
+    requirement: ServingRequirement,
+    fleet: MixedFleet,
+) -> Iterator[PlanWarning]:
+    """Yield why one pool is not on spot, where it could be."""
+    if len(fleet.pools) == 1:
+        yield from unused_spot_warnings(
+            spec,
+            requirement,
+            finder.offer_filter.cheapest(),
+            fleet.candidates[0],
+        )
 
 
 def _warnings(

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from planner.solve.serving.verify import FleetJudge
 
 
+def misses_hours(
+    requirement: ServingRequirement, sizing: FleetSizing, judge: FleetJudge
+) -> bool:
+    """Return whether a share of the machines of the peak misses a limit in some quieter hours."""
+    return any(
+        judge.misses(quiet, fleet)
+        for _, quiet, fleet in _quiet_fleets(requirement, sizing)
+    )
+
+
 def quiet_hour_warnings(
     requirement: ServingRequirement, sizing: FleetSizing, judge: FleetJudge
 ) -> Iterator[PlanWarning]:
@@ -25,9 +35,7 @@ def quiet_hour_warnings(
     No machine gets more requests than at the peak. But clumps of requests weigh more on few
     machines, and so does a router that knows of few which are free.
     """
-    for groups, load in _busiest_hours(requirement, sizing).items():
-        quiet = requirement.with_scaled_load(load)
-        fleet = sized_fleet(quiet, sizing.replica, sizing.group, groups)
+    for load, quiet, fleet in _quiet_fleets(requirement, sizing):
         missed = judge.missed_limit(quiet, fleet)
         if missed is not None:
             yield PlanWarning(
@@ -41,6 +49,19 @@ def quiet_hour_warnings(
                 ),
             )
             return
+
+
+def _quiet_fleets(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Iterator[tuple[float, ServingRequirement, FleetSizing]]:
+    """Yield loads below the peak with what they ask of fewer groups, and these."""
+    for groups, load in _busiest_hours(requirement, sizing).items():
+        quiet = requirement.with_scaled_load(load)
+        yield (
+            load,
+            quiet,
+            sized_fleet(quiet, sizing.replica, sizing.group, groups),
+        )
 
 
 def _busiest_hours(

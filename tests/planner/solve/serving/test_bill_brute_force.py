@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from planner.cost.bill_line import MACHINE_KIND
 from planner.market.offer import QuotaNodes
 from planner.market.term import TERM_OF
+from planner.solve.serving import replica_capacity
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
 from planner.spec.model import Inference
@@ -193,6 +194,12 @@ def _with_quotas(place: Place, quotas: tuple[QuotaNodes, ...]) -> Place:
         purchase: replace(offer, quotas=quotas)
         for purchase, offer in place.items()
     }
+
+
+@pytest.fixture(autouse=True)
+def exact_capacities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a machine carries is found as closely as brute force sees it."""
+    monkeypatch.setattr(replica_capacity, "CLOSE_SHARE", 1e-5)
 
 
 @pytest.mark.parametrize("first", range(0, CASES, CASES_OF_A_TEST))

@@ -90,9 +90,9 @@ def fleet_of(catalog: Catalog, cloud: str, extra: str = "") -> MixedFleet:
     few = with_prices(catalog, cloud, TYPES[cloud])
     search = ServingSearch(few.price_book)
     return present(
-        HourSearch(required(by_hours(cloud, extra=extra)), search).cheapest(
-            few.offers, math.inf
-        )
+        HourSearch(
+            required(by_hours(cloud, extra=extra)), search
+        ).cheapest_pair(few.offers, math.inf)
     )
 
 
@@ -156,11 +156,10 @@ def by_brute_force(
     return alone, min((month_usd(*pair) for pair in pairs), default=NEVER_USD)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_no_two_types_are_cheaper_in_the_hours_of_a_week(
+def drawn(
     catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Random prices, regions, capacities and weeks; machines that start at once."""
+) -> tuple[ServingRequirement, ServingSearch, StatedJudge, list[Offer]]:
+    """A random case: what is needed, who searches and judges, and what is sold."""
     monkeypatch.setattr(replica_capacity, "CLOSE_SHARE", 1e-5)
     monkeypatch.setattr(sizing, "machine_startup_s", lambda _: 0.0)
     draw = random.Random(seed)
@@ -176,16 +175,42 @@ def test_no_two_types_are_cheaper_in_the_hours_of_a_week(
     search = ServingSearch(PriceBook({}))
     judge = StatedJudge(seed)
     monkeypatch.setattr(search, "judge", judge)
+    return requirement, search, judge, offers
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_two_types_are_cheaper_in_the_hours_of_a_week(
+    catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random prices, regions, capacities and weeks; machines that start at once."""
+    requirement, search, judge, offers = drawn(catalog, seed, monkeypatch)
     (alone, least), (_, most) = (
         by_brute_force(search, judge, requirement, offers, spare)
         # Three thousandths are left to the whole numbers of the weights.
         for spare in (1.0, 1.003)
     )
-    found = HourSearch(requirement, search).cheapest(offers, float(alone))
+    found = HourSearch(requirement, search).cheapest_pair(offers, float(alone))
     if found is None:
         assert most >= alone
     else:
         assert least - CENTS <= found.bill.total <= min(most, alone) + CENTS
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_type_alone_is_cheaper_in_the_hours_of_a_week(
+    catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for one type: the fewest machines of each hour, counted out."""
+    requirement, search, judge, offers = drawn(catalog, seed, monkeypatch)
+    (least, _), (most, _) = (
+        by_brute_force(search, judge, requirement, offers, spare)
+        for spare in (1.0, 1 + 1e-4)
+    )
+    found = HourSearch(requirement, search).cheapest(offers, math.inf)
+    if found is None:
+        assert least == NEVER_USD
+    else:
+        assert least - CENTS <= found.bill.total <= most + CENTS
 
 
 @pytest.mark.parametrize("cloud", TYPES)
@@ -419,7 +444,7 @@ def test_a_ceiling_is_not_reached(catalog: Catalog) -> None:
     usd = float(fleet_of(catalog, "aws").bill.total)
     for ceiling_usd, is_found in ((usd + 0.01, True), (usd, False)):
         search = ServingSearch(few.price_book)
-        found = HourSearch(requirement, search).cheapest(
+        found = HourSearch(requirement, search).cheapest_pair(
             few.offers, ceiling_usd
         )
         assert (found is not None) == is_found
