@@ -110,7 +110,8 @@ def _first_that_passes(
         if cost is None or cost > ceiling:
             return None
         if judge.missed_limit(need, fleet) is None:
-            return buyer.usd(fleet, least.nodes)
+            cost = buyer.usd(fleet, least.nodes)
+            return None if cost is None or cost > ceiling else cost
     return None
 
 
@@ -134,7 +135,7 @@ class _ByLoad:
     def bound(self, load: float) -> int:
         if self._need is None or load == PEAK:
             return running_nodes(self._fleet, load)
-        return self._fleet.nodes_per_group
+        return self._with_spares(1)
 
     def nodes(self, load: float) -> int:
         if self._need is None or load == PEAK:
@@ -148,8 +149,13 @@ class _ByLoad:
         for groups in range(1, fleet.peak_groups):
             fewer = sized_fleet(hour, fleet.replica, fleet.group, groups)
             if self._judge.missed_limit(hour, fewer) is None:
-                return groups * fleet.nodes_per_group
+                return self._with_spares(groups)
         return fleet.nodes
+
+    def _with_spares(self, groups: int) -> int:
+        """What may fail is spare in all hours."""
+        fleet = self._fleet
+        return (groups + fleet.spares.count) * fleet.nodes_per_group
 
 
 class _Buyer:
@@ -173,18 +179,15 @@ class _Buyer:
     def counts_hours(self) -> bool:
         """Whether each hour has the machines that it takes.
 
-        Not where what may fail is spare in all hours, where a quota has less left by the load,
-        or where the service is closed at its peak.
+        Not where a quota has less left by the load, or where the service is closed at its peak.
         """
         week = self._need.week
-        return (
-            self._need.survives is None
-            and all(quota.load == PEAK for quota in self._on_demand.quotas)
-            and any(
-                share and load == PEAK
-                for load, share in zip(
-                    week.relative_load, week.running_share, strict=True
-                )
+        return all(
+            quota.load == PEAK for quota in self._on_demand.quotas
+        ) and any(
+            share and load == PEAK
+            for load, share in zip(
+                week.relative_load, week.running_share, strict=True
             )
         )
 

@@ -1,9 +1,9 @@
 """What stands, played hour by hour: load, failures and reclaims are drawn, machines are counted.
 
 Shares nothing with the planner but the plan and the tables. The rule of a plan is: in each hour as
-many groups as its load needs run, and the spare ones; the first of them serve first. A machine
-that failed, or was taken back, comes again after a while. Meanwhile it is not paid, unless it is
-committed to.
+many groups as it says run, or else as the load needs, and the spare ones; the first of them serve
+first. They are there a start before their hour. A machine that failed, or was taken back, comes
+again after a while. Meanwhile it is not paid, unless it is committed to.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Machines(NamedTuple):
 
     lasting   groups that nobody takes back
     always    groups that are paid for in every hour
+    hourly    groups of each hour of a week, where the plan says them
     """
 
     groups: int
@@ -59,6 +60,7 @@ class Machines(NamedTuple):
     spare_hours: int
     lasting: int
     always: int
+    hourly: tuple[int, ...] = ()
 
 
 class Share(NamedTuple):
@@ -101,6 +103,7 @@ def machines_of(pool: Pool) -> Machines:
         spare_hours=pool.spare_hours,
         lasting=groups - nodes.get("spot", 0) // group_nodes,
         always=always // group_nodes,
+        hourly=tuple(nodes // group_nodes for nodes in pool.hourly_nodes or ()),
     )
 
 
@@ -116,6 +119,8 @@ def groups_needed(
     machines: Machines, load: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """The groups of each hour of a week that its load needs: none has more than at the peak."""
+    if machines.hourly:
+        return np.array(machines.hourly) - spares_of(machines, load)
     needed = np.ceil(machines.peak_groups * load - ROUNDING)
     return np.where(load > 0, np.maximum(1, needed), 0).astype(int)
 
@@ -123,13 +128,20 @@ def groups_needed(
 def groups_running(
     machines: Machines, load: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """The groups of each hour of a week, with the spare ones: one fewer in all but some hours."""
-    busiest = np.sort(load)[::-1][machines.spare_hours - 1]
+    """The groups of each hour of a week, with the spare ones."""
+    return groups_needed(machines, load) + spares_of(machines, load)
+
+
+def spares_of(
+    machines: Machines, load: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """The spare groups of each hour of a week: one fewer in all but the busiest hours."""
+    order = np.array(machines.hourly) if machines.hourly else load
+    busiest = np.sort(order)[::-1][machines.spare_hours - 1]
     spares = np.where(
-        load >= busiest, machines.spare_groups, machines.spare_groups - 1
+        order >= busiest, machines.spare_groups, machines.spare_groups - 1
     )
-    running = groups_needed(machines, load) + np.maximum(0, spares)
-    return np.where(load > 0, running, 0)
+    return np.where(load > 0, np.maximum(0, spares), 0)
 
 
 class Clock:
@@ -236,8 +248,10 @@ def played_life(
             gone = reclaimed[group - machines.lasting]
         runs = group < running
         up += runs & ~failed & ~gone
+        # It starts before an hour that needs it, while the service is open.
+        starts = ~runs & (group < np.roll(running, -1)) & (running > 0)
         paid[group] = (
-            runs
+            (runs + float(pool.startup_s) / HOUR_S * starts)
             * (1 - failed / machines.group_nodes)
             * (1 - unpaid_share * gone)
         )

@@ -73,7 +73,7 @@ WAYS = [
 PROMISES = [
     ("code-assistant", "99.9%", "aws", "on_demand_base: auto"),
     ("chat-8b", "99.95%", "aws", "on_demand_base: auto"),
-    ("rag-prefix-cache", "99.5%", "aws", HALF),
+    ("rag-prefix-cache", "99.5%", "aws", "on_demand_base: auto"),
     ("rag-prefix-cache", "70%", "gcp", "on_demand_base: 50%"),
     ("moe-deepseek-r1", "99%", "aws", "on_demand_base: auto"),
     ("translate-small", "60%", "gcp", SPOT),

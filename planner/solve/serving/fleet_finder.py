@@ -19,7 +19,11 @@ from planner.solve.serving.hour_search import HourSearch, follows_hours
 from planner.solve.serving.length_class import text_bytes
 from planner.solve.serving.mixed_fleet import MixedFleet, pool_candidates
 from planner.solve.serving.mixed_search import MixedSearch
-from planner.solve.serving.quiet_hours import misses_hours
+from planner.solve.serving.quiet_hours import (
+    fewest_groups,
+    fleet_by_hours,
+    is_short,
+)
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -115,7 +119,11 @@ class FleetFinder:
         mixed = self.cheaper_mix(
             requirement, alone, below_usd, skipped_rule=skipped_rule
         )
-        return mixed or alone
+        found = mixed or alone
+        # With more machines in quiet hours it may cost more than it has to.
+        if found is None or float(found.bill.total) >= below_usd:
+            return None
+        return found
 
     @property
     def has_pools(self) -> bool:
@@ -152,23 +160,21 @@ class FleetFinder:
         shares of the requests, or each gets those of some lengths, or one computes prompts and
         the other one answers. Where the quiet hours of `alone` miss a limit, it may cost more.
         """
-        hours = self._hour_search(requirement)
-        if alone is not None and not (
-            hours is not None
-            and misses_hours(requirement, alone.sizing, self.search.judge)
-        ):
-            ceiling_usd = min(ceiling_usd, float(alone.bill.total))
+        best, misses_limits = self._by_hours(requirement, alone)
+        known = best if misses_limits else best or alone
+        if known is not None:
+            ceiling_usd = min(ceiling_usd, float(known.bill.total))
         if self.pools == "auto":
-            return ApartSearch(
+            apart = ApartSearch(
                 requirement, self.search, self.apart_judge(requirement)
             ).cheapest(self.offer_filter.everywhere(skipped_rule), ceiling_usd)
-        best: MixedFleet | None = None
+            return apart or best
+        hours = self._hour_search(requirement)
         if hours is not None:
-            best = hours.cheapest(
-                self.offer_filter.cheapest(skipped_rule), ceiling_usd
-            )
+            offers = self.offer_filter.cheapest(skipped_rule)
+            best = hours.cheapest(offers, ceiling_usd) or best
         if best is not None:
-            ceiling_usd = float(best.bill.total)
+            ceiling_usd = min(ceiling_usd, float(best.bill.total))
         if self.machine_types > 1:
             best = (
                 self._two_types(requirement, hours, ceiling_usd, skipped_rule)
@@ -177,7 +183,7 @@ class FleetFinder:
         if self._text is None:
             return best
         if best is not None:
-            ceiling_usd = float(best.bill.total)
+            ceiling_usd = min(ceiling_usd, float(best.bill.total))
         divided = ClassSearch(requirement, self.search, self._text).cheapest(
             self.offer_filter.cheapest(skipped_rule),
             self.offer_filter.everywhere(skipped_rule),
@@ -185,13 +191,37 @@ class FleetFinder:
         )
         return divided or best
 
+    def _by_hours(
+        self, requirement: ServingRequirement, alone: ServingCandidate | None
+    ) -> tuple[MixedFleet | None, bool]:
+        """Return `alone` with the fewest machines of each hour, and whether it has too few itself.
+
+        None where that costs no less, unless it has to.
+        """
+        if not self.has_hours or alone is None:
+            return None, False
+        sizing = alone.sizing
+        groups_at = fewest_groups(requirement, sizing, self.search.judge)
+        if not groups_at:
+            return None, False
+        misses_limits = is_short(sizing, groups_at)
+        fleet = fleet_by_hours(
+            requirement, alone, groups_at, self.search.price_book
+        )
+        if (
+            fleet is not None
+            and not misses_limits
+            and fleet.bill.total >= alone.bill.total
+        ):
+            fleet = None
+        return fleet, misses_limits
+
     def _hour_search(
         self, requirement: ServingRequirement
     ) -> HourSearch | None:
         """Return what finds the machines of each hour; None where there is a reason not to."""
         if (
             not self.has_hours
-            or self.pools == "auto"
             # A machine that is free gets the next request, so what one carries is a matter of all.
             or requirement.load.routing != "random"
             or not follows_hours(requirement)

@@ -51,7 +51,9 @@ class HourCapacity:
         loads: tuple[HourLoad, ...],
     ) -> None:
         # What may fail is a matter of a whole fleet.
-        self._requirement = replace(requirement, availability=None)
+        self._requirement = replace(
+            requirement, availability=None, survives=None
+        )
         self._judge = judge
         self._kinds = kinds
         self._loads = loads

@@ -15,13 +15,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cost.weekly_load import Week
-from planner.solve.serving.bill import pools_bill
+from planner.solve.serving.bill import (
+    BilledPool,
+    pools_bill,
+    settled_fleet,
+)
 from planner.solve.serving.mixed_fleet import (
     POOL_NAMES,
     MixedFleet,
     PoolKind,
-    billed_pool,
 )
+from planner.solve.serving.sizing import sized_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -81,11 +85,11 @@ def hour_fleet(
     # Its first hour is the one in which a group gets most: the pool is sized for it.
     for name, (count, pool_rps) in zip(POOL_NAMES, ordered, strict=False):
         asked = [
-            billed_pool(
+            _hourly_pool(
                 name,
                 _pool_requirement(spared, count, pool_rps, load),
-                count.kind,
-                count.most_groups,
+                count,
+                price_book,
             )
             for load in _undominated(_group_loads(requirement, count))
         ]
@@ -99,6 +103,25 @@ def hour_fleet(
         else (0,),
         bill=pools_bill(tuple(pools), price_book),
         hours=tuple(hours),
+    )
+
+
+def _hourly_pool(
+    name: str,
+    requirement: ServingRequirement,
+    count: HourlyCount,
+    price_book: PriceBook,
+) -> BilledPool:
+    """Return the groups of a kind with their spares, and as they cost the least."""
+    kind = count.kind
+    sizing, offer = settled_fleet(
+        requirement,
+        sized_fleet(requirement, kind.replica, kind.group, count.most_groups),
+        kind.offer,
+        price_book,
+    )
+    return BilledPool(
+        name=name, requirement=requirement, sizing=sizing, offer=offer
     )
 
 

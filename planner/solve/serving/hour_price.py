@@ -52,7 +52,10 @@ class HourPrices:
     def __init__(
         self, requirement: ServingRequirement, price_book: PriceBook
     ) -> None:
-        self._requirement = replace(requirement, availability=None)
+        # Spare groups are no matter of a price.
+        self._requirement = replace(
+            requirement, availability=None, survives=None
+        )
         self._price_book = price_book
         self._machines: dict[tuple[Offer, int], HourKind] = {}
         self._groups: dict[tuple[Offer, int, str], GroupPrices] = {}

@@ -67,17 +67,15 @@ def follows_hours(requirement: ServingRequirement) -> bool:
     """Return whether each hour of a requirement may have the groups that it takes.
 
     Without different loads there is nothing to follow, and while it is closed at its peak the
-    load that machines are planned for comes in no hour. What survives a failure has spare machines
-    in all hours. A life of some hours is billed for the busiest ones, wherever in the week it
-    starts. Elastic machines follow what they measure. A recording, and services that share
-    machines, have no rate of an hour.
+    load that machines are planned for comes in no hour. A life of some hours is billed for the
+    busiest ones, wherever in the week it starts. Elastic machines follow what they measure. A
+    recording, and services that share machines, have no rate of an hour.
     """
     *others, (highest, _) = requirement.week.load_shares
     return (
         bool(others)
         and highest == PEAK_LOAD
         and requirement.mode == "open"
-        and requirement.survives is None
         and requirement.elastic is None
         and requirement.trace is None
         and not requirement.beside
@@ -156,8 +154,11 @@ class HourSearch:
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types that costs less than a ceiling, if there is one.
 
-        USD in the period of the bill.
+        USD in the period of the bill. Where a failure has to be survived there is none: spares of
+        each type would stand in the hours of the other.
         """
+        if self._requirement.survives is not None:
+            return None
         return self._cheapest(self._pairs(offers, ceiling_usd), ceiling_usd)
 
     def _cheapest(

@@ -2,29 +2,89 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from planner.cost.weekly_load import needed_groups
+from planner.market.capacity import PEAK_LOAD
 from planner.solve.cause import because
+from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
+from planner.solve.serving.mixed_fleet import PoolKind, may_be_had
 from planner.solve.serving.sizing import sized_fleet
 from planner.solve.solution import PlanWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from planner.cost.service_price import PriceBook
+    from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.mixed_fleet import MixedFleet
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
     from planner.solve.serving.verify import FleetJudge
 
 
-def misses_hours(
+def fewest_groups(
     requirement: ServingRequirement, sizing: FleetSizing, judge: FleetJudge
-) -> bool:
-    """Return whether a share of the machines of the peak misses a limit in some quieter hours."""
+) -> dict[float, int]:
+    """Return the fewest groups that keep the limits in the hours of each load.
+
+    `sizing` has the fewest of the peak, so in every hour one group carries less than the peak
+    brings to one group fewer. Nothing where an hour cannot be judged by itself.
+    """
+    most_groups = sizing.peak_groups
+    if not _is_judged_by_hours(requirement) or most_groups == 1:
+        return {}
+    groups_at: dict[float, int] = {}
+    groups = 1
+    for load, _ in requirement.week.load_shares:
+        # More load never takes fewer groups.
+        groups = max(groups, math.floor((most_groups - 1) * load) + 1)
+        hour = requirement.with_scaled_load(load)
+        while groups < most_groups and judge.misses(
+            hour, sized_fleet(hour, sizing.replica, sizing.group, groups)
+        ):
+            groups += 1
+        groups_at[load] = groups
+    return groups_at
+
+
+def is_short(sizing: FleetSizing, groups_at: Mapping[float, int]) -> bool:
+    """Return whether some hours take more groups than a share of those of the peak."""
     return any(
-        judge.misses(quiet, fleet)
-        for _, quiet, fleet in _quiet_fleets(requirement, sizing)
+        groups > needed_groups(sizing.peak_groups * load)
+        for load, groups in groups_at.items()
     )
+
+
+def fleet_by_hours(
+    requirement: ServingRequirement,
+    alone: ServingCandidate,
+    groups_at: Mapping[float, int],
+    price_book: PriceBook,
+) -> MixedFleet | None:
+    """Return a fleet with so many groups in the hours of each load.
+
+    None where what it is bought of does not allow it, or has less left in some hours.
+    """
+    if any(quota.load != PEAK_LOAD for quota in alone.offer.quotas):
+        return None
+    hourly = tuple(
+        groups_at[load] if share else 0
+        for load, share in zip(
+            requirement.week.relative_load,
+            requirement.week.running_share,
+            strict=True,
+        )
+    )
+    count = HourlyCount(
+        kind=PoolKind(alone.offer, alone.sizing.replica, alone.sizing.group),
+        groups=hourly,
+        weight=1,
+        up_weight=tuple(map(float, hourly)),
+    )
+    fleet = hour_fleet(requirement, (count,), price_book)
+    return fleet if may_be_had(fleet.pools) else None
 
 
 def quiet_hour_warnings(
@@ -35,7 +95,9 @@ def quiet_hour_warnings(
     No machine gets more requests than at the peak. But clumps of requests weigh more on few
     machines, and so does a router that knows of few which are free.
     """
-    for load, quiet, fleet in _quiet_fleets(requirement, sizing):
+    for groups, load in _busiest_hours(requirement, sizing).items():
+        quiet = requirement.with_scaled_load(load)
+        fleet = sized_fleet(quiet, sizing.replica, sizing.group, groups)
         missed = judge.missed_limit(quiet, fleet)
         if missed is not None:
             yield PlanWarning(
@@ -51,17 +113,16 @@ def quiet_hour_warnings(
             return
 
 
-def _quiet_fleets(
-    requirement: ServingRequirement, sizing: FleetSizing
-) -> Iterator[tuple[float, ServingRequirement, FleetSizing]]:
-    """Yield loads below the peak with what they ask of fewer groups, and these."""
-    for groups, load in _busiest_hours(requirement, sizing).items():
-        quiet = requirement.with_scaled_load(load)
-        yield (
-            load,
-            quiet,
-            sized_fleet(quiet, sizing.replica, sizing.group, groups),
-        )
+def _is_judged_by_hours(requirement: ServingRequirement) -> bool:
+    """Return whether the load of an hour says what it takes, also that of the peak."""
+    *_, (highest, _) = requirement.week.load_shares
+    return (
+        requirement.mode == "open"
+        and highest == PEAK_LOAD
+        and requirement.elastic is None
+        and requirement.trace is None
+        and not requirement.beside
+    )
 
 
 def _busiest_hours(
@@ -74,13 +135,7 @@ def _busiest_hours(
     """
     load = requirement.load
     is_alike = load.arrival_variation == 1 and load.routing == "random"
-    if (
-        is_alike
-        or requirement.mode != "open"
-        or requirement.elastic is not None
-        or requirement.trace is not None
-        or requirement.beside
-    ):
+    if is_alike or not _is_judged_by_hours(requirement):
         return {}
     busiest = {
         needed_groups(sizing.peak_groups * hour_load): hour_load

@@ -395,16 +395,27 @@ def test_the_router_needs_no_other_weights_by_night(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize(
     "extra",
-    ["", "shutdown: {ttl: 30h}", "traffic-flat", "survives"],
+    ["", "shutdown: {ttl: 30h}", "traffic-flat", "closed-at-peak"],
 )
 def test_who_has_no_hours_to_follow(extra: str) -> None:
-    """A life, a week without differences, and what survives a failure."""
+    """A life, a week without differences, and one that is closed at its peak."""
     text = by_hours("aws", extra=extra if "shutdown" in extra else "")
     if extra == "traffic-flat":
         text = text.replace(f"profile: [{PROFILE}]", "profile: flat")
-    if extra == "survives":
-        text = by_hours("aws", sla=", survives: node")
+    if extra == "closed-at-peak":
+        closed = 'shutdown: {schedule: "daily 19:00-24:00"}'
+        text = by_hours("aws", extra=closed)
     assert follows_hours(required(text)) == (extra == "")
+
+
+def test_two_types_have_no_hours_where_a_failure_is_survived(
+    catalog: Catalog,
+) -> None:
+    few = with_prices(catalog, "aws", TYPES["aws"])
+    requirement = required(by_hours("aws", sla=", survives: node"))
+    search = HourSearch(requirement, ServingSearch(few.price_book))
+    assert search.cheapest_pair(few.offers, math.inf) is None
+    assert search.cheapest(few.offers, math.inf) is not None
 
 
 def test_a_promise_takes_more_machines(catalog: Catalog) -> None:

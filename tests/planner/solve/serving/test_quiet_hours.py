@@ -11,6 +11,7 @@ from planner.solve.serving.quiet_hours import quiet_hour_warnings
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.solve.serving.sizing import sized_fleet
+from planner.solve.settings import DEFAULT_CONFIDENCE
 from planner.spec.model import Inference
 from tests.conftest import chat, find, only, present, spec_of
 
@@ -57,6 +58,38 @@ def test_by_chance_alone_no_hour_is_worse_than_the_peak(
     solution = find(weak(catalog), service("1"))
     assert present(solution.pools[0]).peak_groups > 1
     assert told(solution) == []
+
+
+@pytest.mark.parametrize("burstiness", ["1", "1.5", "2", "3"])
+def test_each_hour_has_the_fewest_machines_that_keep_the_limits(
+    catalog: Catalog, burstiness: str
+) -> None:
+    """Judged hour by hour: those that are planned pass, and one fewer does not."""
+    few = weak(catalog)
+    spec = spec_of(service(burstiness))
+    assert isinstance(spec, Inference)
+    requirement = replace(
+        serving_requirement(spec, lambda _: b""), confidence=DEFAULT_CONFIDENCE
+    )
+    search = ServingSearch(few.price_book)
+    sizing = present(search.solve(requirement, [*few.offers]).best).sizing
+    solution = find(few, service(burstiness))
+    assert told(solution) == []
+    [pool] = solution.pools
+    hourly = (pool.week or solution.week).hourly_nodes(pool.peak_groups, 1)
+    for load in (QUIET, 1.0):
+        hour = requirement.with_scaled_load(load)
+        planned = max(
+            nodes
+            for nodes, each in zip(
+                hourly, solution.week.relative_load, strict=True
+            )
+            if each == load
+        )
+        for groups in (planned, planned - 1):
+            fleet = sized_fleet(hour, sizing.replica, sizing.group, groups)
+            missed = groups == 0 or search.judge.misses(hour, fleet)
+            assert missed == (groups < planned)
 
 
 @pytest.mark.parametrize("burstiness", ["1.5", "2", "3"])
