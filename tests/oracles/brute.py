@@ -22,6 +22,7 @@ from planner.solve.serving.sizing import (
 )
 from planner.solve.serving.verify import FleetJudge
 from planner.spec.schedule import open_minutes
+from tests.oracles.standing import WEEK_MINUTES
 from tests.oracles.stated import constant, reclaims
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 SPANS = (1, 2, 3, 4, 6, 8)  # machines of a replica
 HOUR_S = 3600
-WEEK_MINUTES = 7 * 24 * 60
 
 
 def machines_cost(

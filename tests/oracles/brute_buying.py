@@ -15,12 +15,12 @@ from planner.solve.serving.sizing import ReplicaGroup, sized_fleet
 from planner.solve.serving.verify import FleetJudge
 from tests.oracles.brute import (
     SPANS,
-    WEEK_MINUTES,
     line_usd,
     replicas,
     running_nodes,
     standing,
 )
+from tests.oracles.standing import WEEK_MINUTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from planner.market.on_premises import DataCenter, read_data_center
 from planner.solve.settings import SolveSettings
 from planner.workload.ownership import YEARS, own_instead
 from stacks.spec.table import unsupported_reason
-from tests.conftest import ROOT, chat, find, only, present, solve, spec_of
+from tests.conftest import ROOT, chat, find, only, solve, spec_of
+from tests.oracles.standing import WEEK_MINUTES, standing_nodes
 from tests.planner.cli.conftest import Command
 
 FILE = """\
@@ -119,19 +119,9 @@ def test_what_is_above_the_own_machines_is_rented_by_the_hour(catalog) -> None:
         keep=0,
     )
     [pool] = solution.pools
-    hourly = present(solution.week).hourly_nodes(
-        pool.nodes - pool.spares.count, 1, pool.spares
-    )
-    minutes = [nodes for nodes in hourly for _ in range(60)]
-    start = math.ceil(pool.startup_s / 60)
-    assert start > 1
-    # They are asked for a start before an hour that needs them.
-    above = sum(
-        max((minutes + minutes)[minute : minute + start + 1]) - 1
-        for minute in range(len(minutes))
-    )
+    above = sum(nodes - 1 for nodes in standing_nodes(solution, pool))
     expected = center.month_usd(center.machines[0], Decimal(4)) + (
-        Decimal(above) * 730 / len(minutes) * pool.usd_hour
+        Decimal(above) * 730 / WEEK_MINUTES * pool.usd_hour
     )
     assert abs(found.burst_usd - expected) < Decimal("0.01")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
@@ -24,13 +23,13 @@ from planner.workload.quota_share import (
 from planner.workload.quota_use import fleet_choice, workload_hours
 from providers.live.place import LivePlace
 from tests.conftest import chat, find, only, present, spec_of
+from tests.oracles.standing import standing_nodes
 from tests.planner.cli.test_live import NOW, facts_of
 
 REGIONS = ("us-east-1", "us-east-2")
 TYPES = ("g6e.xlarge", "g6e.2xlarge", "g6.12xlarge")
 ZONES = {"UTC": 0, "Asia/Tokyo": 9}
 CLOSES = {"UTC": 19, "Asia/Tokyo": 16}
-WEEK_MINUTES = 168 * 60
 VCPUS = {"g6e.xlarge": 4, "g6e.2xlarge": 8, "g6.12xlarge": 48}
 TEXT = chat(
     traffic="peak_rps: RPS\n  profile: business-hours",
@@ -127,34 +126,21 @@ def every_fleet(small: Catalog) -> list[list[Fleet]]:
             if solution.bill is None:
                 continue
             [pool] = solution.pools
-            hourly = solution.week.hourly_nodes(
-                pool.peak_groups, pool.nodes_per_group, pool.spares
+            local = standing_nodes(
+                solution, pool, partial(is_open, closes=CLOSES[zone])
             )
-            local = by_minute(hourly, CLOSES[zone], pool.startup_s)
             ahead = 60 * ZONES[zone]
             vcpus = tuple(
-                VCPUS[name] * nodes for nodes in local[ahead:] + local[:ahead]
+                VCPUS[name] * nodes
+                for nodes in (*local[ahead:], *local[:ahead])
             )
             own.append(Fleet(solution.bill.total, region, vcpus))
         fleets.append(own)
     return fleets
 
 
-def by_minute(
-    hourly: Sequence[int], closes: int, startup_s: float
-) -> list[int]:
-    """The nodes of each minute: those that it needs, and any minute until a start is over."""
-    is_open = [
-        7 * 60 <= minute % 1440 < closes * 60 for minute in range(WEEK_MINUTES)
-    ]
-    needed = [
-        hourly[minute // 60] * here for minute, here in enumerate(is_open)
-    ]
-    start = math.ceil(startup_s / 60)
-    return [
-        max((needed + needed)[minute : minute + start + 1]) * here
-        for minute, here in enumerate(is_open)
-    ]
+def is_open(minute: int, closes: int) -> bool:
+    return 7 * 60 <= minute % 1440 < closes * 60
 
 
 def is_of(offer: Offer, region: str, name: str) -> bool:

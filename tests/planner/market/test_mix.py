@@ -18,6 +18,7 @@ from providers.simulated.clock import advance
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import chat, find, only, present, spec_of
+from tests.oracles.standing import WEEK_MINUTES, standing_nodes
 from tests.planner.spec.test_reservation_made import LARGE
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -74,12 +75,8 @@ def test_machines_on_demand_serve_first(catalog, cloud: str) -> None:
     assert (base.purchase, spot.purchase) == ("on_demand", "spot")
     # As many as the share, rounded up.
     assert base.nodes - 1 < Decimal("0.4") * pool.nodes <= base.nodes
-    hourly = present(solution.week).hourly_nodes(
-        pool.nodes // pool.nodes_per_group - pool.spares.count,
-        pool.nodes_per_group,
-        pool.spares,
-    )
-    month = Decimal(730) / 168
+    minutes = standing_nodes(solution, pool)
+    month = Decimal(730) / WEEK_MINUTES
     lines = [
         line
         for line in present(solution.bill).lines
@@ -88,8 +85,8 @@ def test_machines_on_demand_serve_first(catalog, cloud: str) -> None:
     # Those on spot are not there all the time, and are paid for while they are.
     there = billed_share(cloud, pool.instance.family, pool.startup_s)
     hours = [
-        sum(min(nodes, base.nodes) for nodes in hourly) * month,
-        sum(max(0, nodes - base.nodes) for nodes in hourly)
+        sum(min(nodes, base.nodes) for nodes in minutes) * month,
+        sum(max(0, nodes - base.nodes) for nodes in minutes)
         * month
         * Decimal(there),
     ]

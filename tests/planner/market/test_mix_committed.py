@@ -24,6 +24,7 @@ from providers.simulated.clock import advance
 from stacks.build import build_stack
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import chat, find, only, present, spec_of
+from tests.oracles.standing import WEEK_MINUTES, standing_nodes
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import (
     EVERYTHING,
@@ -164,17 +165,13 @@ def test_no_base_is_cheaper(catalog, cloud: str, profile: str) -> None:
         if (offer.instance.instance_type, offer.region)
         == (pool.instance.instance_type, pool.region)
     }
-    hourly = present(solution.week).hourly_nodes(
-        pool.nodes // pool.nodes_per_group - pool.spares.count,
-        pool.nodes_per_group,
-        pool.spares,
-    )
+    minutes = standing_nodes(solution, pool)
 
     def cost(purchase: str, base: int) -> Decimal:
-        above = sum(max(0, nodes - base) for nodes in hourly)
+        above = sum(max(0, nodes - base) for nodes in minutes)
         return (
             base * MONTH * prices[purchase]
-            + above * MONTH / WEEK * prices["on_demand"]
+            + above * MONTH / WEEK_MINUTES * prices["on_demand"]
         )
 
     machines = sum(

@@ -437,6 +437,7 @@ def billed(mode: str, **words: object) -> Any:
         "endpoint_needs": frozenset(),
         "is_public": False,
         "survives": None,
+        "elastic": None,
         "availability": None,
         "shutdown": ShutdownRule(idle=Decimal(3600)),
         "period": "run" if mode == "batch" else "month",
@@ -466,9 +467,12 @@ def test_paid_hours_are_committed_run_or_follow_the_load() -> None:
     assert paid_hours("batch", "spot") == pytest.approx(
         6 * (Decimal("2.5") + Decimal(1) / 60)
     )
-    # Two groups and a spare in 50 hours of a week, one and a spare in 118.
+    # Two groups and a spare in 50 hours of a week, one and a spare in 118. On five days the
+    # second one starts before these hours.
+    start_h = Decimal(math.ceil(startup_time_s(fleet().replica) / 60)) / 60
+    assert start_h > 0
     assert paid_hours("open", "on_demand") == pytest.approx(
-        Decimal(2 * (50 * 3 + 118 * 2) * 730) / 168
+        2 * (50 * 3 + 118 * 2 + 5 * start_h) * 730 / 168
     )
 
 
