@@ -194,14 +194,20 @@ class HourSearch:
         counts = self._counts(entry.families)
         if counts is None:
             return
+        # One type that costs less alone is another search.
+        is_whole = all(count.most_groups for count in counts)
+        fleet: MixedFleet | None = None
+        if is_whole:
+            fleet = hour_fleet(
+                self._requirement, counts, self._search.price_book
+            )
+            # With groups that carry less than they may it costs no less.
+            if float(fleet.bill.total) >= ceiling_usd:
+                return
         if self._ask(entry.families, counts, ceiling_usd):
             self._push(frontier, self._whole_usd(entry.families), entry)
             return
-        # One type that costs less alone is another search.
-        if not all(count.most_groups for count in counts):
-            return
-        fleet = hour_fleet(self._requirement, counts, self._search.price_book)
-        if may_be_had(fleet.pools):
+        if fleet is not None and may_be_had(fleet.pools):
             self._push(
                 frontier, float(fleet.bill.total), replace(entry, fleet=fleet)
             )
@@ -412,10 +418,10 @@ class HourSearch:
         # A rate within close bounds is asked for as it is: a fleet hangs on it.
         if width > WIDE_SHARE:
             bounds = self._capacity.group_bounds(kind, rate_rps)
-            telling = max(
-                1 - width / 2,
-                self._telling_factor(families, number, width, ceiling_usd),
-            )
+            telling = self._telling_factor(families, number, width, ceiling_usd)
+            # Most kinds are too dear. One of which that is not known is asked for it first.
+            if bounds.low_rps or not telling:
+                telling = max(1 - width / 2, telling)
             asked_rps = min(asked_rps, telling * bounds.high_rps)
         self._capacity.refine(kind, rate_rps, asked_rps)
         return True

@@ -9,6 +9,7 @@ from planner.cost.weekly_load import needed_groups
 from planner.market.capacity import PEAK_LOAD
 from planner.solve.cause import because
 from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
+from planner.solve.serving.hour_program import WHOLE_ERROR
 from planner.solve.serving.mixed_fleet import PoolKind, may_be_had
 from planner.solve.serving.sizing import sized_fleet
 from planner.solve.solution import PlanWarning
@@ -37,13 +38,23 @@ def fewest_groups(
         return {}
     groups_at: dict[float, int] = {}
     groups = 1
+    is_alike = _is_alike(requirement)
+    # What a group is known to carry, and not to: loads relative to the peak.
+    carried, missed = 1 / most_groups, 1 / (most_groups - 1)
     for load, _ in requirement.week.load_shares:
         # More load never takes fewer groups.
         groups = max(groups, math.floor((most_groups - 1) * load) + 1)
         hour = requirement.with_scaled_load(load)
-        while groups < most_groups and judge.misses(
-            hour, sized_fleet(hour, sizing.replica, sizing.group, groups)
-        ):
+        while groups < most_groups:
+            each = load / groups
+            if is_alike and each <= carried * (1 + WHOLE_ERROR):
+                break
+            if not is_alike or each < missed:
+                fleet = sized_fleet(hour, sizing.replica, sizing.group, groups)
+                if not judge.misses(hour, fleet):
+                    carried = max(carried, each)
+                    break
+                missed = min(missed, each)
             groups += 1
         groups_at[load] = groups
     return groups_at
@@ -125,17 +136,23 @@ def _is_judged_by_hours(requirement: ServingRequirement) -> bool:
     )
 
 
+def _is_alike(requirement: ServingRequirement) -> bool:
+    """Return whether a group carries as much beside few others as beside many.
+
+    That is so where what arrives comes by chance alone, and is spread at random.
+    """
+    load = requirement.load
+    return load.arrival_variation == 1 and load.routing == "random"
+
+
 def _busiest_hours(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> dict[int, float]:
     """Return numbers of groups below those of the peak, with the highest load that each carries.
 
-    Nothing where all that arrives comes by chance alone and is spread at random: then a group
-    carries as much beside few as beside many.
+    Nothing where a group carries as much beside few as beside many.
     """
-    load = requirement.load
-    is_alike = load.arrival_variation == 1 and load.routing == "random"
-    if is_alike or not _is_judged_by_hours(requirement):
+    if _is_alike(requirement) or not _is_judged_by_hours(requirement):
         return {}
     busiest = {
         needed_groups(sizing.peak_groups * hour_load): hour_load
