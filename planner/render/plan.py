@@ -405,7 +405,8 @@ def _pool_layout_line(pool: Pool) -> str:
     # The number of nodes follows the weekly load.
     if pool.elastic is None and pool.min_nodes < pool.nodes:
         pool_text += f"; {pool.min_nodes} to {pool.nodes} nodes over the week"
-    if pool.chosen_hours:
+    # One pool runs whenever the service does.
+    if pool.weight and pool.chosen_hours:
         pool_text += f", for {pool.chosen_hours} of {HOURS_PER_WEEK} h"
     if pool.role == "serve" and pool.spare_groups:
         pool_text += f", {pool.spare_groups} spare"

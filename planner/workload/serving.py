@@ -10,6 +10,7 @@ from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
 from planner.solve.serving.fleet_finder import FleetFinder
 from planner.solve.serving.neighbor import machine_requirement
+from planner.solve.serving.own_hours import cheapest_by_hours
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.search import ServingSearch
 from planner.solve.serving.smaller_fleet import smaller_fleet
@@ -74,9 +75,12 @@ class ServingWorkload:
         requirement = confident_requirement(spec, settings)
         search = ServingSearch(settings.catalog.price_book)
         search_result = search.solve(requirement, offers)
-        best = search_result.best
-        if best is not None:
-            smaller = smaller_fleet(requirement, search, best)
+        alone = search_result.best
+        if alone is not None:
+            smaller = smaller_fleet(requirement, search, alone)
+            best = (
+                cheapest_by_hours(requirement, search, alone, offers) or alone
+            )
             return Counterfactual(
                 best.summary,
                 best.bill.total,

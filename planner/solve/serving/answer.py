@@ -48,10 +48,14 @@ from planner.solve.solution import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from decimal import Decimal
 
     from planner.market.bought import CommitmentSaving
     from planner.market.offer_filter import OfferFilter
+    from planner.solve.rival import RivalFleet
     from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.fleet_finder import AnyFleet
+    from planner.solve.serving.mixed_fleet import MixedFleet
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
     from planner.solve.settings import SolveSettings
@@ -106,34 +110,12 @@ def solve_serving(
             requirement,
             fleet=mixed,
             alone=selection,
-            rivals=dearer_pool(selection)
-            if selection is None or len(mixed.pools) > 1
-            else alternatives(
-                requirement,
-                search,
-                search_result,
-                selection,
-                settings.alternative_count,
-            ),
+            rivals=_rivals(requirement, search, search_result, mixed, settings),
         )
     if selection is None or selection.bill.exceeds(budget_usd):
-        cheapest = mixed or selection
-        infeasible = infeasible_solution(
-            relaxations(
-                requirement,
-                finder.without_hours(),
-                cheapest.bill.period_budget(budget_usd) if cheapest else None,
-                settings.run_all,
-            )
-            if settings.names_nearest
-            else (),
-            week=requirement.week,
-            llm=requirement.llm,
-            funnel=offer_filter.funnel,
-            offers_considered=len(settings.catalog.offers),
+        return _infeasible(
+            settings, finder, requirement, mixed or selection, budget_usd
         )
-        refused = refused_spot_warnings(requirement, offer_filter.cheapest())
-        return replace(infeasible, warnings=tuple(refused))
     return _found_solution(
         spec,
         settings,
@@ -141,6 +123,49 @@ def solve_serving(
         requirement=requirement,
         search_result=search_result,
         selection=selection,
+    )
+
+
+def _infeasible(
+    settings: SolveSettings,
+    finder: FleetFinder,
+    requirement: ServingRequirement,
+    cheapest: AnyFleet | None,
+    budget_usd: Decimal | None,
+) -> Solution:
+    """Return that nothing serves, with what would; `cheapest` is beyond the budget."""
+    offer_filter = finder.offer_filter
+    infeasible = infeasible_solution(
+        relaxations(
+            requirement,
+            finder.without_hours(),
+            cheapest.bill.period_budget(budget_usd) if cheapest else None,
+            settings.run_all,
+        )
+        if settings.names_nearest
+        else (),
+        week=requirement.week,
+        llm=requirement.llm,
+        funnel=offer_filter.funnel,
+        offers_considered=len(settings.catalog.offers),
+    )
+    refused = refused_spot_warnings(requirement, offer_filter.cheapest())
+    return replace(infeasible, warnings=tuple(refused))
+
+
+def _rivals(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    search_result: ServingResult,
+    fleet: MixedFleet,
+    settings: SolveSettings,
+) -> tuple[RivalFleet, ...]:
+    """Return other fleets than one whose machines are not a share of those of its peak."""
+    alone = search_result.best
+    if alone is None or len(fleet.pools) > 1:
+        return dearer_pool(alone)
+    return alternatives(
+        requirement, search, search_result, alone, settings.alternative_count
     )
 
 

@@ -19,11 +19,7 @@ from planner.solve.serving.hour_search import HourSearch, follows_hours
 from planner.solve.serving.length_class import text_bytes
 from planner.solve.serving.mixed_fleet import MixedFleet, pool_candidates
 from planner.solve.serving.mixed_search import MixedSearch
-from planner.solve.serving.quiet_hours import (
-    fewest_groups,
-    fleet_by_hours,
-    is_short,
-)
+from planner.solve.serving.own_hours import cheapest_by_hours
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -160,8 +156,13 @@ class FleetFinder:
         shares of the requests, or each gets those of some lengths, or one computes prompts and
         the other one answers. Where the quiet hours of `alone` miss a limit, it may cost more.
         """
-        best, misses_limits = self._by_hours(requirement, alone)
-        known = best if misses_limits else best or alone
+        best: MixedFleet | None = None
+        if self.has_hours:
+            offers = self.offer_filter.cheapest(skipped_rule)
+            best = cheapest_by_hours(
+                requirement, self.search, alone, offers, ceiling_usd
+            )
+        known = best or alone
         if known is not None:
             ceiling_usd = min(ceiling_usd, float(known.bill.total))
         if self.pools == "auto":
@@ -169,16 +170,9 @@ class FleetFinder:
                 requirement, self.search, self.apart_judge(requirement)
             ).cheapest(self.offer_filter.everywhere(skipped_rule), ceiling_usd)
             return apart or best
-        hours = self._hour_search(requirement)
-        if hours is not None:
-            offers = self.offer_filter.cheapest(skipped_rule)
-            best = hours.cheapest(offers, ceiling_usd) or best
-        if best is not None:
-            ceiling_usd = min(ceiling_usd, float(best.bill.total))
         if self.machine_types > 1:
             best = (
-                self._two_types(requirement, hours, ceiling_usd, skipped_rule)
-                or best
+                self._two_types(requirement, ceiling_usd, skipped_rule) or best
             )
         if self._text is None:
             return best
@@ -191,63 +185,26 @@ class FleetFinder:
         )
         return divided or best
 
-    def _by_hours(
-        self, requirement: ServingRequirement, alone: ServingCandidate | None
-    ) -> tuple[MixedFleet | None, bool]:
-        """Return `alone` with the fewest machines of each hour, and whether it has too few itself.
-
-        None where that costs no less, unless it has to.
-        """
-        if not self.has_hours or alone is None:
-            return None, False
-        sizing = alone.sizing
-        groups_at = fewest_groups(requirement, sizing, self.search.judge)
-        if not groups_at:
-            return None, False
-        misses_limits = is_short(sizing, groups_at)
-        fleet = fleet_by_hours(
-            requirement, alone, groups_at, self.search.price_book
-        )
-        if (
-            fleet is not None
-            and not misses_limits
-            and fleet.bill.total >= alone.bill.total
-        ):
-            fleet = None
-        return fleet, misses_limits
-
-    def _hour_search(
-        self, requirement: ServingRequirement
-    ) -> HourSearch | None:
-        """Return what finds the machines of each hour; None where there is a reason not to."""
-        if (
-            not self.has_hours
-            # A machine that is free gets the next request, so what one carries is a matter of all.
-            or requirement.load.routing != "random"
-            or not follows_hours(requirement)
-        ):
-            return None
-        return HourSearch(requirement, self.search)
-
     def _two_types(
         self,
         requirement: ServingRequirement,
-        hours: HourSearch | None,
         ceiling_usd: float,
         skipped_rule: str,
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types, in all hours or each in hours of its own."""
         offers = [*self.offer_filter.everywhere(skipped_rule)]
+        has_hours = self.has_hours and follows_hours(requirement)
         always: MixedFleet | None = None
         # Where requests come in clumps, a share of the machines of the peak may be too few.
-        if hours is None or requirement.load.arrival_variation == 1:
+        if not has_hours or requirement.load.arrival_variation == 1:
             always = MixedSearch(requirement, self.search).cheapest(
                 offers, ceiling_usd
             )
-        if hours is None:
+        if not has_hours:
             return always
         if always is not None:
             ceiling_usd = float(always.bill.total)
+        hours = HourSearch(requirement, self.search)
         return hours.cheapest_pair(offers, ceiling_usd) or always
 
     def apart_judge(self, requirement: ServingRequirement) -> ApartJudge:
