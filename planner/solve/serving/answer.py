@@ -109,7 +109,6 @@ def solve_serving(
             finder,
             requirement,
             fleet=mixed,
-            alone=selection,
             rivals=_rivals(requirement, search, search_result, mixed, settings),
         )
     if selection is None or selection.bill.exceeds(budget_usd):
@@ -138,7 +137,7 @@ def _infeasible(
     infeasible = infeasible_solution(
         relaxations(
             requirement,
-            finder.without_hours(),
+            finder.without_hour_search(),
             cheapest.bill.period_budget(budget_usd) if cheapest else None,
             settings.run_all,
         )

@@ -43,7 +43,6 @@ def apart_solution(
         finder,
         requirement,
         fleet=fleet,
-        alone=alone,
         answer=PoolsAnswer(
             rivals=dearer_pool(alone),
             pools=tuple(

@@ -56,15 +56,16 @@ class FleetFinder:
         self.pools = pools
         self._text = text
         self._apart_judge: ApartJudge | None = None
-        self.has_hours = True
+        self.searches_hours = True
 
-    def without_hours(self) -> FleetFinder:
-        """Return what finds fleets whose hours have a share of the peak, which takes less time.
+    def without_hour_search(self) -> FleetFinder:
+        """Return what finds the cheapest type by its peak, and its machines of each hour then.
 
-        What a wish would save is told by these, so it may save more.
+        That takes a fraction of the time. What a wish would save is told by these fleets, so it
+        may save more.
         """
         finder = copy(self)
-        finder.has_hours = False
+        finder.searches_hours = False
         return finder
 
     @classmethod
@@ -156,12 +157,16 @@ class FleetFinder:
         shares of the requests, or each gets those of some lengths, or one computes prompts and
         the other one answers. Where the quiet hours of `alone` miss a limit, it may cost more.
         """
-        best: MixedFleet | None = None
-        if self.has_hours:
-            offers = self.offer_filter.cheapest(skipped_rule)
-            best = cheapest_by_hours(
-                requirement, self.search, alone, offers, ceiling_usd
-            )
+        best = cheapest_by_hours(
+            requirement,
+            self.search,
+            alone,
+            # Other types are a matter of a search.
+            self.offer_filter.cheapest(skipped_rule)
+            if self.searches_hours
+            else (),
+            ceiling_usd,
+        )
         known = best or alone
         if known is not None:
             ceiling_usd = min(ceiling_usd, float(known.bill.total))
@@ -193,7 +198,7 @@ class FleetFinder:
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types, in all hours or each in hours of its own."""
         offers = [*self.offer_filter.everywhere(skipped_rule)]
-        has_hours = self.has_hours and follows_hours(requirement)
+        has_hours = self.searches_hours and follows_hours(requirement)
         always: MixedFleet | None = None
         # Where requests come in clumps, a share of the machines of the peak may be too few.
         if not has_hours or requirement.load.arrival_variation == 1:

@@ -64,14 +64,13 @@ def mixed_solution(
     requirement: ServingRequirement,
     *,
     fleet: MixedFleet,
-    alone: ServingCandidate | None,
     rivals: tuple[RivalFleet, ...],
 ) -> Solution:
     """Return the answer with two pools, or with one that has hours of its own.
 
-    They cost less than one pool `alone`, whose hours have a share of its peak; `rivals` are other
-    fleets. Every request keeps the limits on the machine that it comes to, so all of them do. What
-    is predicted is that of the pool, and of the hour, in which it is worse.
+    They cost less than one pool whose hours have a share of its peak; `rivals` are other fleets.
+    Every request keeps the limits on the machine that it comes to, so all of them do. What is
+    predicted is that of the pool, and of the hour, in which it is worse.
     """
     search = finder.search
     asked = [
@@ -87,7 +86,6 @@ def mixed_solution(
         finder,
         requirement,
         fleet=fleet,
-        alone=alone,
         answer=PoolsAnswer(
             rivals=rivals,
             pools=tuple(
@@ -122,15 +120,13 @@ def pools_solution(
     requirement: ServingRequirement,
     *,
     fleet: MixedFleet | ApartFleet,
-    alone: ServingCandidate | None,
     answer: PoolsAnswer,
 ) -> Solution:
-    """Return the solution of two pools, which cost less than one pool `alone`."""
+    """Return the solution of two pools, or of one that has hours of its own."""
     search, offer_filter = finder.search, finder.offer_filter
     candidates = _billed_candidates(fleet)
     check = answer.check
     is_undecided = check is not None and check.verdict == "undecided"
-    is_alone = len(fleet.pools) == 1 and alone is not None
     return Solution(
         status="feasible" if is_undecided else "optimal",
         pools=answer.pools,
@@ -166,13 +162,12 @@ def pools_solution(
             find_reasons,
             requirement,
             finder,
-            # A wish is told by machines that are a share of those of the peak.
-            alone if is_alone and alone is not None else candidates[0][1],
+            candidates[0][1],
             settings.run_all,
-            fleet=None if is_alone else fleet,
+            fleet=fleet,
         ),
         find_load_curve=partial(load_curve, requirement, fleet.pools[0].sizing)
-        if is_alone
+        if len(fleet.pools) == 1
         else None,
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from functools import partial
 from typing import TYPE_CHECKING
 
 from planner.cost.weekly_load import needed_groups
@@ -14,7 +16,7 @@ from planner.solve.serving.mixed_fleet import PoolKind, may_be_had
 from planner.solve.serving.sizing import sized_fleet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
@@ -30,13 +32,14 @@ def cheapest_by_hours(
     requirement: ServingRequirement,
     search: ServingSearch,
     alone: ServingCandidate | None,
-    offers: Iterable[Offer],
+    offers: Collection[Offer],
     ceiling_usd: float = math.inf,
 ) -> MixedFleet | None:
     """Return a fleet of one type whose hours have the fewest machines, where that costs less.
 
     It costs less than `alone`, whose hours have a share of those of its peak, and than a ceiling.
     Where these miss a limit in quiet hours, it has more of them and may cost more than either.
+    Other types are those of `offers`.
     """
     best: MixedFleet | None = None
     if alone is not None:
@@ -48,7 +51,7 @@ def cheapest_by_hours(
         if best is not None or not has_to:
             known_usd = float((best or alone).bill.total)
             ceiling_usd = min(ceiling_usd, known_usd)
-    if follows_hours(requirement):
+    if offers and follows_hours(requirement):
         hours = HourSearch(requirement, search)
         best = hours.cheapest(offers, ceiling_usd) or best
     return best
@@ -65,28 +68,59 @@ def fewest_groups(
     most_groups = sizing.peak_groups
     if not is_judged_by_hours(requirement) or most_groups == 1:
         return {}
+    hours = _JudgedHours(requirement, sizing, judge)
+    loads = [load for load, _ in requirement.week.load_shares]
     groups_at: dict[float, int] = {}
-    groups = 1
-    are_alike = is_alike(requirement)
-    # What a group is known to carry, and not to: loads relative to the peak.
-    carried, missed = 1 / most_groups, 1 / (most_groups - 1)
-    for load, _ in requirement.week.load_shares:
-        # More load never takes fewer groups.
-        groups = max(groups, math.floor((most_groups - 1) * load) + 1)
-        hour = requirement.with_scaled_load(load)
-        while groups < most_groups:
-            each = load / groups
-            if are_alike and each <= carried * (1 + WHOLE_ERROR):
-                break
-            if not are_alike or each < missed:
-                fleet = sized_fleet(hour, sizing.replica, sizing.group, groups)
-                if not judge.misses(hour, fleet):
-                    carried = max(carried, each)
-                    break
-                missed = min(missed, each)
-            groups += 1
-        groups_at[load] = groups
-    return groups_at
+    for groups in range(1, most_groups):
+        # More load never takes fewer groups, so those of a number are next to each other.
+        first = len(groups_at)
+        end = bisect_right(
+            loads,
+            groups,
+            lo=first,
+            key=lambda load: math.floor((most_groups - 1) * load) + 1,
+        )
+        # 0 is what does not miss.
+        missed = bisect_right(
+            loads, 0, lo=first, hi=end, key=partial(hours.misses, groups)
+        )
+        groups_at |= dict.fromkeys(loads[first:missed], groups)
+    # The peak, which takes no less, is known to be carried.
+    return groups_at | dict.fromkeys(loads[len(groups_at) :], most_groups)
+
+
+class _JudgedHours:
+    """Judges some groups in hours of a load, and keeps what a group is known to carry."""
+
+    def __init__(
+        self,
+        requirement: ServingRequirement,
+        sizing: FleetSizing,
+        judge: FleetJudge,
+    ) -> None:
+        self._requirement = requirement
+        self._sizing = sizing
+        self._judge = judge
+        self._are_alike = is_alike(requirement)
+        # Loads of one group, relative to the peak of all.
+        self._carried = (1 + WHOLE_ERROR) / sizing.peak_groups
+        self._missed = 1 / (sizing.peak_groups - 1)
+
+    def misses(self, groups: int, load: float) -> bool:
+        """Return whether some groups miss a limit in hours of a load."""
+        each = load / groups
+        if self._are_alike and not self._carried < each < self._missed:
+            return each >= self._missed
+        hour = self._requirement.with_scaled_load(load)
+        sizing = self._sizing
+        is_missed = self._judge.misses(
+            hour, sized_fleet(hour, sizing.replica, sizing.group, groups)
+        )
+        if is_missed:
+            self._missed = min(self._missed, each)
+        else:
+            self._carried = max(self._carried, each)
+        return is_missed
 
 
 def _is_short(sizing: FleetSizing, groups_at: Mapping[float, int]) -> bool:

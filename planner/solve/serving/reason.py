@@ -49,11 +49,13 @@ def find_reasons(
 
     saving = cost of the selection - cost of the optimum without the wish, USD a month
     slack  = 1 - predicted / limit, for latency limits, where it is least
-    The optimum has as many machine types as the spec allows, in all hours. `fleet` is a selection
-    of two pools.
+    The optimum has as many machine types as the spec allows. `fleet` is a selection of two pools,
+    or of one that has hours of its own.
     """
-    # Types that follow the hours take seconds for each wish, and could only save more.
-    wishes = _Wishes(requirement, finder.without_hours(), selection, fleet)
+    # A search for types by the hour takes seconds for each wish, and could only save more.
+    wishes = _Wishes(
+        requirement, finder.without_hour_search(), selection, fleet
+    )
     found = run_all(list(wishes.tasks()))
     bindings = itertools.chain.from_iterable(
         reasons.bindings for reasons in found
@@ -308,10 +310,10 @@ class _Wishes:
         cheaper = self._cheaper_fleet(self._requirement, "buy")
         if cheaper is None:
             return Reasons()
-        first = (
-            cheaper
+        first, *others = (
+            (cheaper,)
             if isinstance(cheaper, ServingCandidate)
-            else cheaper.candidates[0]
+            else cheaper.candidates
         )
         priced = self._priced(
             "buy",
@@ -319,7 +321,7 @@ class _Wishes:
             because("purchase", purchase=first.bought.purchase),
         )
         # An alternative is of one machine type.
-        if first is not cheaper:
+        if others:
             return priced
         return replace(
             priced, alternatives=(excluded_rival(first, self._selection),)
