@@ -77,6 +77,7 @@ def tier_offer(offer: Offer, tier: PurchaseTier) -> Offer:
         source=tier.source,
         as_of=tier.as_of,
         form=tier.form,
+        found_usd_hour=tier.found_usd_hour,
         mix=None,
     )
 

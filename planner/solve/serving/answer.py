@@ -137,7 +137,7 @@ def _infeasible(
     infeasible = infeasible_solution(
         relaxations(
             requirement,
-            finder.without_hour_search(),
+            finder.quick(),
             cheapest.bill.period_budget(budget_usd) if cheapest else None,
             settings.run_all,
         )

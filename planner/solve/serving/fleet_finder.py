@@ -56,16 +56,17 @@ class FleetFinder:
         self.pools = pools
         self._text = text
         self._apart_judge: ApartJudge | None = None
-        self.searches_hours = True
+        self._is_quick = False
 
-    def without_hour_search(self) -> FleetFinder:
-        """Return what finds the cheapest type by its peak, and its machines of each hour then.
+    def quick(self) -> FleetFinder:
+        """Return what leaves out searches that take seconds: pairs of types that follow the hours.
 
-        That takes a fraction of the time. What a wish would save is told by these fleets, so it
-        may save more.
+        Where requests come in clumps, it looks for the cheapest type by its peak, and for its
+        machines of each hour then. What a wish would save is told by these fleets, so it may save
+        more.
         """
         finder = copy(self)
-        finder.searches_hours = False
+        finder._is_quick = True  # noqa: SLF001 - a copy of its own kind
         return finder
 
     @classmethod
@@ -161,10 +162,9 @@ class FleetFinder:
             requirement,
             self.search,
             alone,
-            # Other types are a matter of a search.
-            self.offer_filter.cheapest(skipped_rule)
-            if self.searches_hours
-            else (),
+            ()
+            if self._is_quick and requirement.load.arrival_variation != 1
+            else self.offer_filter.cheapest(skipped_rule),
             ceiling_usd,
         )
         known = best or alone
@@ -198,7 +198,7 @@ class FleetFinder:
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types, in all hours or each in hours of its own."""
         offers = [*self.offer_filter.everywhere(skipped_rule)]
-        has_hours = self.searches_hours and follows_hours(requirement)
+        has_hours = not self._is_quick and follows_hours(requirement)
         always: MixedFleet | None = None
         # Where requests come in clumps, a share of the machines of the peak may be too few.
         if not has_hours or requirement.load.arrival_variation == 1:

@@ -52,10 +52,7 @@ def find_reasons(
     The optimum has as many machine types as the spec allows. `fleet` is a selection of two pools,
     or of one that has hours of its own.
     """
-    # A search for types by the hour takes seconds for each wish, and could only save more.
-    wishes = _Wishes(
-        requirement, finder.without_hour_search(), selection, fleet
-    )
+    wishes = _Wishes(requirement, finder, selection, fleet)
     found = run_all(list(wishes.tasks()))
     bindings = itertools.chain.from_iterable(
         reasons.bindings for reasons in found
@@ -108,7 +105,12 @@ class _Wishes:
         fleet: MixedFleet | ApartFleet | None,
     ) -> None:
         self._requirement = requirement
-        self._finder = finder
+        # Seconds for each wish are too many, and with them it could only save more.
+        self._finder = finder.quick()
+        # What a choice saves is told by the whole search, as its plan is.
+        self._whole_finder = (
+            finder if finder.machine_types == 1 else self._finder
+        )
         self._selection = selection
         # What the machines of each type carry, and how many they are.
         self._fleet = fleet
@@ -209,7 +211,9 @@ class _Wishes:
         saves = cost of the cheapest fleet with that cache - cost of the selection, USD in the
         period of the bill
         """
-        fleet = self._finder.cheapest(self._requirement.with_default_cache())
+        fleet = self._whole_finder.cheapest(
+            self._requirement.with_default_cache()
+        )
         reason = because("no-default-cache")
         if fleet is not None:
             saved_usd = fleet.bill.total - self._selection.bill.total
@@ -220,7 +224,7 @@ class _Wishes:
 
     def _without_draft(self) -> Reasons:
         """Tell what the plan costs without speculative decoding, USD."""
-        fleet = self._finder.cheapest(self._requirement.without_draft())
+        fleet = self._whole_finder.cheapest(self._requirement.without_draft())
         reason = because("only-draft")
         if fleet is not None:
             reason = because("no-draft", without_usd=fleet.bill.total)
@@ -232,7 +236,7 @@ class _Wishes:
         # Sum of the bills, each with a network and a balancer of its own.
         apart_usd = Decimal(0)
         for name, alone in alone_requirements(self._requirement):
-            fleet = self._finder.cheapest(alone)
+            fleet = self._whole_finder.cheapest(alone)
             if fleet is None:
                 causes = [because("none-apart", service=name)]
                 break
