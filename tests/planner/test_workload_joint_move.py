@@ -217,18 +217,17 @@ def test_fleets_are_those_of_specs_that_say_so(
     tonnage: Command, here: Path
 ) -> None:
     """A choice that is narrowed for all of them costs no less than one that is free."""
-    nights = "[9,9,9,9,9,9,1,1,1,1,1,1,1,1,1,1,1,1,9,9,9,9,9,9]"
 
     def shared(where: str = "") -> tuple[dict[str, Any], str]:
         for name, rps, profile, narrowed in (
-            ("days", "30", "business-hours", ""),
-            ("nights", "40", nights, where),
+            ("days", "50", "business-hours", ""),
+            ("always", "50", "diurnal", where),
         ):
             text = SPEC.replace("NAME", name).replace("RPS", rps)
             text = text.replace("PROFILE", profile)
             (here / f"{name}.yaml").write_text(text.replace("WHERE", narrowed))
         code, out, _ = tonnage(
-            "plan", "--share", "-f", "json", "days.yaml", "nights.yaml"
+            "plan", "--share", "-f", "json", "days.yaml", "always.yaml"
         )
         assert code == 0
         document = json.loads(out)
@@ -238,14 +237,14 @@ def test_fleets_are_those_of_specs_that_say_so(
 
     free, free_usd = shared()
     assert "move" not in free["days"]
-    move = free["nights"]["move"]
+    move = free["always"]["move"]
     narrowed, narrowed_usd = shared(move["where"])
-    assert "move" not in narrowed["nights"]
+    assert "move" not in narrowed["always"]
     assert narrowed_usd == free_usd
-    assert narrowed["nights"]["fleet"] == free["nights"]["fleet"]
-    assert Decimal(narrowed["nights"]["alone"]["usd"]) - Decimal(
-        free["nights"]["alone"]["usd"]
+    assert narrowed["always"]["fleet"] == free["always"]["fleet"]
+    assert Decimal(narrowed["always"]["alone"]["usd"]) - Decimal(
+        free["always"]["alone"]["usd"]
     ) == Decimal(move["dearer_usd"])
-    code, page, _ = tonnage("plan", "--share", "days.yaml", "nights.yaml")
+    code, page, _ = tonnage("plan", "--share", "days.yaml", "always.yaml")
     assert code == 0
     assert "these fleets were chosen" not in page
