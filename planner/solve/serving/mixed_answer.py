@@ -25,6 +25,7 @@ from planner.solve.serving.pool_answer import (
     simulation_check_of,
 )
 from planner.solve.serving.predict import predict_serving
+from planner.solve.serving.quiet_hours import quiet_hour_warnings
 from planner.solve.serving.reason import asked_confidence, find_reasons
 from planner.solve.serving.token_volume import token_volume
 from planner.solve.serving.unused_spot import unused_spot_warnings
@@ -98,6 +99,7 @@ def mixed_solution(
             warnings=(
                 *class_warnings(spec, fleet),
                 *_unused_spot(spec, finder, requirement, fleet),
+                *_quiet_hours(search, fleet),
             ),
         ),
     )
@@ -340,6 +342,17 @@ def _unused_spot(
             finder.offer_filter.cheapest(),
             fleet.candidates[0],
         )
+
+
+def _quiet_hours(
+    search: ServingSearch, fleet: MixedFleet
+) -> Iterator[PlanWarning]:
+    """Yield the quiet hours of pools that miss a limit, where they have a share of the peak."""
+    if not fleet.hours:
+        for pool in fleet.pools:
+            yield from quiet_hour_warnings(
+                pool.requirement, pool.sizing, search.judge
+            )
 
 
 def _warnings(

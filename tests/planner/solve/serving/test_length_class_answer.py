@@ -192,6 +192,25 @@ def test_all_requests_keep_the_limits_whatever_their_text(
             assert values[int(0.95 * len(values))] <= limit_s
 
 
+@pytest.mark.parametrize(("burstiness", "is_told"), [("1", False), ("3", True)])
+def test_quiet_hours_of_a_class_are_told_where_they_miss_a_limit(
+    catalog: Catalog, burstiness: str, *, is_told: bool
+) -> None:
+    """Clumps weigh more on the few machines of a night than on those of the day."""
+    few = repriced(catalog, "aws")
+    nights = ", ".join(["0.1"] * 12 + ["1"] * 12)
+    text = documents("aws").replace(
+        "peak_rps: 8",
+        f"peak_rps: 30\n  burstiness: {burstiness}\n  profile: [{nights}]",
+    )
+    solution = find(few, text)
+    assert len(solution.pools) == 2
+    told = [w.reason for w in solution.warnings if w.code == "quiet-hours"]
+    assert bool(told) == is_told
+    for reason in told:
+        assert reason.values["reached_s"] > reason.values["limit_s"]
+
+
 def test_the_plan_says_the_rule_or_that_there_is_none(catalog: Catalog) -> None:
     few = repriced(catalog, "aws")
     text = documents("aws")
