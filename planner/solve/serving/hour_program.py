@@ -356,10 +356,14 @@ class HourProgram:
             (hour, len([*same]))
             for hour, same in itertools.groupby(self._hours)
         ]
-        states = [
-            self._useful_states(hour.rate_rps, hour.hours * count, always)
-            for hour, count in stretches
-        ]
+        # Stretches of many days are as long, and have the same load.
+        states_of = {
+            (hour, count): self._useful_states(
+                hour.rate_rps, hour.hours * count, always
+            )
+            for hour, count in set(stretches)
+        }
+        states = [states_of[stretch] for stretch in stretches]
         if not all(states):
             return math.inf, ()
         for number, costs in enumerate(states):

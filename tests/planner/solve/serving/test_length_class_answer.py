@@ -208,7 +208,10 @@ def test_quiet_hours_of_a_class_are_told_where_they_miss_a_limit(
     told = [w.reason for w in solution.warnings if w.code == "quiet-hours"]
     assert bool(told) == is_told
     for reason in told:
-        assert reason.values["reached_s"] > reason.values["limit_s"]
+        reached_s, limit_s = (
+            float(reason.values[name]) for name in ("reached_s", "limit_s")
+        )
+        assert reached_s > limit_s
 
 
 def test_the_plan_says_the_rule_or_that_there_is_none(catalog: Catalog) -> None:
