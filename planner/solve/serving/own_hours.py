@@ -90,7 +90,11 @@ def fewest_groups(
 
 
 class _JudgedHours:
-    """Judges some groups in hours of a load, and keeps what a group is known to carry."""
+    """Judges some groups in hours of a load, more and more groups, and keeps what it has seen.
+
+    What a group carries beside few others, it carries beside many. Where it carries as much beside
+    few as beside many, what it misses says as much.
+    """
 
     def __init__(
         self,
@@ -103,23 +107,25 @@ class _JudgedHours:
         self._judge = judge
         self._are_alike = is_alike(requirement)
         # Loads of one group, relative to the peak of all.
-        self._carried = (1 + WHOLE_ERROR) / sizing.peak_groups
+        self._carried = 1 / sizing.peak_groups if self._are_alike else 0.0
         self._missed = 1 / (sizing.peak_groups - 1)
 
     def misses(self, groups: int, load: float) -> bool:
         """Return whether some groups miss a limit in hours of a load."""
         each = load / groups
-        if self._are_alike and not self._carried < each < self._missed:
-            return each >= self._missed
+        if each <= self._carried * (1 + WHOLE_ERROR):
+            return False
+        if each >= self._missed:
+            return True
         hour = self._requirement.with_scaled_load(load)
         sizing = self._sizing
         is_missed = self._judge.misses(
             hour, sized_fleet(hour, sizing.replica, sizing.group, groups)
         )
-        if is_missed:
-            self._missed = min(self._missed, each)
-        else:
+        if not is_missed:
             self._carried = max(self._carried, each)
+        elif self._are_alike:
+            self._missed = min(self._missed, each)
         return is_missed
 
 
