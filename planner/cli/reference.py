@@ -5,6 +5,7 @@ Run `python -m planner.cli.reference` in the root of the project, or `make docs`
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -268,7 +269,8 @@ def _document_page(
         page_lines += [
             f"## {part_name}",
             "",
-            part_schema["description"],
+            # Releases of msgspec differ in whether they keep the margin of a docstring.
+            cleandoc(part_schema["description"]),
             "",
             "| field | type | meaning |",
             "|---|---|---|",
