@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct
 
 from planner.perf.reliability.quorum import likely_numbers
+from planner.solve.serving.hour_levels import cheapest_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -193,6 +194,8 @@ class HourProgram:
         over n of each kind and hour, and c of each kind. The last hour of a week comes before the
         first. None where no groups carry the load.
         """
+        if not self._kinds[1].most_groups:
+            return self._cheapest_alone()
         # Those that may cost least come first, so few ways through the hours are looked for.
         plans = sorted(
             (self._always_bound(always), always)
@@ -211,6 +214,17 @@ class HourProgram:
             if usd < best_usd:
                 best_usd, best = usd, counts
         return best
+
+    def _cheapest_alone(self) -> tuple[Counts, ...] | None:
+        """Return the groups of the first kind, where there is none of the second one."""
+        needed: list[int] = []
+        for hour in self._hours:
+            enough = self._enough(hour.rate_rps) if hour.hours else (CLOSED,)
+            if not enough:
+                return None
+            needed.append(enough[0][0])
+        groups = cheapest_levels(self._kinds[0], self._hours, needed)
+        return tuple((count, 0) for count in groups)
 
     @property
     def _hours_by_rate(self) -> dict[float, float]:

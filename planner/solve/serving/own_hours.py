@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from planner.cost.weekly_load import needed_groups
 from planner.market.capacity import PEAK_LOAD
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from planner.solve.serving.search import ServingSearch
     from planner.solve.serving.sizing import FleetSizing
     from planner.solve.serving.verify import FleetJudge
-
-# Groups at the peak of the largest fleet for which other types are searched by the hour.
-MOST_SEARCHED: Final = 12
 
 
 def cheapest_by_hours(
@@ -54,9 +51,7 @@ def cheapest_by_hours(
         if best is not None or not has_to:
             known_usd = float((best or alone).bill.total)
             ceiling_usd = min(ceiling_usd, known_usd)
-    # Of many groups one is worth little, and ways through a week are too many to go through.
-    is_large = alone is not None and alone.sizing.peak_groups > MOST_SEARCHED
-    if offers and not is_large and follows_hours(requirement):
+    if offers and follows_hours(requirement):
         hours = HourSearch(requirement, search)
         best = hours.cheapest(offers, ceiling_usd) or best
     return best

@@ -17,6 +17,7 @@ from planner.solve.serving.hour_program import (
     HourLoad,
     HourProgram,
     linear_bound_usd,
+    no_kind,
 )
 
 if TYPE_CHECKING:
@@ -154,6 +155,33 @@ def test_no_groups_cost_less(seed: int) -> None:
     assert usd == pytest.approx(expected)
     # A bound leaves out that both kinds have to run in some hour, as this test does.
     assert linear_bound_usd(kinds, hours) <= expected * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_no_groups_of_one_kind_cost_less(seed: int) -> None:
+    """One kind alone, over more hours, some of them closed, and up to four groups."""
+    draw = random.Random(seed)
+    rates = [draw.uniform(0.5, 6) for _ in range(4)]
+    hours = [
+        HourLoad(draw.choice(rates), draw.choice((0.0, 0.5, 1.0, 1.0, 2.0)))
+        for _ in range(6)
+    ]
+    hours[draw.randrange(6)] = HourLoad(max(rates), 1.0)
+    kind, _ = weighted((drawn_kind(draw, rates, 4),) * 2, rates[0])
+    kinds = (kind, no_kind(hours))
+    expected = by_counting(kinds, hours)
+    found = HourProgram(kinds, hours).cheapest()
+    assert (found is None) == (expected == math.inf)
+    if found is None:
+        return
+    assert all(
+        enough(kinds, hour, counts)
+        for hour, counts in zip(hours, found, strict=True)
+    )
+    usd = min(
+        cost_usd(kinds, hours, found, always) for always in commitments(kinds)
+    )
+    assert usd == pytest.approx(expected)
 
 
 def by_milp(kinds: Kinds, hours: Sequence[HourLoad]) -> float:

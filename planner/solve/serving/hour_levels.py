@@ -1,0 +1,115 @@
+"""How many groups of one kind run in each hour of a week, so that all hours cost the least.
+
+Groups are numbered, and the first ones serve first. So each is decided by itself: when it stays
+between two times in which it is needed, and whether it is committed to.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from functools import cache
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.solve.serving.hour_program import HourKind, HourLoad
+
+
+class _Level(Struct, frozen=True):
+    """The hours in which one group runs, and what they cost in USD in the period."""
+
+    usd: float
+    runs: tuple[bool, ...]
+
+
+def cheapest_levels(
+    kind: HourKind, hours: Sequence[HourLoad], needed: Sequence[int]
+) -> tuple[int, ...]:
+    """Return the groups of each hour that cost the least, with those that it needs at least.
+
+    group stays between two hours that need it:  hours * USD an hour < USD of a start
+    group is committed to:  USD of all hours < USD of the hours in which it runs
+
+    What is owned comes first, then what is committed to: the first groups run longest.
+    """
+
+    # Groups between two numbers that hours need are needed in the same hours.
+    @cache
+    def level(needed_groups: int, hour_usd: float) -> _Level:
+        needs = tuple(groups >= needed_groups for groups in needed)
+        return _cheapest_level(kind, hours, needs, hour_usd)
+
+    # Each group of the most that any hour needs, by the next number that one needs.
+    numbers = sorted(set(needed))
+    each = [
+        numbers[bisect_left(numbers, number)]
+        for number in range(1, numbers[-1] + 1)
+    ]
+    free = [level(number, kind.other_usd) for number in each]
+    bought = [
+        level(number, kind.other_usd + kind.machine_usd) for number in each
+    ]
+    owned = min(kind.owned_groups, len(free))
+    above = range(owned, min(owned + kind.most_always, len(free)))
+    # What a commitment to so many groups costs more than none.
+    more_usd = [
+        0.0,
+        *itertools.accumulate(
+            kind.always_usd + free[number].usd - bought[number].usd
+            for number in above
+        ),
+    ]
+    paid = owned + min(range(len(more_usd)), key=more_usd.__getitem__)
+    chosen = [*free[:paid], *bought[paid:]]
+    return tuple(map(sum, zip(*(one.runs for one in chosen), strict=True)))
+
+
+def _cheapest_level(
+    kind: HourKind,
+    hours: Sequence[HourLoad],
+    needs: tuple[bool, ...],
+    hour_usd: float,
+) -> _Level:
+    """Return when one group runs that some hours need, at a price of each hour.
+
+    Nothing runs in closed hours. After them a group starts when the service opens, or later, which
+    takes the time of a start before its hour.
+    """
+    runs = [*needs]
+    starts_usd = 0.0
+    when = [number for number, is_needed in enumerate(needs) if is_needed]
+    for last, following in zip(when, [*when[1:], when[0]], strict=True):
+        # The last hour of a week comes before the first.
+        between = [
+            number % len(hours)
+            for number in range(
+                last + 1,
+                following + (len(hours) if following <= last else 0),
+            )
+        ]
+        opened = [
+            *itertools.takewhile(
+                lambda number: hours[number].hours, reversed(between)
+            )
+        ]
+        is_closed = len(opened) < len(between)
+        if not between:
+            continue
+        first_usd = kind.opening_usd if is_closed else 0.0
+        # In the first hour of an opening there is no time before it.
+        away_usd = kind.start_usd if opened else first_usd
+        stays_usd = first_usd + hour_usd * sum(
+            hours[number].hours for number in opened
+        )
+        if stays_usd < away_usd:
+            for number in opened:
+                runs[number] = True
+        starts_usd += first_usd if stays_usd < away_usd else away_usd
+    run_hours = sum(
+        hour.hours for hour, is_run in zip(hours, runs, strict=True) if is_run
+    )
+    return _Level(starts_usd + hour_usd * run_hours, tuple(runs))
