@@ -63,8 +63,9 @@ class FleetFinder:
     def quick(self) -> FleetFinder:
         """Return what leaves out the search for types by the hour, which takes seconds.
 
-        It looks for the cheapest type by its peak, and for its machines of each hour then. What a
-        wish would save is told by these fleets, so it may save more.
+        It looks for the cheapest type by its peak, and then for its layout and its machines of
+        each hour; where requests come in clumps, for the machines alone. What a wish would save is
+        told by these fleets, so it may save more.
         """
         finder = copy(self)
         finder._is_quick = True  # noqa: SLF001 - a copy of its own kind
@@ -163,12 +164,12 @@ class FleetFinder:
         shares of the requests, or each gets those of some lengths, or one computes prompts and
         the other one answers. Where the quiet hours of `alone` miss a limit, it may cost more.
         """
+        offers = self.offer_filter.cheapest(skipped_rule)
+        if self._is_quick:
+            has_clumps = requirement.load.arrival_variation != 1
+            offers = [] if alone is None or has_clumps else [alone.offer]
         best = cheapest_by_hours(
-            requirement,
-            self.search,
-            alone,
-            () if self._is_quick else self.offer_filter.cheapest(skipped_rule),
-            ceiling_usd,
+            requirement, self.search, alone, offers, ceiling_usd
         )
         known = best or alone
         if known is not None:
