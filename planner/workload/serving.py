@@ -9,6 +9,7 @@ from planner import figures
 from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
 from planner.solve.serving.fleet_finder import FleetFinder
+from planner.solve.serving.hour_search import HourSearch
 from planner.solve.serving.neighbor import machine_requirement
 from planner.solve.serving.own_hours import cheapest_by_hours
 from planner.solve.serving.rejection import rejection_reason
@@ -79,7 +80,10 @@ class ServingWorkload:
         if alone is not None:
             smaller = smaller_fleet(requirement, search, alone)
             best = (
-                cheapest_by_hours(requirement, search, alone, offers) or alone
+                cheapest_by_hours(
+                    HourSearch(requirement, search), alone, offers
+                )
+                or alone
             )
             return Counterfactual(
                 best.summary,

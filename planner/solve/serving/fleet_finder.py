@@ -168,9 +168,8 @@ class FleetFinder:
         if self._is_quick:
             has_clumps = requirement.load.arrival_variation != 1
             offers = [] if alone is None or has_clumps else [alone.offer]
-        best = cheapest_by_hours(
-            requirement, self.search, alone, offers, ceiling_usd
-        )
+        hours = HourSearch(requirement, self.search)
+        best = cheapest_by_hours(hours, alone, offers, ceiling_usd)
         known = best or alone
         if known is not None:
             ceiling_usd = min(ceiling_usd, float(known.bill.total))
@@ -180,9 +179,7 @@ class FleetFinder:
             ).cheapest(self.offer_filter.everywhere(skipped_rule), ceiling_usd)
             return apart or best
         if self.machine_types > 1:
-            best = (
-                self._two_types(requirement, ceiling_usd, skipped_rule) or best
-            )
+            best = self._two_types(hours, ceiling_usd, skipped_rule) or best
         if self._text is None:
             return best
         if best is not None:
@@ -196,11 +193,12 @@ class FleetFinder:
 
     def _two_types(
         self,
-        requirement: ServingRequirement,
+        hours: HourSearch,
         ceiling_usd: float,
         skipped_rule: str,
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types, in all hours or each in hours of its own."""
+        requirement = hours.requirement
         offers = [*self.offer_filter.everywhere(skipped_rule)]
         has_hours = not self._is_quick and follows_hours(requirement)
         always: MixedFleet | None = None
@@ -213,7 +211,6 @@ class FleetFinder:
             return always
         if always is not None:
             ceiling_usd = float(always.bill.total)
-        hours = HourSearch(requirement, self.search)
         return hours.cheapest_pair(offers, ceiling_usd) or always
 
     def apart_judge(self, requirement: ServingRequirement) -> ApartJudge:

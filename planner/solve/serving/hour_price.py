@@ -57,26 +57,27 @@ class HourPrices:
             requirement, availability=None, survives=None
         )
         self._price_book = price_book
-        self._machines: dict[tuple[Offer, int], HourKind] = {}
+        self._machines_usd: dict[tuple[Offer, int], float] = {}
         self._groups: dict[tuple[Offer, int, str], GroupPrices] = {}
         week = requirement.week
         self._week_hours = float(sum(week.running_share, Decimal(0)))
         self._once = tuple(int(share > 0) for share in week.running_share)
         self._with_break = _with_break(week.running_share)
 
-    def of_machines(self, offer: Offer, nodes: int) -> HourKind:
-        """Return what the machines of a group cost at least, however they are bought."""
+    def of_machines(self, offer: Offer, nodes: int) -> float:
+        """Return what machines cost at least in an hour of each week, USD in the period.
+
+        That is 0 where so many are owned.
+        """
         key = (offer, nodes)
-        if key not in self._machines:
+        if key not in self._machines_usd:
             usd_hour = least_usd_hour(self._requirement, offer)
-            self._machines[key] = HourKind(
-                group_rps={},
-                most_groups=0,
-                machine_usd=self._weekly_hour_usd(nodes * usd_hour),
-                other_usd=0.0,
-                owned_groups=offer.owned_nodes // nodes,
+            self._machines_usd[key] = (
+                0.0
+                if offer.owned_nodes >= nodes
+                else self._weekly_hour_usd(nodes * usd_hour)
             )
-        return self._machines[key]
+        return self._machines_usd[key]
 
     def of_groups(self, kind: PoolKind) -> GroupPrices:
         """Return what groups of a kind cost with all lines of a bill.

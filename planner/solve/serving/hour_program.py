@@ -108,30 +108,6 @@ def no_kind(hours: Sequence[HourLoad]) -> HourKind:
     )
 
 
-def linear_bound_usd(
-    kinds: Sequence[HourKind], hours: Sequence[HourLoad]
-) -> float:
-    """Return a lower bound of the cost of all hours by what a request costs, USD in the period.
-
-    sum over hours of max(cheapest group, rate * least USD of a request/s)
-    """
-    week_hours = sum(hour.hours for hour in hours)
-    prices = [kind.least_usd(week_hours) for kind in kinds]
-    least_usd = min(prices)
-    total_usd = 0.0
-    for hour in hours:
-        if not hour.hours:
-            continue
-        request_usd = min(
-            price / carried_rps if carried_rps else math.inf
-            for price, kind in zip(prices, kinds, strict=True)
-            for carried_rps in [kind.group_rps[hour.rate_rps]]
-        )
-        # One machine runs in any case, however little is asked.
-        total_usd += hour.hours * max(least_usd, hour.rate_rps * request_usd)
-    return total_usd
-
-
 class HourProgram:
     """Groups of two kinds, and the hours that they serve.
 
@@ -151,36 +127,6 @@ class HourProgram:
         self._week_hours = sum(hour.hours for hour in hours)
         self._sure_weights: dict[tuple[Counts, float, float], float] = {}
         self._fewest: dict[float, tuple[Counts, ...]] = {}
-
-    def bound_usd(self) -> float:
-        """Return a lower bound of the cost of all hours in whole groups, USD in the period.
-
-        Each hour has its cheapest groups, no start costs anything, and each kind runs in some
-        hour. It is infinite where they cannot carry the load.
-        """
-        prices = [kind.least_usd(self._week_hours) for kind in self._kinds]
-        total_usd = 0.0
-        # What it costs at least that a kind runs for an hour in which it would not.
-        extra_usd = [math.inf, math.inf]
-        for rate_rps, hours in self._hours_by_rate.items():
-            usd_of = [
-                (counts, counts[0] * prices[0] + counts[1] * prices[1])
-                for counts in self._enough(rate_rps)
-            ]
-            if not usd_of:
-                return math.inf
-            least_usd = min(usd for _, usd in usd_of)
-            total_usd += hours * least_usd
-            for number in (0, 1):
-                with_it_usd = min(
-                    usd if counts[number] else usd + prices[number]
-                    for counts, usd in usd_of
-                )
-                extra_usd[number] = min(
-                    extra_usd[number],
-                    (with_it_usd - least_usd) * min(1.0, hours),
-                )
-        return total_usd + max(extra_usd)
 
     def cheapest(self) -> tuple[Counts, ...] | None:
         """Return the groups of both kinds in each hour, which cost the least in all.

@@ -21,14 +21,13 @@ from msgspec.structs import replace
 from planner.frontier import Frontier
 from planner.market.capacity import PEAK_LOAD
 from planner.numeric import bisect_up
+from planner.solve.serving.hour_bound import HourBounds
 from planner.solve.serving.hour_capacity import HourCapacity
 from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
 from planner.solve.serving.hour_price import HourPrices
 from planner.solve.serving.hour_program import (
-    HourKind,
     HourLoad,
     HourProgram,
-    linear_bound_usd,
     no_kind,
 )
 from planner.solve.serving.mixed_fleet import (
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from planner.market.offer import Offer
+    from planner.solve.serving.hour_bound import BoundKind
     from planner.solve.serving.hour_price import GroupPrices
     from planner.solve.serving.mixed_fleet import MixedFleet, PoolKind
     from planner.solve.serving.requirement import ServingRequirement
@@ -85,12 +85,20 @@ def follows_hours(requirement: ServingRequirement) -> bool:
     )
 
 
-class _Family(Struct, frozen=True):
+# Each is made once, and two are the same where they are one object.
+class _Family(Struct, frozen=True, eq=False):
     """Kinds on one offer that cost the same and answer alike: the one that carries most counts."""
 
     offer: Offer
     nodes: int
     kinds: tuple[PoolKind, ...]
+
+
+class _KnownBound(Struct, frozen=True):
+    """A kind as bounds see it while its groups carry so much at most."""
+
+    most_rps: Mapping[float, float]
+    kind: BoundKind
 
 
 class _Entry(Struct, frozen=True):
@@ -101,17 +109,20 @@ class _Entry(Struct, frozen=True):
 
 
 class HourSearch:
-    """Searches kinds and pairs of them, and their groups in each hour, for one requirement."""
+    """Searches kinds and pairs of them, and their groups in each hour, for one requirement.
+
+    What one search has learned of a group, the next one knows.
+    """
 
     def __init__(
         self, requirement: ServingRequirement, search: ServingSearch
     ) -> None:
-        self._requirement = requirement
-        self._search = search
+        self.requirement = requirement
+        self.search = search
         self._rate_rps = requirement.load.rate_per_s
         self._kinds = PoolKinds(requirement, search)
         self._has_clumps = requirement.load.arrival_variation != 1
-        self._machines_of: dict[Offer, HourKind] = {}
+        self._machines_of: dict[Offer, BoundKind] = {}
         self._families_of: dict[Offer, tuple[_Family, ...]] = {}
         self._hours = tuple(
             HourLoad(self._rate_rps * load, float(share))
@@ -121,10 +132,10 @@ class HourSearch:
                 strict=True,
             )
         )
-        week_hours = sum(hour.hours for hour in self._hours)
+        self._week_hours = sum(hour.hours for hour in self._hours)
         # No order matters to a bound, so each load counts once.
         self._loads = tuple(
-            HourLoad(self._rate_rps * load, share * week_hours)
+            HourLoad(self._rate_rps * load, share * self._week_hours)
             for load, share in requirement.week.load_shares
         )
         self._capacity = HourCapacity(
@@ -132,6 +143,10 @@ class HourSearch:
         )
         self._prices = HourPrices(requirement, search.price_book)
         self._no_kind = no_kind(self._loads)
+        self._bounds = HourBounds(self._loads)
+        # By what their groups carry at most, which changes with what is learned.
+        self._machine_bounds: dict[_Family, _KnownBound] = {}
+        self._group_bounds: dict[_Family, _KnownBound] = {}
         promised = requirement.availability
         self._availability = None if promised is None else float(promised)
 
@@ -159,7 +174,7 @@ class HourSearch:
         USD in the period of the bill. Where a failure has to be survived there is none: spares of
         each type would stand in the hours of the other.
         """
-        if self._requirement.survives is not None:
+        if self.requirement.survives is not None:
             return None
         return self._cheapest(self._pairs(offers, ceiling_usd), ceiling_usd)
 
@@ -168,13 +183,15 @@ class HourSearch:
     ) -> MixedFleet | None:
         frontier: Frontier[_Entry] = Frontier()
         for families in all_families:
-            self._push(frontier, self._linear_usd(families), _Entry(families))
+            linear_usd = self._linear_usd(families)
+            if linear_usd < ceiling_usd:
+                self._push(frontier, linear_usd, _Entry(families))
         while (taken := frontier.take(ceiling_usd)) is not None:
             usd, entry = taken
             if entry.fleet is None:
                 self._look_at(frontier, usd, entry, ceiling_usd)
             elif usd < ceiling_usd and keeps_limits(
-                entry.fleet, self._search.judge
+                entry.fleet, self.search.judge
             ):
                 return entry.fleet
         return None
@@ -188,11 +205,18 @@ class HourSearch:
     ) -> None:
         """Replace families by themselves with a better bound, or by their cheapest fleet."""
         # What was learned since it was pushed may have raised its bound.
-        for bound in (self._linear_usd, self._whole_usd):
+        for bound in (self._linear_usd, self._machines_usd, self._whole_usd):
             bound_usd = bound(entry.families)
             if bound_usd > usd:
                 self._push(frontier, bound_usd, entry)
                 return
+        # Of one type a fleet is found as fast as its bound.
+        is_pair = len(entry.families) > 1
+        if is_pair and self._ask(
+            entry.families, self._asked_by_bound(entry.families), ceiling_usd
+        ):
+            self._push(frontier, self._whole_usd(entry.families), entry)
+            return
         counts = self._counts(entry.families)
         if counts is None:
             return
@@ -200,13 +224,12 @@ class HourSearch:
         is_whole = all(count.most_groups for count in counts)
         fleet: MixedFleet | None = None
         if is_whole:
-            fleet = hour_fleet(
-                self._requirement, counts, self._search.price_book
-            )
+            fleet = hour_fleet(self.requirement, counts, self.search.price_book)
             # With groups that carry less than they may it costs no less.
             if float(fleet.bill.total) >= ceiling_usd:
                 return
-        if self._ask(entry.families, counts, ceiling_usd):
+        asked = map(self._asked_rates, counts)
+        if self._ask(entry.families, asked, ceiling_usd):
             self._push(frontier, self._whole_usd(entry.families), entry)
             return
         if fleet is not None and may_be_had(fleet.pools):
@@ -231,7 +254,7 @@ class HourSearch:
         """Yield the offers that may have hours of their own, and layouts that may do."""
         for offer in offers:
             if (
-                not has_promise(self._requirement, offer)
+                not has_promise(self.requirement, offer)
                 # By which load others of an account need it, hours of its own do not tell.
                 and all(quota.load == PEAK_LOAD for quota in offer.quotas)
                 and self._families(offer)
@@ -247,15 +270,15 @@ class HourSearch:
         """
         usable = [(0.0, offer) for offer in self._usable(offers)]
         for pair in offer_pairs(usable, math.inf):
-            first, second = map(self._machines, pair)
-            if linear_bound_usd((first, second), self._loads) > ceiling_usd:
+            machines = [*map(self._machines, pair)]
+            if self._bounds.linear_usd(machines) > ceiling_usd:
                 continue
             for families in itertools.product(*map(self._families, pair)):
                 first_family, second_family = families
                 if answers_alike(first_family.kinds[0], second_family.kinds[0]):
                     yield first_family, second_family
 
-    def _machines(self, offer: Offer) -> HourKind:
+    def _machines(self, offer: Offer) -> BoundKind:
         """Return what machines of an offer cost at least, and carry at most with any layout."""
         if offer not in self._machines_of:
             most_rps = {
@@ -265,8 +288,8 @@ class HourSearch:
                 )
                 for load in self._loads
             }
-            self._machines_of[offer] = replace(
-                self._prices.of_machines(offer, 1), group_rps=most_rps
+            self._machines_of[offer] = self._bounds.kind(
+                self._prices.of_machines(offer, 1), most_rps
             )
         return self._machines_of[offer]
 
@@ -291,15 +314,12 @@ class HourSearch:
         return self._families_of[offer]
 
     def _linear_usd(self, families: Families) -> float:
-        """Return a lower bound by the machines alone, USD in the period."""
-        kinds = [
-            replace(
-                self._prices.of_machines(family.offer, family.nodes),
-                group_rps=self._most_rps(family),
-            )
-            for family in families
-        ]
-        return linear_bound_usd(kinds, self._loads)
+        """Return a lower bound by parts of machines alone, USD in the period."""
+        return self._bounds.linear_usd([*map(self._machine_bound, families)])
+
+    def _machines_usd(self, families: Families) -> float:
+        """Return a lower bound by the machines of whole groups, USD in the period."""
+        return self._bounds.whole_usd([*map(self._machine_bound, families)])
 
     def _whole_usd(
         self, families: Families, factors: tuple[float, float] = (1.0, 1.0)
@@ -309,11 +329,44 @@ class HourSearch:
         It is that of groups that carry so many times what they may carry at most.
         """
         return (
-            self._program(families, self._loads, factors=factors).bound_usd()
+            self._bounds.whole_usd(
+                [
+                    self._group_bound(family, factor)
+                    # Without a second family its factor is of nothing.
+                    for family, factor in zip(families, factors, strict=False)
+                ]
+            )
             # Pools together have no less beside their groups than each has alone.
             + max(self._price_of(family).fixed_usd for family in families)
             - ROUNDING_USD
         )
+
+    def _machine_bound(self, family: _Family) -> BoundKind:
+        """Return groups that cost what their machines cost at least."""
+        most_rps = self._most_rps(family)
+        known = self._machine_bounds.get(family)
+        if known is None or known.most_rps is not most_rps:
+            usd = self._prices.of_machines(family.offer, family.nodes)
+            known = _KnownBound(most_rps, self._bounds.kind(usd, most_rps))
+            self._machine_bounds[family] = known
+        return known.kind
+
+    def _group_bound(self, family: _Family, factor: float = 1.0) -> BoundKind:
+        """Return groups with all lines of their bill, that carry so many times what they may."""
+        most_rps = self._most_rps(family)
+        known = self._group_bounds.get(family)
+        if factor != 1 or known is None or known.most_rps is not most_rps:
+            price = self._price_of(family).kind
+            bound = self._bounds.kind(
+                price.least_usd(self._week_hours),
+                _times(most_rps, factor),
+                price.most_groups,
+            )
+            if factor != 1:
+                return bound
+            known = _KnownBound(most_rps, bound)
+            self._group_bounds[family] = known
+        return known.kind
 
     def _price_of(self, family: _Family) -> GroupPrices:
         return self._prices.of_groups(family.kinds[0])
@@ -328,7 +381,7 @@ class HourSearch:
         )
         if weights is None:
             return None
-        program = self._program(families, self._hours, weights)
+        program = self._program(families, weights)
         hourly = program.cheapest()
         if hourly is None:
             return None
@@ -349,16 +402,9 @@ class HourSearch:
         )
 
     def _program(
-        self,
-        families: Families,
-        hours: tuple[HourLoad, ...],
-        weights: tuple[int, ...] = (0, 0),
-        factors: tuple[float, float] = (1.0, 1.0),
+        self, families: Families, weights: tuple[int, ...]
     ) -> HourProgram:
-        """Return the hours of groups that carry as much as they may, and no more than are needed.
-
-        Without weights those are the best of each hour, for a bound.
-        """
+        """Return the hours of groups that carry as much as they may, and no more than needed."""
         first, *others = (
             replace(
                 kind,
@@ -367,19 +413,15 @@ class HourSearch:
                 most_groups=min(kind.most_groups, enough),
                 most_always=min(kind.most_always, enough),
             )
-            # Without a second family its weight and its factor are of nothing.
-            for family, weight, factor in zip(
-                families, weights, factors, strict=False
-            )
+            for family, weight in zip(families, weights, strict=True)
             for kind in [self._price_of(family).kind]
-            for most_rps in [_times(self._most_rps(family), factor)]
+            for most_rps in [self._most_rps(family)]
             for enough in [self._enough_groups(most_rps)]
         )
-        second = others[0] if others else self._no_kind
-        # What may fail only adds groups, and a bound has to be found fast. Spare groups of one
-        # kind are a matter of its fleet.
-        availability = self._availability if all(weights) and others else None
-        return HourProgram((first, second), hours, availability)
+        if not others:
+            # Spare groups of one kind are a matter of its fleet.
+            return HourProgram((first, self._no_kind), self._hours)
+        return HourProgram((first, others[0]), self._hours, self._availability)
 
     def _enough_groups(self, most_rps: Mapping[float, float]) -> int:
         """Return groups that carry all hours alone, also when some of them are down."""
@@ -392,11 +434,12 @@ class HourSearch:
     def _ask(
         self,
         families: Families,
-        counts: tuple[HourlyCount, ...],
+        asked: Iterable[Mapping[float, float]],
         ceiling_usd: float,
     ) -> bool:
-        """Simulate a replica of which it is not known that it carries what these groups ask.
+        """Simulate a replica of which it is not known that it carries what is asked of it.
 
+        `asked` has for each family what one of its groups gets by the rate of an hour, requests/s.
         False where all is known. A group that carries less than the rate that is asked for makes
         the fleet dearer than a ceiling, or it is the middle of wide bounds.
         """
@@ -408,23 +451,26 @@ class HourSearch:
                 rate_rps,
                 asked_rps,
             )
-            for number, count in enumerate(counts)
-            for rate_rps, asked_rps in self._asked_rates(count).items()
-            for bounds in [self._capacity.group_bounds(count.kind, rate_rps)]
+            for number, rates in enumerate(asked)
+            for kind in [self._strongest(families[number])]
+            for rate_rps, asked_rps in rates.items()
+            for bounds in [self._capacity.group_bounds(kind, rate_rps)]
             if bounds.low_rps < asked_rps * (1 - SAME_SHARE)
         ]
         if not unknown:
             return False
         width, number, rate_rps, asked_rps = max(unknown)
-        kind = counts[number].kind
-        # A rate within close bounds is asked for as it is: a fleet hangs on it.
+        kind = self._strongest(families[number])
+        bounds = self._capacity.group_bounds(kind, rate_rps)
         if width > WIDE_SHARE:
-            bounds = self._capacity.group_bounds(kind, rate_rps)
             telling = self._telling_factor(families, number, width, ceiling_usd)
             # Most kinds are too dear. One of which that is not known is asked for it first.
             if bounds.low_rps or not telling:
                 telling = max(1 - width / 2, telling)
             asked_rps = min(asked_rps, telling * bounds.high_rps)
+        elif not bounds.are_close and bounds.is_near_high(asked_rps):
+            asked_rps = (bounds.low_rps + bounds.high_rps) / 2
+        # Another rate within close bounds is asked for as it is: a fleet hangs on it.
         self._capacity.refine(kind, rate_rps, asked_rps)
         return True
 
@@ -446,6 +492,20 @@ class HourSearch:
             return self._whole_usd(families, factors) > ceiling_usd
 
         return 1 - bisect_up(is_too_dear, 0.0, width, TELLING_STEPS)
+
+    def _asked_by_bound(self, families: Families) -> list[dict[float, float]]:
+        """Return what a group of each family gets by the rate of an hour, in the bound of a fleet.
+
+        A fleet takes longer to find, and of most it is told by this that they cost too much.
+        """
+        asked: list[dict[float, float]] = [{} for _ in families]
+        for load, shares in self._bounds.cheapest(
+            [*map(self._group_bound, families)]
+        ):
+            for rates, (groups, group_rps) in zip(asked, shares, strict=True):
+                if groups:
+                    rates[load.rate_rps] = group_rps
+        return asked
 
     def _asked_rates(self, count: HourlyCount) -> dict[float, float]:
         """Return the most requests/s that a group gets in hours of each rate."""

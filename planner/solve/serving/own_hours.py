@@ -11,7 +11,7 @@ from planner.cost.weekly_load import needed_groups
 from planner.market.capacity import PEAK_LOAD
 from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
 from planner.solve.serving.hour_program import WHOLE_ERROR
-from planner.solve.serving.hour_search import HourSearch, follows_hours
+from planner.solve.serving.hour_search import follows_hours
 from planner.solve.serving.mixed_fleet import PoolKind, may_be_had
 from planner.solve.serving.sizing import sized_fleet
 
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.solve.serving.candidate import ServingCandidate
+    from planner.solve.serving.hour_search import HourSearch
     from planner.solve.serving.mixed_fleet import MixedFleet
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingSearch
     from planner.solve.serving.sizing import FleetSizing
     from planner.solve.serving.verify import FleetJudge
 
 
 def cheapest_by_hours(
-    requirement: ServingRequirement,
-    search: ServingSearch,
+    hours: HourSearch,
     alone: ServingCandidate | None,
     offers: Collection[Offer],
     ceiling_usd: float = math.inf,
@@ -41,6 +40,7 @@ def cheapest_by_hours(
     Where these miss a limit in quiet hours, it has more of them and may cost more than either.
     Other types are those of `offers`.
     """
+    requirement, search = hours.requirement, hours.search
     best: MixedFleet | None = None
     if alone is not None:
         groups_at = fewest_groups(requirement, alone.sizing, search.judge)
@@ -52,7 +52,6 @@ def cheapest_by_hours(
             known_usd = float((best or alone).bill.total)
             ceiling_usd = min(ceiling_usd, known_usd)
     if offers and follows_hours(requirement):
-        hours = HourSearch(requirement, search)
         best = hours.cheapest(offers, ceiling_usd) or best
     return best
 

@@ -39,6 +39,10 @@ class CapacityBounds(Struct, frozen=True):
         """Whether they are as close as they will be."""
         return self.high_rps - self.low_rps <= CLOSE_SHARE * self.high_rps
 
+    def is_near_high(self, rate_rps: float) -> bool:
+        """Whether a rate is so near to the higher bound that it tells little about it."""
+        return rate_rps > (1 - CLOSE_SHARE) * self.high_rps
+
 
 class ReplicaCapacity:
     """Bounds of what replicas carry under a load that a router spreads at random.

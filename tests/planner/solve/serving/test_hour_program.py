@@ -16,7 +16,6 @@ from planner.solve.serving.hour_program import (
     HourKind,
     HourLoad,
     HourProgram,
-    linear_bound_usd,
     no_kind,
 )
 
@@ -153,8 +152,6 @@ def test_no_groups_cost_less(seed: int) -> None:
         cost_usd(kinds, hours, found, always) for always in commitments(kinds)
     )
     assert usd == pytest.approx(expected)
-    # A bound leaves out that both kinds have to run in some hour, as this test does.
-    assert linear_bound_usd(kinds, hours) <= expected * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -241,27 +238,6 @@ def test_a_day_costs_what_a_solver_says(seed: int) -> None:
     assert found is not None
     usd = cost_usd((first, second), hours, found, (0, 0))
     assert usd == pytest.approx(by_milp((first, second), hours), rel=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_bound_is_no_more_than_what_both_kinds_cost(seed: int) -> None:
-    """Of all choices in which both run in some hour, however the weights are chosen."""
-    draw = random.Random(seed)
-    rates = [draw.uniform(0.5, 5) for _ in range(2)]
-    hours = [HourLoad(draw.choice(rates), 1.0) for _ in range(3)]
-    kinds = weighted(
-        (drawn_kind(draw, rates, 3), drawn_kind(draw, rates, 3)), rates[0]
-    )
-    first, second = (replace(kind, weight=0) for kind in kinds)
-    bound_usd = HourProgram((first, second), hours).bound_usd()
-    states = [states_of(kinds, hour) for hour in hours]
-    for counts in itertools.product(*states):
-        if all(any(each[number] for each in counts) for number in (0, 1)):
-            usd = min(
-                cost_usd(kinds, hours, counts, always)
-                for always in commitments(kinds)
-            )
-            assert bound_usd <= usd * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("promise", [0.9, 0.99, 0.999, 0.9999])
