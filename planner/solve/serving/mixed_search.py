@@ -15,6 +15,7 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.frontier import Frontier
+from planner.solve.serving.hour_program import WHOLE_ERROR
 from planner.solve.serving.mixed_fleet import (
     MixedFleet,
     PoolCount,
@@ -129,18 +130,46 @@ class MixedSearch:
         ceiling_usd: float,
     ) -> None:
         """Add the fleets with so many groups of the first kind and more, below a ceiling."""
-        first, second = kinds
-        one_usd = self._kinds.bound_usd(second, 1)
-        for first_groups in itertools.count(least_groups):
-            if (
-                self._kinds.bound_usd(first, first_groups) + one_usd
-                >= ceiling_usd
-            ):
+        least, most = self._affordable_groups(kinds, ceiling_usd)
+        for first_groups in itertools.count(max(least_groups, least)):
+            if first_groups > most:
                 return
             second_groups = self._push_fewest(frontier, kinds, first_groups)
             # Beside one of the second kind more of the first serve nothing.
             if second_groups <= 1 or second_groups == math.inf:
                 return
+
+    def _affordable_groups(
+        self, kinds: tuple[PoolKind, PoolKind], ceiling_usd: float
+    ) -> tuple[int, float]:
+        """Return the least and the most groups of the first kind that may be below a ceiling.
+
+        n groups cost a + b * n at least, and m of the second kind c + d * m. These are one or
+        more, and carry what the first ones leave with what both carry at most:
+
+            a + c + b * n + d <= ceiling
+            a + c + b * n + d * (rate - r * n) / s <= ceiling
+        """
+        first, second = map(self._kinds.cost_line, kinds)
+        first_rps, second_rps = (
+            self._kinds.group_rps(kind)[1] for kind in kinds
+        )
+        if not first_rps or not second_rps:
+            return 1, 0
+        left_usd = (
+            ceiling_usd / self._search.markup
+            - first.fixed_usd
+            - second.fixed_usd
+        )
+        request_usd = second.group_usd / second_rps
+        # What one more of the first kind costs beside that it saves of the second one.
+        more_usd = first.group_usd - first_rps * request_usd
+        spare_usd = left_usd - self._rate_rps * request_usd
+        most = _quotient(left_usd - second.group_usd, first.group_usd)
+        if more_usd >= 0:
+            return 1, min(most, _quotient(spare_usd, more_usd))
+        least = max(1.0, _quotient(-spare_usd, -more_usd))
+        return math.ceil(least - WHOLE_ERROR), most
 
     def _push_fewest(
         self,
@@ -184,7 +213,7 @@ class MixedSearch:
             self._total_usd(kinds, groups)
             if is_exact
             else sum(map(self._kinds.bound_usd, kinds, groups))
-            * float(self._search.price_book.surcharges.factor)
+            * self._search.markup
         )
         for kind in kinds:
             self._fleets.setdefault(kind, {})[kinds, groups] = usd
@@ -307,3 +336,10 @@ class MixedSearch:
             ),
             self._search.price_book,
         )
+
+
+def _quotient(usd: float, each_usd: float) -> float:
+    """Return how often a cost is in another one; without limit where it is nothing."""
+    if each_usd:
+        return usd / each_usd * (1 + WHOLE_ERROR)
+    return math.copysign(math.inf, usd)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 from planner.solve.serving.cost_bound import (
     layout_bounds_usd,
@@ -30,8 +32,20 @@ if TYPE_CHECKING:
     from planner.solve.serving.search import ServingSearch
     from planner.solve.serving.sizing import ReplicaGroup
 
+# More than any fleet has.
+MANY_GROUPS: Final = 1e6
 # Prices of a machine of each of two offers, and the offers.
 _PricedPair: TypeAlias = "tuple[tuple[float, float], tuple[Offer, Offer]]"
+
+
+class CostLine(Struct, frozen=True):
+    """What groups cost at least: `fixed_usd` + groups * `group_usd`, USD in the period.
+
+    Of what is owned the fixed part is below zero.
+    """
+
+    fixed_usd: float
+    group_usd: float
 
 
 class PoolKinds:
@@ -49,6 +63,7 @@ class PoolKinds:
         self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
         self._unfit: dict[tuple[Replica, ReplicaGroup], bool] = {}
         self._bounds_usd: dict[tuple[PoolKind, int], float] = {}
+        self._cost_lines: dict[PoolKind, CostLine] = {}
 
     def usable(
         self, offers: Iterable[Offer], ceiling_usd: float
@@ -134,6 +149,26 @@ class PoolKinds:
                 [(kind.replica, kind.group, groups)],
             )
         return self._bounds_usd[key]
+
+    def cost_line(self, kind: PoolKind) -> CostLine:
+        """Return a line below the cost of any number of groups.
+
+        Their lower bounds are convex, so that none is below the line through two large ones.
+        """
+        if kind not in self._cost_lines:
+            many_usd, more_usd = layout_bounds_usd(
+                self._requirement,
+                kind.offer,
+                [
+                    (kind.replica, kind.group, groups)
+                    for groups in (MANY_GROUPS, 2 * MANY_GROUPS)
+                ],
+            )
+            self._cost_lines[kind] = CostLine(
+                fixed_usd=2 * many_usd - more_usd,
+                group_usd=(more_usd - many_usd) / MANY_GROUPS,
+            )
+        return self._cost_lines[kind]
 
 
 def answers_alike(first: PoolKind, second: PoolKind) -> bool:
