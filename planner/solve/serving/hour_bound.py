@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.solve.serving.replica_capacity import groups_for
 
@@ -35,6 +36,19 @@ class BoundKind(Struct, frozen=True):
     group_rps: tuple[float, ...]
     requests_usd: tuple[float, ...]
     most_groups: float = math.inf
+
+    def carrying(self, factor: float) -> BoundKind:
+        """Return groups that carry so many times as much, at the same price."""
+        if factor == 1:
+            return self
+        return replace(
+            self,
+            group_rps=tuple(factor * rps for rps in self.group_rps),
+            requests_usd=tuple(
+                usd / factor if factor else math.inf
+                for usd in self.requests_usd
+            ),
+        )
 
 
 class HourBounds:

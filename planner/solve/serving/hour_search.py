@@ -331,7 +331,7 @@ class HourSearch:
         return (
             self._bounds.whole_usd(
                 [
-                    self._group_bound(family, factor)
+                    self._group_bound(family).carrying(factor)
                     # Without a second family its factor is of nothing.
                     for family, factor in zip(families, factors, strict=False)
                 ]
@@ -351,20 +351,16 @@ class HourSearch:
             self._machine_bounds[family] = known
         return known.kind
 
-    def _group_bound(self, family: _Family, factor: float = 1.0) -> BoundKind:
-        """Return groups with all lines of their bill, that carry so many times what they may."""
+    def _group_bound(self, family: _Family) -> BoundKind:
+        """Return groups that cost what all lines of their bill do."""
         most_rps = self._most_rps(family)
         known = self._group_bounds.get(family)
-        if factor != 1 or known is None or known.most_rps is not most_rps:
+        if known is None or known.most_rps is not most_rps:
             price = self._price_of(family).kind
-            bound = self._bounds.kind(
-                price.least_usd(self._week_hours),
-                _times(most_rps, factor),
-                price.most_groups,
+            kind = self._bounds.kind(
+                price.least_usd(self._week_hours), most_rps, price.most_groups
             )
-            if factor != 1:
-                return bound
-            known = _KnownBound(most_rps, bound)
+            known = _KnownBound(most_rps, kind)
             self._group_bounds[family] = known
         return known.kind
 
@@ -546,13 +542,3 @@ def _weights(rates_rps: Sequence[float]) -> tuple[int, ...] | None:
         max(1, round(HIGHEST_WEIGHT * rate_rps / max(rates_rps)))
         for rate_rps in rates_rps
     )
-
-
-def _times(
-    rates_rps: Mapping[float, float], factor: float
-) -> Mapping[float, float]:
-    if factor == 1:
-        return rates_rps
-    return {
-        hour_rps: factor * rate_rps for hour_rps, rate_rps in rates_rps.items()
-    }
