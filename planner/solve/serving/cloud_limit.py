@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from planner.market.capacity import fleet_limit
@@ -25,9 +26,12 @@ from planner.solve.serving.sizing import (
 from planner.solve.serving.spot_promise import beyond_promise, kept_fleet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.market.offer import Offer
     from planner.solve.serving.cost_bound import LayoutOption
     from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import ReplicaGroup
 
 
 def obtainable(
@@ -93,7 +97,32 @@ def beyond_reach(
     if unkept is not None:
         return unkept
     nodes = bound_nodes(layout_option)
-    for constraint, most_nodes in (
+    for constraint, limit in _node_limits(requirement, offer, group):
+        if nodes > limit:
+            return LayoutRejection(
+                layout=replica.layout,
+                constraint=constraint,
+                reached=nodes,
+                limit=limit,
+            )
+    return None
+
+
+def most_nodes(
+    requirement: ServingRequirement, offer: Offer, group: ReplicaGroup
+) -> float:
+    """Return the most machines of groups that may be had at once; infinite without a limit."""
+    return min(
+        (limit for _, limit in _node_limits(requirement, offer, group)),
+        default=math.inf,
+    )
+
+
+def _node_limits(
+    requirement: ServingRequirement, offer: Offer, group: ReplicaGroup
+) -> Iterator[tuple[str, int]]:
+    """Yield by what machines of groups are limited, and how many there may be."""
+    limits = (
         (capacity_constraint(offer), fleet_limit(offer)),
         (
             GROUP_LIMIT,
@@ -103,12 +132,7 @@ def beyond_reach(
                 has_addresses=requirement.has_addresses,
             ),
         ),
-    ):
-        if most_nodes is not None and nodes > most_nodes:
-            return LayoutRejection(
-                layout=replica.layout,
-                constraint=constraint,
-                reached=nodes,
-                limit=most_nodes,
-            )
-    return None
+    )
+    for constraint, limit in limits:
+        if limit is not None:
+            yield constraint, limit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
+from planner.solve.serving.cloud_limit import most_nodes
 from planner.solve.serving.cost_bound import most_groups_within
 from planner.solve.serving.group_bracket import GroupBracket
 from planner.solve.serving.sizing import (
@@ -94,8 +95,9 @@ class GroupSearch:
         """Return the fewest groups that pass the simulation, or what they miss.
 
         The rejection is that of any number of groups, or of the most groups that cost at most
-        `limit_usd`. None when a lower bound of the groups already costs more, and with
-        `tells_why` off also instead of a rejection that has to be measured.
+        `limit_usd`. None when a lower bound of the groups already costs more. With `tells_why` off
+        also instead of a rejection that has to be measured, and where more groups are needed than
+        may be had.
         """
         requirement = self._requirement
         replica, group, _ = layout_option
@@ -108,6 +110,11 @@ class GroupSearch:
         ceiling = self._most_groups(
             offer, layout_option, bracket.too_few, limit_usd
         )
+        if not tells_why:
+            # Where nobody asks why, more than may be had are not looked for.
+            ceiling = min(
+                ceiling, most_nodes(requirement, offer, group) // group.nodes
+            )
         estimate = self._estimated_groups(replica, group, ceiling)
         while (groups := bracket.next_groups(estimate, ceiling)) is not None:
             fleet = sized_fleet(requirement, replica, group, groups)

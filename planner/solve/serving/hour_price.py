@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from planner.market.capacity import fleet_limit
 from planner.market.mix import mix_of
 from planner.market.purchase import tier_offer
 from planner.market.term import TERM_PURCHASES
-from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.serving.bill import bought_bill
+from planner.solve.serving.cloud_limit import most_nodes
 from planner.solve.serving.hour_fleet import pool_week
 from planner.solve.serving.hour_program import HourKind
 from planner.solve.serving.sizing import machine_lead, sized_fleet
@@ -148,7 +147,8 @@ class HourPrices:
             ),
             default=math.inf,
         )
-        most_groups = self._most_nodes(kind) // nodes
+        limit = most_nodes(self._requirement, kind.offer, kind.group)
+        most_groups = int(min(limit, MOST_NODES)) // nodes
         return HourKind(
             group_rps={},
             up_share=group_availability(nodes),
@@ -158,21 +158,6 @@ class HourPrices:
             owned_groups=kind.offer.owned_nodes // nodes,
             always_usd=always_usd,
             most_always=most_groups if always_usd < math.inf else 0,
-        )
-
-    def _most_nodes(self, kind: PoolKind) -> int:
-        """Return the most machines of a kind that may be had at once."""
-        limits = (
-            fleet_limit(kind.offer),
-            max_group_nodes(
-                kind.offer.instance,
-                spans_nodes=kind.group.nodes > 1,
-                has_addresses=self._requirement.has_addresses,
-            ),
-        )
-        return min(
-            (limit for limit in limits if limit is not None),
-            default=MOST_NODES,
         )
 
     def _weekly_hour_usd(self, usd_hour: float) -> float:

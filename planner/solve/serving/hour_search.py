@@ -458,15 +458,18 @@ class HourSearch:
         width, number, rate_rps, asked_rps = max(unknown)
         kind = self._strongest(families[number])
         bounds = self._capacity.group_bounds(kind, rate_rps)
-        if width > WIDE_SHARE:
+        if not bounds.low_rps or (width > WIDE_SHARE and len(families) > 1):
             telling = self._telling_factor(families, number, width, ceiling_usd)
             # Most kinds are too dear. One of which that is not known is asked for it first.
             if bounds.low_rps or not telling:
                 telling = max(1 - width / 2, telling)
             asked_rps = min(asked_rps, telling * bounds.high_rps)
-        elif not bounds.are_close and bounds.is_near_high(asked_rps):
+        elif (
+            len(families) > 1
+            and not bounds.are_close
+            and bounds.is_near_high(asked_rps)
+        ):
             asked_rps = (bounds.low_rps + bounds.high_rps) / 2
-        # Another rate within close bounds is asked for as it is: a fleet hangs on it.
         self._capacity.refine(kind, rate_rps, asked_rps)
         return True
 
