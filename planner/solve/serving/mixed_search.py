@@ -150,7 +150,7 @@ class MixedSearch:
             a + c + b * n + d <= ceiling
             a + c + b * n + d * (rate - r * n) / s <= ceiling
         """
-        first, second = map(self._kinds.cost_line, kinds)
+        first, second = map(self._kinds.cost_floor, kinds)
         first_rps, second_rps = (
             self._kinds.group_rps(kind)[1] for kind in kinds
         )

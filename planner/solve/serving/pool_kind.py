@@ -38,7 +38,7 @@ MANY_GROUPS: Final = 1e6
 _PricedPair: TypeAlias = "tuple[tuple[float, float], tuple[Offer, Offer]]"
 
 
-class CostLine(Struct, frozen=True):
+class CostFloor(Struct, frozen=True):
     """What groups cost at least: `fixed_usd` + groups * `group_usd`, USD in the period.
 
     Of what is owned the fixed part is below zero.
@@ -63,7 +63,7 @@ class PoolKinds:
         self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
         self._unfit: dict[tuple[Replica, ReplicaGroup], bool] = {}
         self._bounds_usd: dict[tuple[PoolKind, int], float] = {}
-        self._cost_lines: dict[PoolKind, CostLine] = {}
+        self._cost_floors: dict[PoolKind, CostFloor] = {}
 
     def usable(
         self, offers: Iterable[Offer], ceiling_usd: float
@@ -150,12 +150,12 @@ class PoolKinds:
             )
         return self._bounds_usd[key]
 
-    def cost_line(self, kind: PoolKind) -> CostLine:
+    def cost_floor(self, kind: PoolKind) -> CostFloor:
         """Return a line below the cost of any number of groups.
 
         Their lower bounds are convex, so that none is below the line through two large ones.
         """
-        if kind not in self._cost_lines:
+        if kind not in self._cost_floors:
             many_usd, more_usd = layout_bounds_usd(
                 self._requirement,
                 kind.offer,
@@ -164,11 +164,11 @@ class PoolKinds:
                     for groups in (MANY_GROUPS, 2 * MANY_GROUPS)
                 ],
             )
-            self._cost_lines[kind] = CostLine(
+            self._cost_floors[kind] = CostFloor(
                 fixed_usd=2 * many_usd - more_usd,
                 group_usd=(more_usd - many_usd) / MANY_GROUPS,
             )
-        return self._cost_lines[kind]
+        return self._cost_floors[kind]
 
 
 def answers_alike(first: PoolKind, second: PoolKind) -> bool:

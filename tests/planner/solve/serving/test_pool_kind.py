@@ -39,10 +39,10 @@ def owning(offer: Offer, owned_nodes: int) -> Offer:
 
 @pytest.mark.parametrize("owned_nodes", [0, 3])
 @pytest.mark.parametrize("name", SPECS)
-def test_no_number_of_groups_costs_less_than_the_line(
+def test_no_number_of_groups_costs_less_than_its_floor(
     catalog: Catalog, name: str, owned_nodes: int
 ) -> None:
-    """And of many groups the line tells what they cost at least."""
+    """And of many groups it tells what they cost at least."""
     spec = spec_of(SPECS[name])
     assert isinstance(spec, Inference)
     requirement = serving_requirement(spec, lambda _: b"")
@@ -57,10 +57,10 @@ def test_no_number_of_groups_costs_less_than_the_line(
     found = [kind for offer in offers.values() for kind in kinds.of(offer)]
     assert found
     for kind in found:
-        line = kinds.cost_line(kind)
-        assert line.group_usd > 0
+        floor = kinds.cost_floor(kind)
+        assert floor.group_usd > 0
         for groups in (1, 2, 3, 10, 100, 5_000):
-            line_usd = line.fixed_usd + groups * line.group_usd
-            assert line_usd <= kinds.bound_usd(kind, groups) + 1e-3
-        many_usd = line.fixed_usd + 1e5 * line.group_usd
+            floor_usd = floor.fixed_usd + groups * floor.group_usd
+            assert floor_usd <= kinds.bound_usd(kind, groups) + 1e-3
+        many_usd = floor.fixed_usd + 1e5 * floor.group_usd
         assert kinds.bound_usd(kind, 100_000) == pytest.approx(many_usd)
