@@ -20,6 +20,7 @@ from planner.solve.serving.mixed_fleet import (
     MixedFleet,
     within_shared_quotas,
 )
+from planner.solve.serving.pool_kind import PoolKinds
 from planner.solve.serving.spot_promise import has_promise
 
 if TYPE_CHECKING:
@@ -101,16 +102,10 @@ class ClassSearch:
         Nothing where both together do not cost less than a ceiling in USD: wherever both are,
         their machines cost no less.
         """
-        places: list[tuple[str, str]] = []
-        left_usd = ceiling_usd
-        for each in classes:
-            found = self._candidate(each, cheapest_offers, left_usd)
-            if found is None:
-                return []
-            # Services and traffic cost the same or more beside another pool.
-            places.append((found.offer.provider, found.offer.region))
-            left_usd -= _machines_usd(found, each)
-        return places
+        found = self._candidates(
+            classes, (cheapest_offers, cheapest_offers), ceiling_usd
+        )
+        return [(each.offer.provider, each.offer.region) for each in found]
 
     def _regional(
         self,
@@ -136,22 +131,18 @@ class ClassSearch:
         ceiling_usd: float,
     ) -> MixedFleet | None:
         """Return the cheapest pool of each class on its offers, below a ceiling in USD."""
-        pools: list[BilledPool] = []
-        # What one pool costs, the other one may not.
-        left_usd = ceiling_usd
-        for each, offers in zip(classes, sides, strict=True):
-            candidate = self._candidate(each, offers, left_usd)
-            if candidate is None:
-                return None
-            left_usd -= _machines_usd(candidate, each)
-            pools.append(
-                BilledPool(
-                    name=POOL_NAMES[each.length],
-                    requirement=each.widest,
-                    sizing=candidate.sizing,
-                    offer=candidate.bought,
-                )
+        candidates = self._candidates(classes, sides, ceiling_usd)
+        if not candidates:
+            return None
+        pools = [
+            BilledPool(
+                name=POOL_NAMES[each.length],
+                requirement=each.widest,
+                sizing=candidate.sizing,
+                offer=candidate.bought,
             )
+            for each, candidate in zip(classes, candidates, strict=True)
+        ]
         # Its lines beside machines are paid once: it is less than both bills.
         bill = pools_bill(
             tuple(pools), self._search.price_book, self._requirement
@@ -165,10 +156,42 @@ class ClassSearch:
             classes=tuple(each.taken for each in classes),
         )
 
+    def _candidates(
+        self,
+        classes: _Classes,
+        sides: tuple[list[Offer], list[Offer]],
+        ceiling_usd: float,
+    ) -> list[ServingCandidate]:
+        """Return the cheapest fleet of each class on its offers, none if they exceed a ceiling.
+
+        What the machines of one class cost, the other one may not: those of the long one are not
+        known at first, but what they cost at least. Services and traffic cost the same or more
+        beside another pool.
+        """
+        short, long = classes
+        short_offers, long_offers = sides
+        first = self._candidate(
+            short,
+            short_offers,
+            ceiling_usd - self._least_usd(long, long_offers),
+        )
+        if first is None:
+            return []
+        second = self._candidate(
+            long, long_offers, ceiling_usd - _machines_usd(first, short)
+        )
+        return [first, second] if second is not None else []
+
+    def _least_usd(self, each: LengthClass, offers: list[Offer]) -> float:
+        """Return what the machines of a class cost at least by formulas, USD in the period."""
+        return PoolKinds(each.widest, self._search).least_usd(offers)
+
     def _candidate(
         self, each: LengthClass, offers: list[Offer], ceiling_usd: float
     ) -> ServingCandidate | None:
         """Return the cheapest fleet of a class below a ceiling in USD."""
+        if ceiling_usd <= 0:
+            return None
         return self._search.solve(
             each.widest,
             offers,

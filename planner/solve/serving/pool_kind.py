@@ -62,7 +62,7 @@ class PoolKinds:
         self._most_rps: dict[PoolKind, float] = {}
         self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
         self._unfit: dict[tuple[Replica, ReplicaGroup], bool] = {}
-        self._bounds_usd: dict[tuple[PoolKind, int], float] = {}
+        self._bounds_usd: dict[tuple[PoolKind, float], float] = {}
         self._cost_floors: dict[PoolKind, CostFloor] = {}
 
     def usable(
@@ -84,6 +84,26 @@ class PoolKinds:
             )
             if least_usd < ceiling_usd:
                 yield least_usd, offer
+
+    def least_usd(self, offers: Iterable[Offer]) -> float:
+        """Return a lower bound of the machines that carry all requests, USD in the period.
+
+        They are of one kind. It is infinite where no kind may carry them.
+        """
+        least_usd = math.inf
+        ordered = sorted(
+            offers,
+            key=lambda offer: offer_bound_usd(self._requirement, offer),
+        )
+        for offer in ordered:
+            # Layouts take time, and no machine is cheaper with one of them.
+            if offer_bound_usd(self._requirement, offer) >= least_usd:
+                break
+            for kind in self.of(offer):
+                group_rps = self._most_rps[kind] * kind.group.replicas
+                usd = self.bound_usd(kind, self._rate_rps / group_rps)
+                least_usd = min(least_usd, usd)
+        return least_usd
 
     def of(self, offer: Offer) -> tuple[PoolKind, ...]:
         """Return the layouts on an offer that a simulation may confirm."""
@@ -139,7 +159,7 @@ class PoolKinds:
         """Halve the distance of the bounds of what a group carries."""
         self._capacity.halve(kind.replica)
 
-    def bound_usd(self, kind: PoolKind, groups: int) -> float:
+    def bound_usd(self, kind: PoolKind, groups: float) -> float:
         """Return a lower bound of the cost of some groups, USD in the period."""
         key = (kind, groups)
         if key not in self._bounds_usd:
