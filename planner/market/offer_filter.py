@@ -456,8 +456,10 @@ class OfferFilter:
                 and self.order.placed(offer) is not None
             )
             cheapest_offer = next(allowed_offers, None)
-            # Where a quota may leave too few machines, the next region counts too.
-            while cheapest_offer is not None and cheapest_offer.quotas:
+            # Where a quota or a reservation may have too few machines, the next region counts too.
+            while cheapest_offer is not None and (
+                cheapest_offer.quotas or self.order.reservations
+            ):
                 yield self.order.placed(cheapest_offer) or cheapest_offer
                 cheapest_offer = next(allowed_offers, None)
             if cheapest_offer is None:

@@ -50,7 +50,7 @@ def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
     # At least one node runs in each running hour.
     running_hours = float(requirement.week.running_hours)
     bound_usd = usd_hour * running_hours * _month_share(requirement)
-    return max(0.0, bound_usd - _owned_usd(requirement, offer))
+    return max(0.0, bound_usd - owned_usd(requirement, offer))
 
 
 def layout_bounds_usd(
@@ -99,7 +99,7 @@ def layout_bounds_usd(
     month_share = _month_share(requirement)
     running_hours = float(requirement.week.running_hours)
     mean_load = requirement.week.mean_load
-    owned_usd = _owned_usd(requirement, offer)
+    displaced_usd = owned_usd(requirement, offer)
     return [
         max(
             0.0,
@@ -111,7 +111,7 @@ def layout_bounds_usd(
                 # Groups follow the load: sum of ceil(g * load) >= g * sum of load.
                 group_count * mean_load * month_hours,
             )
-            - owned_usd,
+            - displaced_usd,
         )
         for _, group_usd_hour, group_count in group_counts
     ]
@@ -124,7 +124,7 @@ def _expected_share(replica: Replica) -> float:
     return saturation_rps(replica) / expected_rps if expected_rps else 1.0
 
 
-def _owned_usd(requirement: ServingRequirement, offer: Offer) -> float:
+def owned_usd(requirement: ServingRequirement, offer: Offer) -> float:
     """Return what the owned machines of an offer would cost in all hours of the period, USD.
 
     They would be bought in the dearest way: a fleet without them costs no more than with them
@@ -179,5 +179,5 @@ def most_groups_within(
     )
     if offer.purchase not in COMMITTED_PURCHASES:
         group_usd *= requirement.week.mean_load * _month_share(requirement)
-    spendable_usd = ceiling_usd + _owned_usd(requirement, offer)
+    spendable_usd = ceiling_usd + owned_usd(requirement, offer)
     return spendable_usd / group_usd if group_usd else math.inf

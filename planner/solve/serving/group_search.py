@@ -6,7 +6,10 @@ import math
 from typing import TYPE_CHECKING, Protocol
 
 from planner.solve.serving.cloud_limit import most_nodes
-from planner.solve.serving.cost_bound import most_groups_within
+from planner.solve.serving.cost_bound import (
+    most_groups_within,
+    owned_usd,
+)
 from planner.solve.serving.group_bracket import GroupBracket
 from planner.solve.serving.sizing import (
     MAX_GROUPS,
@@ -192,10 +195,10 @@ class GroupSearch:
                 most_groups_within(requirement, offer, group, limit_usd)
             ),
         )
+        # Without the machines that are owned so many groups would cost this more.
+        saved_usd = owned_usd(requirement, offer)
         while groups > too_few and (cost_usd := usd_month(groups)) > limit_usd:
             # Part of the cost is fixed, so that this number is too large, or exact.
-            groups = max(
-                too_few,
-                min(groups - 1, math.ceil(groups * limit_usd / cost_usd)),
-            )
+            share = (limit_usd + saved_usd) / (cost_usd + saved_usd)
+            groups = max(too_few, min(groups - 1, math.ceil(groups * share)))
         return groups

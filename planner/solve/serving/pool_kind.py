@@ -251,6 +251,7 @@ def _keep_undominated(
             offer.purchase,
             offer.owned_nodes,
             offer.quotas,
+            offer.reservation,
             # Where a zone may fail, more of them need fewer spares.
             offer.zone_count(together=False),
         )

@@ -214,6 +214,16 @@ def test_brute_force_commits_to_what_quotas_leave(catalog: Catalog) -> None:
     compare(random_case(catalog, seed, is_bounded=False), catalog, seed)
 
 
+def test_brute_force_takes_what_is_owned_first(catalog: Catalog) -> None:
+    """Formulas ask for more machines than are owned, and one more costs more than another type."""
+    compare(random_case(catalog, seed=1753), catalog, seed=1753)
+
+
+def test_brute_force_finds_the_larger_reservation(catalog: Catalog) -> None:
+    """The cheapest region of a machine type has fewer reserved than a fleet takes."""
+    compare(random_case(catalog, seed=853), catalog, seed=853)
+
+
 def _ceiling(case: Case, cost: Decimal | None) -> Decimal:
     """What nothing may cost more than, USD a month: a budget, or what was found."""
     if cost is not None:
