@@ -46,7 +46,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m tests.bench
 
 # The cheapest serving fleet of 5,000 random cases against all that there are, and of 5,000 that are
-# bought in several ways over a week: an hour of a core.
+# bought in several ways over a week: two hours of a core.
 brute-force: $(VENV)/.dev
 	TONNAGE_BRUTE_CASES=5000 $(BIN)/python -m pytest -n auto -q -k brute_force tests/planner/solve
 
