@@ -124,6 +124,24 @@ def by_counting(kinds: Kinds, hours: Sequence[HourLoad]) -> float:
     )
 
 
+def check_cheapest(
+    kinds: Kinds, hours: Sequence[HourLoad], expected: float
+) -> None:
+    """The groups that are found carry all hours, and cost what is expected."""
+    found = HourProgram(kinds, hours).cheapest()
+    assert (found is None) == (expected == math.inf)
+    if found is None:
+        return
+    assert all(
+        enough(kinds, hour, counts)
+        for hour, counts in zip(hours, found, strict=True)
+    )
+    usd = min(
+        cost_usd(kinds, hours, found, always) for always in commitments(kinds)
+    )
+    assert usd == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("seed", range(120))
 def test_no_groups_cost_less(seed: int) -> None:
     """All numbers of groups of both kinds in all hours, with commitments and what is owned."""
@@ -139,19 +157,7 @@ def test_no_groups_cost_less(seed: int) -> None:
         (drawn_kind(draw, rates, 2), drawn_kind(draw, rates, 2)), rates[0]
     )
     expected = by_counting(kinds, hours)
-    program = HourProgram(kinds, hours)
-    found = program.cheapest()
-    assert (found is None) == (expected == math.inf)
-    if found is None:
-        return
-    assert all(
-        enough(kinds, hour, counts)
-        for hour, counts in zip(hours, found, strict=True)
-    )
-    usd = min(
-        cost_usd(kinds, hours, found, always) for always in commitments(kinds)
-    )
-    assert usd == pytest.approx(expected)
+    check_cheapest(kinds, hours, expected)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -167,18 +173,7 @@ def test_no_groups_of_one_kind_cost_less(seed: int) -> None:
     kind, _ = weighted((drawn_kind(draw, rates, 4),) * 2, rates[0])
     kinds = (kind, no_kind(hours))
     expected = by_counting(kinds, hours)
-    found = HourProgram(kinds, hours).cheapest()
-    assert (found is None) == (expected == math.inf)
-    if found is None:
-        return
-    assert all(
-        enough(kinds, hour, counts)
-        for hour, counts in zip(hours, found, strict=True)
-    )
-    usd = min(
-        cost_usd(kinds, hours, found, always) for always in commitments(kinds)
-    )
-    assert usd == pytest.approx(expected)
+    check_cheapest(kinds, hours, expected)
 
 
 def by_milp(kinds: Kinds, hours: Sequence[HourLoad]) -> float:
