@@ -283,11 +283,15 @@ class Outcome(DocumentPart, frozen=True, kw_only=True):
     status: Annotated[
         Literal["optimal", "feasible", "infeasible"],
         Meta(
-            description="optimal: proved; feasible: the simulation could not decide "
-            "whether it keeps its limits; infeasible: proved that nothing does"
+            description="optimal: proved; feasible: nothing cheaper passes the simulation, "
+            "which could not decide whether this keeps its limits; infeasible: proved that "
+            "nothing does"
         ),
     ]
-    gap: Annotated[str | None, Meta(description="0 when proved optimal")]
+    gap: Annotated[
+        str | None,
+        Meta(description="0 when proved optimal, none where it is feasible"),
+    ]
     solve_ms: Annotated[
         None, Meta(description="always null: equal inputs give equal bytes")
     ] = None
