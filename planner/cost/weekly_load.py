@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from decimal import Decimal
-from functools import cache, cached_property
-from itertools import accumulate, chain
+from functools import cache, cached_property, lru_cache
+from itertools import accumulate, chain, groupby
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -300,6 +300,8 @@ class Week(Struct, frozen=True, dict=True):
         )
 
 
+# The bill, the graph, the bands and the quotas of a plan ask for the same machines.
+@lru_cache(maxsize=64)
 def standing_minutes(
     hourly: tuple[int, ...], schedule: str | None, lead_minutes: int = 0
 ) -> tuple[int, ...]:
@@ -338,14 +340,23 @@ def _counted_minutes(
 def _most_ahead(numbers: tuple[int, ...], ahead: int) -> tuple[int, ...]:
     """Return the most of each minute, or hour, and so many after it, around the week.
 
-    A window twice as long is the larger of two windows, so few passes are enough.
+    A number stands from so long before its stretch until that ends, and larger ones cover it.
     """
-    most, reach = numbers, 1
-    while reach <= ahead:
-        step = min(reach, ahead + 1 - reach)
-        most = tuple(map(max, most, most[step:] + most[:step]))
-        reach += step
-    return most
+    count = len(numbers)
+    stretches: list[tuple[int, int, int]] = []
+    end = 0
+    for number, alike in groupby(numbers):
+        begin, end = end, end + len(tuple(alike))
+        stretches.append((number, begin, end))
+    most = [0] * count
+    for number, begin, end in sorted(stretches):
+        # Before the week is the end of the one before; around it once is all of it.
+        first = max(begin - ahead, end - count)
+        kept = max(first, 0)
+        most[kept:end] = (number,) * (end - kept)
+        if first < 0:
+            most[first:] = (number,) * -first
+    return tuple(most)
 
 
 def needed_groups(group_count: float) -> int:

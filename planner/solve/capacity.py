@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from itertools import compress
 from operator import ne
 from typing import TYPE_CHECKING, Literal
@@ -81,11 +80,7 @@ def minute_nodes(
     )
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
-    return _by_minute(hourly_nodes, schedule, pool.lead_minutes)
-
-
-# The graph, the bands and the quotas of a plan ask for the same pools.
-_by_minute = lru_cache(maxsize=64)(standing_minutes)
+    return standing_minutes(hourly_nodes, schedule, pool.lead_minutes)
 
 
 def most_nodes(nodes: int, most_share: float) -> int:

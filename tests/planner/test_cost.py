@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,9 +18,14 @@ from planner.cost.bill_line import (
 )
 from planner.cost.energy import PoweredMachine, machine_energy
 from planner.cost.service_price import PriceBook
-from planner.cost.weekly_load import SpareGroups, running_shares, weekly_load
+from planner.cost.weekly_load import (
+    SpareGroups,
+    running_shares,
+    standing_minutes,
+    weekly_load,
+)
 from planner.facts.accelerator import accelerators
-from planner.spec.schedule import parse_schedule
+from planner.spec.schedule import open_minutes, parse_schedule
 from tests.conftest import chat, find, present, spec_of
 
 
@@ -81,6 +87,25 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(
     assert min(nodes) >= unit
     for count, share in zip(nodes, shape.relative_load, strict=True):
         assert count / (groups * unit) >= share - 1e-9
+
+
+@given(
+    day=st.lists(st.integers(0, 3), min_size=24, max_size=24),
+    schedule=st.sampled_from(
+        [None, "weekdays 07:00-20:30 UTC", "sat-sun 22:00-02:00 UTC"]
+    ),
+    lead=st.sampled_from([0, 1, 17, 60, 191, 1500, 10_079, 20_000]),
+)
+def test_machines_stand_for_the_most_that_a_minute_of_their_lead_needs(
+    day: list[int], schedule: str | None, lead: int
+) -> None:
+    hourly = tuple(day * 6 + [0] * 24)
+    is_open = np.array(open_minutes(schedule))
+    needed = np.repeat(hourly, 60) * is_open
+    # The longest lead reaches into the third week.
+    ahead = np.concatenate([needed] * 4)[: len(needed) + lead]
+    most = np.lib.stride_tricks.sliding_window_view(ahead, lead + 1).max(axis=1)
+    assert standing_minutes(hourly, schedule, lead) == tuple(most * is_open)
 
 
 def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
