@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -100,24 +101,6 @@ def _run_lifetime(
     )
 
 
-def paid_node_hours(
-    requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
-) -> Decimal:
-    """Return the node-hours that are paid in the period of the bill.
-
-    commitment:  nodes * 730, or all hours of a longer life, whether they run or not
-    batch:       nodes * billed hours of the run: boot, work, and the tail until the release
-    daily batch: the same for each day of a month, or of the time to live
-    serving:     node-hours that follow the weekly load, with starts and spare groups
-    spot:        those of serving, without the hours until a cloud brings back what it took
-    mix:         those of each of its tiers
-    """
-    return sum(
-        (part.node_hours for part in bought_parts(requirement, sizing, offer)),
-        Decimal(0),
-    )
-
-
 def _hourly_nodes(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> tuple[int, ...]:
@@ -166,9 +149,14 @@ class BoughtPart(Struct, frozen=True):
 def bought_parts(
     requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
 ) -> Iterator[BoughtPart]:
-    """Yield the parts of a fleet by how they are bought: what is committed to runs always.
+    """Yield the parts of a fleet by how they are bought, with the node-hours that are paid.
 
-    Machines on spot are billed for the hours in which they are there, in the mean of a long time.
+    commitment:  nodes * 730, or all hours of a longer life, whether they run or not
+    batch:       nodes * billed hours of the run: boot, work, and the tail until the release
+    daily batch: the same for each day of a month, or of the time to live
+    serving:     node-hours that follow the weekly load, with starts and spare groups
+    spot:        those of serving, without the hours until a cloud brings back what it took, in the
+                 mean of a long time
     """
     mix = mix_of(offer)
     for tier, (start, end) in zip(
@@ -299,24 +287,6 @@ def settled_offer(
     return replace(offer, mix=PurchaseMix(tiers))
 
 
-def machine_lines(pool: BilledPool) -> list[BillLine]:
-    """Return the lines of the machines. Of a mix those of the first tiers serve first."""
-    requirement, sizing, offer = pool.requirement, pool.sizing, pool.offer
-    if offer.mix is None:
-        return [
-            machine_line(offer, sizing.nodes, _node_hours(pool), pool=pool.name)
-        ]
-    return [
-        machine_line(
-            tier_offer(offer, part.tier),
-            part.nodes,
-            part.node_hours,
-            pool=pool.name,
-        )
-        for part in bought_parts(requirement, sizing, offer)
-    ]
-
-
 def _batch_hours(
     requirement: ServingRequirement, sizing: FleetSizing, life: Lifetime | None
 ) -> Decimal:
@@ -408,6 +378,39 @@ class BilledPool(Struct, frozen=True, kw_only=True):
     offer: Offer
 
 
+class _PaidPool(Struct, frozen=True):
+    """A pool with the hours of its machines in the period, and the lines of them."""
+
+    pool: BilledPool
+    node_hours: Decimal
+    lines: tuple[BillLine, ...]
+
+
+def _paid_pool(pool: BilledPool) -> _PaidPool:
+    """Return what is paid for the machines of a pool; those of the first tiers serve first."""
+    offer = pool.offer
+    parts = tuple(bought_parts(pool.requirement, pool.sizing, offer))
+    node_hours = sum((part.node_hours for part in parts), Decimal(0))
+    if offer.mix is None:
+        line = machine_line(
+            offer, pool.sizing.nodes, node_hours, pool=pool.name
+        )
+        return _PaidPool(pool, node_hours, (line,))
+    return _PaidPool(
+        pool,
+        node_hours,
+        tuple(
+            machine_line(
+                tier_offer(offer, part.tier),
+                part.nodes,
+                part.node_hours,
+                pool=pool.name,
+            )
+            for part in parts
+        ),
+    )
+
+
 def bought_bill(
     requirement: ServingRequirement,
     sizing: FleetSizing,
@@ -435,10 +438,11 @@ def pools_bill(
     the requests where the pools are planned for more of them than there are.
     """
     requirement, sizing = pools[0].requirement, pools[0].sizing
+    paid = tuple(map(_paid_pool, pools))
     bill = sum_bill(
         [
-            *(line for pool in pools for line in machine_lines(pool)),
-            *service_lines(_usage(pools, price_book, whole), price_book),
+            *chain.from_iterable(pool.lines for pool in paid),
+            *service_lines(_usage(paid, price_book, whole), price_book),
         ],
         sum(
             (
@@ -457,7 +461,7 @@ def pools_bill(
 
 
 def _usage(
-    pools: tuple[BilledPool, ...],
+    paid: tuple[_PaidPool, ...],
     price_book: PriceBook,
     whole: ServingRequirement | None,
 ) -> Usage:
@@ -466,6 +470,7 @@ def _usage(
     Services beside the first one add their weights and their traffic.
     Traffic and storage of a life are those of a month * its hours / 730.
     """
+    pools = tuple(each.pool for each in paid)
     requirement, offer = whole or pools[0].requirement, pools[0].offer
     hours = life_hours(fleet_lifetime(requirement, pools[0].sizing))
     months = hours / HOURS_PER_MONTH
@@ -497,8 +502,8 @@ def _usage(
     serves_traffic = requirement.mode != "batch"
     return Usage(
         provider=offer.provider,
-        node_hours=sum((_node_hours(pool) for pool in pools), Decimal(0)),
-        cache_gb=_cache_gb(pools, weights_gb),
+        node_hours=sum((pool.node_hours for pool in paid), Decimal(0)),
+        cache_gb=_cache_gb(paid, weights_gb),
         stored_gb_months=stored_gb * months,
         scheduled_starts=sum(
             (
@@ -514,7 +519,15 @@ def _usage(
         serves_traffic=serves_traffic,
         has_own_network=requirement.has_own_network,
         has_machine_addresses=requirement.has_addresses,
-        spot_hours=sum(map(_spot_hours, pools), Decimal(0)),
+        spot_hours=sum(
+            (
+                line.quantity
+                for pool in paid
+                for line in pool.lines
+                if line.purchase == "spot"
+            ),
+            Decimal(0),
+        ),
         nat_gateways=_nat_gateways(requirement, offer),
         public_addresses=_public_addresses(requirement, offer),
         endpoint_needs=requirement.endpoint_needs,
@@ -524,35 +537,19 @@ def _usage(
     )
 
 
-def _node_hours(pool: BilledPool) -> Decimal:
-    return paid_node_hours(pool.requirement, pool.sizing, pool.offer)
-
-
-def _spot_hours(pool: BilledPool) -> Decimal:
-    """Return the node-hours that are bought on spot."""
-    return sum(
-        (
-            line.quantity
-            for line in machine_lines(pool)
-            if line.purchase == "spot"
-        ),
-        Decimal(0),
-    )
-
-
-def _cache_gb(pools: tuple[BilledPool, ...], weights_gb: Decimal) -> Decimal:
+def _cache_gb(paid: tuple[_PaidPool, ...], weights_gb: Decimal) -> Decimal:
     """Return the disk for weights of a node, GB: the mean over the node-hours of all pools."""
     sizes = [
-        cache_disk_gb(pool.offer.instance.nvme_gb, weights_gb) for pool in pools
+        cache_disk_gb(each.pool.offer.instance.nvme_gb, weights_gb)
+        for each in paid
     ]
     if len(set(sizes)) == 1:
         return sizes[0]
-    hours = [_node_hours(pool) for pool in pools]
     weighted = sum(
         (
-            size * node_hours
-            for size, node_hours in zip(sizes, hours, strict=True)
+            size * pool.node_hours
+            for size, pool in zip(sizes, paid, strict=True)
         ),
         Decimal(0),
     )
-    return weighted / sum(hours, Decimal(0))
+    return weighted / sum((pool.node_hours for pool in paid), Decimal(0))

@@ -15,7 +15,7 @@ from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
 from planner.perf.common import memory
 from planner.perf.common.layout import Node, ReplicaLayout
-from planner.solve.serving.bill import paid_node_hours, serving_bill
+from planner.solve.serving.bill import bought_parts, serving_bill
 from planner.solve.serving.layout_choice import serving_layouts
 from planner.solve.serving.requirement import resolve_precisions
 from planner.solve.serving.sizing import (
@@ -457,7 +457,8 @@ def paid_hours(mode: str, purchase: str) -> Decimal:
         as_of="",
         form="",
     )
-    return paid_node_hours(billed(mode), fleet(), offer)
+    (part,) = bought_parts(billed(mode), fleet(), offer)
+    return part.node_hours
 
 
 def test_paid_hours_are_committed_run_or_follow_the_load() -> None:
