@@ -1,7 +1,8 @@
-"""What missed aims would be without the rows of one cause: how much each of them limits."""
+"""What limits missed aims: errors without the rows of one cause, and what errors span."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -15,68 +16,137 @@ if TYPE_CHECKING:
     from tests.accuracy.least import Array
     from tests.accuracy.sample import Batch, Sample
 
-MEASURES: Final = ("TPOT, closed loop", "TTFT, closed loop")
-SCHEMES: Final = ("family", "source")
+# Each error by what is measured and what was left out of the fit.
+ERRORS: Final = (
+    ("TPOT, closed loop", "family"),
+    ("TPOT, closed loop", "source"),
+    ("TTFT, closed loop", "family"),
+    ("TTFT, closed loop", "source"),
+    ("throughput, offline maximum", "source"),
+)
 COLUMNS: Final = (
     "rows left aside",
-    *(f">{measure}; {name} out" for measure in MEASURES for name in SCHEMES),
-    ">rows",
+    *(f">{measure}; {name} out" for measure, name in ERRORS),
 )
+FEWEST_CELLS: Final = 5  # of which a median says something
+# One server, whose rows differ in the users alone.
+SERVER: Final = (
+    "source_group",
+    "source_date",
+    "model",
+    "gpu",
+    "weight_precision",
+    "n_gpus",
+    "tp",
+    "pp",
+    "ep",
+    "attn_dp",
+    "framework",
+    "framework_version",
+    "spec_decode",
+    "recipe",
+    "input_len",
+    "output_len",
+)
+TARGETS: Final = ("tpot", "throughput", "ttft")
+SPAN_COLUMNS: Final = (
+    "number",
+    "left out",
+    ">all rows",
+    ">rows from before",
+    ">vLLM",
+)
+TAILS: Final = (0.05, 0.95)
 
 
 def _engine(sample: Sample) -> str:
     return sample.setup.engine.kind
 
 
-def _vendor(sample: Sample) -> str:
-    return sample.setup.node.accelerator.vendor
-
-
-def _family(sample: Sample) -> str:
-    return sample.setup.llm.family
-
-
 # Each names the rows of a cause that the page tells.
 CAUSES: Final[Mapping[str, Callable[[Sample], bool]]] = {
+    "none": lambda _: False,
     "SGLang": lambda sample: _engine(sample) == "sglang",
     "TensorRT-LLM": lambda sample: _engine(sample).startswith("trtllm"),
-    "AMD": lambda sample: _vendor(sample) == "amd",
-    "DeepSeek-R1": lambda sample: _family(sample) == "deepseek_v3",
+    "both engines, which leaves vLLM": lambda sample: _engine(sample) != "vllm",
+    "AMD": lambda sample: sample.setup.node.accelerator.vendor == "amd",
+    "DeepSeek-R1": lambda sample: sample.setup.llm.family == "deepseek_v3",
+    "weights of 4 bits": lambda sample: "fp4" in sample.row["weight_precision"],
 }
 
 
+def outdone(batch: Batch) -> Array:
+    """Whether more users of the same server were given their tokens faster.
+
+    No load explains that: something else held this run up.
+    """
+    servers: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place in np.flatnonzero(batch.group == "closed"):
+        row = batch.samples[place].row
+        servers[tuple(row[name] for name in SERVER)].append(int(place))
+    found = np.zeros(len(batch.samples), bool)
+    for places in servers.values():
+        users, tpot_s = batch.users[places], batch.tpot[places]
+        found[places] = (
+            (users[None, :] > users[:, None])
+            & (tpot_s[None, :] < tpot_s[:, None])
+        ).any(axis=1)
+    return found
+
+
 def rows(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[tuple[str, ...]]:
-    """Yield the errors with no rows left aside, and without those of each cause; with their rows.
+    """Yield the errors with no rows left aside, and without those of each cause.
 
     The fits are those of the page, which knew the rows that are left aside here.
     """
     left_out = {scheme.name: scheme for scheme in schemes}
-    everything = np.ones(len(batch.samples), bool)
     aside = {
-        "none": everything,
         **{
-            name: ~np.array([cause(sample) for sample in batch.samples])
+            name: np.array([cause(sample) for sample in batch.samples])
             for name, cause in CAUSES.items()
         },
-        "servers that still compiled": ~cold(batch),
+        "servers that still compiled": cold(batch),
+        "runs that more users outdo": outdone(batch),
     }
-    for name, kept in aside.items():
-        yield _row(batch, left_out, name, kept)
-
-
-def _row(
-    batch: Batch, left_out: Mapping[str, Scheme], name: str, kept: Array
-) -> tuple[str, ...]:
-    found = [
-        score(
-            batch,
-            np.where(kept, ratios(batch, left_out[scheme], measure), np.nan),
+    for name, without in aside.items():
+        yield (
+            name,
+            *(
+                _error(batch, left_out[scheme], measure, without)
+                for measure, scheme in ERRORS
+            ),
         )
-        for measure in MEASURES
-        for scheme in SCHEMES
-    ]
-    return (
-        name,
-        *(f"{100 * each.cells:.1f} %" for each in found),
-        f"{found[0].row_count:,}",
-    )
+
+
+def _error(batch: Batch, scheme: Scheme, measure: str, without: Array) -> str:
+    ratio = np.where(without, np.nan, ratios(batch, scheme, measure))
+    found = score(batch, ratio)
+    if found.cell_count < FEWEST_CELLS:
+        return ""
+    return f"{100 * found.cells:.1f} % of {found.cell_count}"
+
+
+def spans(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[tuple[str, ...]]:
+    """Yield what nine tenths of the errors span, high over low.
+
+    No band of one width that has nine tenths of these rows, the tails equal, is narrower.
+    """
+    left_out = {scheme.name: scheme for scheme in schemes}
+    full = batch.quality == "A"
+    ours = np.array([_engine(sample) == "vllm" for sample in batch.samples])
+    for target in TARGETS:
+        for name in ("family", "source"):
+            ratio = left_out[name].ratio(target)
+            yield (
+                target,
+                name,
+                *(
+                    _span(ratio[here & np.isfinite(ratio)])
+                    for here in (full, full & batch.earlier, full & ours)
+                ),
+            )
+
+
+def _span(ratio: Array) -> str:
+    low, high = np.quantile(ratio, TAILS)
+    return f"{np.exp(high - low):.1f} x"
