@@ -385,6 +385,14 @@ class _PaidPool(Struct, frozen=True):
     node_hours: Decimal
     lines: tuple[BillLine, ...]
 
+    @property
+    def spot_hours(self) -> Decimal:
+        """Its node-hours that are bought on spot."""
+        return sum(
+            (line.quantity for line in self.lines if line.purchase == "spot"),
+            Decimal(0),
+        )
+
 
 def _paid_pool(pool: BilledPool) -> _PaidPool:
     """Return what is paid for the machines of a pool; those of the first tiers serve first."""
@@ -519,15 +527,7 @@ def _usage(
         serves_traffic=serves_traffic,
         has_own_network=requirement.has_own_network,
         has_machine_addresses=requirement.has_addresses,
-        spot_hours=sum(
-            (
-                line.quantity
-                for pool in paid
-                for line in pool.lines
-                if line.purchase == "spot"
-            ),
-            Decimal(0),
-        ),
+        spot_hours=sum((pool.spot_hours for pool in paid), Decimal(0)),
         nat_gateways=_nat_gateways(requirement, offer),
         public_addresses=_public_addresses(requirement, offer),
         endpoint_needs=requirement.endpoint_needs,
