@@ -83,10 +83,18 @@ class HourCapacity:
             bounds.low_rps * replicas, bounds.high_rps * replicas
         )
 
-    def refine(self, kind: PoolKind, hour_rps: float, group_rps: float) -> None:
+    def refine(
+        self,
+        kind: PoolKind,
+        hour_rps: float,
+        group_rps: float,
+        *,
+        is_alone: bool,
+    ) -> None:
         """Simulate a replica of a group that gets so many requests/s in hours of a rate.
 
         Bounds that are close and miss it become one number: the lower one, which was seen to hold.
+        Of a type alone they are only as close as two whole numbers of its groups.
         """
         replica = kind.replica
         trials = self._trials.get(replica, _Trials())
@@ -97,7 +105,7 @@ class HourCapacity:
             trials = replace(trials, carried=(*trials.carried, seen))
         else:
             missed_rps = rate_rps * (1 - SAME_SHARE)
-            if bounds.are_close:
+            if bounds.are_close and not is_alone:
                 missed_rps = bounds.low_rps
             # Below a small part of its upper bound it is taken to carry nothing.
             elif rate_rps < LEAST_SHARE * self._kinds.most_rps(kind):

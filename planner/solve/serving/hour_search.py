@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 Families: TypeAlias = "tuple[_Family, ...]"
 # Bounds that differ by more are halved before a fleet asks for one rate.
 WIDE_SHARE: Final = 0.05
+# Groups of one type that are tried one by one.
+FEW_GROUPS: Final = 8
 # Halvings of what a kind may carry, until it tells whether a pair is too dear.
 TELLING_STEPS: Final = 4
 # Lines of a bill are rounded to cents, so a bound by their sums may be as much too high.
@@ -458,7 +460,13 @@ class HourSearch:
         width, number, rate_rps, asked_rps = max(unknown)
         kind = self._strongest(families[number])
         bounds = self._capacity.group_bounds(kind, rate_rps)
-        if not bounds.low_rps or (width > WIDE_SHARE and len(families) > 1):
+        is_wide = (
+            width > WIDE_SHARE
+            if len(families) > 1
+            # Of a few groups more or fewer the fewest are asked for.
+            else bounds.group_range(rate_rps) > FEW_GROUPS
+        )
+        if not bounds.low_rps or is_wide:
             telling = self._telling_factor(families, number, width, ceiling_usd)
             # Most kinds are too dear. One of which that is not known is asked for it first.
             if bounds.low_rps or not telling:
@@ -470,7 +478,9 @@ class HourSearch:
             and bounds.is_near_high(asked_rps)
         ):
             asked_rps = (bounds.low_rps + bounds.high_rps) / 2
-        self._capacity.refine(kind, rate_rps, asked_rps)
+        self._capacity.refine(
+            kind, rate_rps, asked_rps, is_alone=len(families) == 1
+        )
         return True
 
     def _telling_factor(

@@ -43,6 +43,12 @@ class CapacityBounds(Struct, frozen=True):
         """Whether a rate is so near to the higher bound that it tells little about it."""
         return rate_rps > (1 - CLOSE_SHARE) * self.high_rps
 
+    def group_range(self, rate_rps: float) -> float:
+        """Return how many more groups a rate takes at the lower bound than at the higher one."""
+        if not self.low_rps:
+            return math.inf
+        return rate_rps / self.low_rps - rate_rps / self.high_rps
+
 
 class ReplicaCapacity:
     """Bounds of what replicas carry under a load that a router spreads at random.

@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planner.market.offer import Catalog, Offer
+    from planner.perf.serving.replica import Replica
     from planner.perf.serving.simulation import Request
     from planner.solve.serving.mixed_fleet import MixedFleet
     from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import FleetSizing
 
 # A strong machine for the day and a weak one for the night, of each cloud.
 TYPES = {
@@ -211,6 +213,47 @@ def test_no_type_alone_is_cheaper_in_the_hours_of_a_week(
         assert least == NEVER_USD
     else:
         assert least - CENTS <= found.bill.total <= most + CENTS
+
+
+class WeakJudge(StatedJudge):
+    """Lets all replicas carry a small share of what formulas allow, and counts the questions."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__(seed=0)
+        self._share = share
+        self.question_count = 0
+
+    def most_rps(self, replica: Replica) -> float:
+        return replica.rate_bound(0.12) * self._share
+
+    def misses(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> bool:
+        self.question_count += 1
+        return super().misses(requirement, sizing)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.045, 0.06])
+def test_hundreds_of_groups_are_found_in_a_few_questions(
+    catalog: Catalog, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one carries is halved, as far as one group fewer would be too few."""
+    requirement = required(
+        chat(traffic=f"peak_rps: 60\n  profile: [{PROFILE}]")
+    )
+    offers = priced(catalog, random.Random(1))[:1]
+    search = ServingSearch(PriceBook({}))
+    judge = WeakJudge(share)
+    monkeypatch.setattr(search, "judge", judge)
+    fleet = present(HourSearch(requirement, search).cheapest(offers, math.inf))
+    (pool,) = fleet.pools
+    groups = pool.sizing.peak_groups
+    assert groups == math.ceil(
+        requirement.load.rate_per_s
+        / (judge.most_rps(pool.sizing.replica) * pool.sizing.group.replicas)
+    )
+    assert groups > 500
+    assert judge.question_count < 30
 
 
 @pytest.mark.parametrize("cloud", TYPES)
