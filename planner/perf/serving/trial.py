@@ -175,6 +175,7 @@ class Trial:
         self._unplayed_batches = batches
         self._first_confirmation = first_confirmation
         self._batches: list[RequestTimes] = []
+        self._request_count = 0
         # By number of batches, metric and seconds.
         self._late_shares: dict[tuple[int, str, float], LateShare] = {}
         self._last_ranked: tuple[tuple[int, str], list[float]] | None = None
@@ -224,7 +225,7 @@ class Trial:
             return False
         while len(self._batches) < batch_count:
             run.play_on()
-            self._batches += run.take_ended()
+            self._keep(run.take_ended())
             if any(
                 self._is_late_for_sure(limit, batch_count, run)
                 for limit in limits
@@ -292,7 +293,7 @@ class Trial:
     @property
     def request_count(self) -> int:
         """Requests that were counted so far."""
-        return self.requests_in(len(self._batches))
+        return self._request_count
 
     def is_that_of(self, slot_count: int, pool_tokens: float) -> bool:
         """Whether a replica with other room for requests and their cache has the same times.
@@ -393,5 +394,10 @@ class Trial:
     def _samples(self, batch_count: int, metric: str) -> list[list[float]]:
         """Return the times of the first batches; more are played when there are too few."""
         while len(self._batches) < batch_count:
-            self._batches.append(next(self._unplayed_batches))
+            self._keep([next(self._unplayed_batches)])
         return [batch[metric] for batch in self._batches[:batch_count]]
+
+    def _keep(self, batches: list[RequestTimes]) -> None:
+        # Counted here: a judge asks all of its runs for that before each new one.
+        self._batches += batches
+        self._request_count += sum(len(batch["ttft"]) for batch in batches)
