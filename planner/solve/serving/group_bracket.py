@@ -40,21 +40,32 @@ class GroupBracket(Struct):
     def next_groups(self, estimate: int | None, ceiling: float) -> int | None:
         """Return the groups to judge next, None when no number up to `ceiling` is open.
 
-        `estimate` is the fewest groups by formula: it is judged first, and then numbers below
-        it in growing steps, because formulas are close. A ceiling without an estimate is judged
-        at once: fewer groups miss what it misses.
+        A ceiling is judged first: most layouts miss it, and fewer groups miss what it misses.
+        `estimate` is the fewest groups by formula.
         """
         if self.is_closed or self.too_few >= ceiling:
             return None
-        if self.enough is None or self.enough > ceiling:
-            if estimate is not None and self.too_few < estimate <= ceiling:
-                return estimate
-            if estimate is None and ceiling < math.inf:
-                return int(ceiling)
-            growth = max(1, self.too_few // GROWTH_DIVISOR)
-            return int(min(ceiling, self.too_few + growth))
-        step = max(1, (self.first_enough or self.enough) - self.enough)
-        return max((self.too_few + self.enough) // 2, self.enough - step)
+        if self.enough is not None and self.enough <= ceiling:
+            return self._fewer(self.enough, estimate)
+        if ceiling < math.inf:
+            return int(ceiling)
+        if estimate is not None and self.too_few < estimate:
+            return estimate
+        return self.too_few + max(1, self.too_few // GROWTH_DIVISOR)
+
+    def _fewer(self, enough: int, estimate: int | None) -> int:
+        """Return a number below one that passes.
+
+        First what formulas say, then numbers below that in growing steps, because formulas are
+        close. What lies above it is halved.
+        """
+        start = estimate or self.first_enough or enough
+        middle = (self.too_few + enough) // 2
+        if start <= self.too_few:
+            return middle
+        if start < enough:
+            return start
+        return max(middle, enough - max(1, start - enough))
 
     def accept(self, groups: int) -> None:
         """Note that so many groups pass."""

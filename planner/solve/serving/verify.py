@@ -55,7 +55,7 @@ MEAN_ERROR: Final = 0.015
 # A percentile from which on a time per token is above its mean.
 ABOVE_MEAN: Final = 90
 # Tables that are kept, each with the times of some thousand lengths of prompts.
-MOST_TABLES: Final = 32
+MOST_TABLES: Final = 128
 
 # The run of a fleet, or of requests that are alone on a replica: its table, their lengths and how
 # many make a batch.
