@@ -347,6 +347,8 @@ class PlaceOrder(Struct, frozen=True):
                 place_rank=self.rank(offer),
                 zones=reserved_zones(zone, zones),
                 reservation=reserved,
+                # An account has what is reserved for it already.
+                quotas=(),
             )
         return None
 

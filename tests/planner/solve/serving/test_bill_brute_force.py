@@ -224,6 +224,13 @@ def test_brute_force_finds_the_larger_reservation(catalog: Catalog) -> None:
     compare(random_case(catalog, seed=853), catalog, seed=853)
 
 
+def test_brute_force_lets_reserved_machines_follow_the_hours(
+    catalog: Catalog,
+) -> None:
+    """A quota leaves fewer machines than are reserved, which it does not count."""
+    compare(random_case(catalog, seed=4515), catalog, seed=4515)
+
+
 def _ceiling(case: Case, cost: Decimal | None) -> Decimal:
     """What nothing may cost more than, USD a month: a budget, or what was found."""
     most = DEAREST if case.budget is None else Decimal(case.budget)
