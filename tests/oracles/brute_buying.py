@@ -174,6 +174,8 @@ class _Buyer:
         self._term_prices = term_prices
         self._owned = owned
         self._reserved = reserved
+        # An account has what is reserved for it already.
+        self._quotas = on_demand.quotas if reserved is None else ()
 
     @property
     def counts_hours(self) -> bool:
@@ -182,9 +184,7 @@ class _Buyer:
         Not where a quota has less left by the load, or where the service is closed at its peak.
         """
         week = self._need.week
-        return all(
-            quota.load == PEAK for quota in self._on_demand.quotas
-        ) and any(
+        return all(quota.load == PEAK for quota in self._quotas) and any(
             share and load == PEAK
             for load, share in zip(
                 week.relative_load, week.running_share, strict=True
@@ -236,9 +236,9 @@ class _Buyer:
         self, fleet: FleetSizing, owned: int, committed: int
     ) -> bool:
         """Whether the account may have the machines: committed ones stand also in calm hours."""
-        return self._reserved is not None or all(
+        return all(
             _counted(fleet, quota, owned, committed) <= quota.nodes
-            for quota in self._on_demand.quotas
+            for quota in self._quotas
         )
 
 
