@@ -215,10 +215,10 @@ def estimates() -> tuple[float, float]:
 
 def simulated() -> tuple[float, float]:
     """Thousands of requests a second in the simulation: the largest and the median of its runs."""
-    from planner.perf.serving import monte_carlo, simulation
+    from planner.perf.serving import monte_carlo, replica_table
     from tests.planner.perf.serving.test_simulation import LOAD, replica
 
-    one = simulation.tabulate_replica(replica())
+    one = replica_table.tabulate_replica(replica())
     reached = []
     for seed in range(RUNS):
         requests = monte_carlo.draw_requests(LOAD, 10_000, seed, 1.0, 10.0)
@@ -409,7 +409,7 @@ def main() -> None:
         ),
         (
             "plan of one spec, its fleet shown",
-            0.60,
+            0.80,
             first_screen("blueprints/chat-70b.yaml"),
         ),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -20,10 +21,13 @@ from tests.conftest import BLUEPRINTS, ROOT
 pytest.importorskip("hatchling")
 
 
-def run(*argv: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    *argv: str | Path, cwd: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(a) for a in argv],
         cwd=cwd,
+        env=os.environ | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -118,6 +122,42 @@ def test_the_installed_command_plans_applies_and_destroys(
         == 6
     )
     assert run(*tonnage, "plan", "nothing.yaml", cwd=tmp_path).returncode == 6
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_compiled_wheel_has_both_halves_of_the_simulation(
+    tmp_path: Path,
+) -> None:
+    """Built from a copy: in place it would replace what other tests import."""
+    pytest.importorskip("hatch_mypyc")
+    copy = tmp_path / "copy"
+    for name in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+        "hatch"
+    ]["build"]["targets"]["wheel"]["packages"]:
+        shutil.copytree(
+            ROOT / name,
+            copy / name,
+            ignore=shutil.ignore_patterns("*.so", "__pycache__"),
+        )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    found = run(
+        sys.executable,
+        *("-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path),
+        cwd=copy,
+        HATCH_BUILD_HOOK_ENABLE_MYPYC="true",
+    )
+    assert found.returncode == 0, found.stderr
+    site = tmp_path / "site"
+    zipfile.ZipFile(next(tmp_path.glob("*.whl"))).extractall(site)
+    imported = run(
+        sys.executable,
+        "-c",
+        "from planner.perf.serving import simulation as s; print(s.__file__)",
+        cwd=site,
+    )
+    assert imported.stdout.startswith(str(site)), imported.stderr
+    assert ".py" not in imported.stdout
 
 
 @pytest.mark.parametrize(

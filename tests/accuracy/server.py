@@ -13,13 +13,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from planner.numeric import Z_OF_90_PERCENT_BAND, nearest_rank
-from planner.perf.serving import load_shape, monte_carlo, simulation
+from planner.perf.serving import load_shape, monte_carlo, replica_table
 from planner.perf.serving.deployment import Deployment
 from planner.perf.serving.load import (
     LengthDistribution,
     ServingLoad,
 )
-from planner.perf.serving.simulation import ReplicaTable
+from planner.perf.serving.replica_table import ReplicaTable
 from tests.accuracy.sample import Batch, Sample
 
 REQUESTS: Final = (1500, 8000)  # at least and at most
@@ -98,7 +98,7 @@ def _machine(
     held = setup.demand.prompt_tokens + setup.demand.answer_tokens
     slots = max(1, min(int(server.max_batch), SLOTS))
     c = server.coefficients
-    one = simulation.tabulate_times(
+    one = replica_table.tabulate_times(
         server.step_times, c, slots, server.max_batch * held, held
     )
     return replace(

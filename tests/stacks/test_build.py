@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from planner.facts.cloud import built_routings, clouds
 from planner.facts.rule import rules_of
 from planner.perf.serving.load import Routing
-from planner.perf.serving.simulation import tabulate_replica
+from planner.perf.serving.replica_table import tabulate_replica
 from planner.plan.graph import referenced_names
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch

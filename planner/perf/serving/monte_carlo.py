@@ -9,8 +9,6 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from msgspec.structs import replace
-
 from planner.perf.serving.length_part import LengthPart
 from planner.perf.serving.simulation import (
     NEVER,
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
         Routing,
         ServingLoad,
     )
-    from planner.perf.serving.simulation import ReplicaTable
+    from planner.perf.serving.replica_table import ReplicaTable
     from planner.perf.serving.trace import Trace
 
 # Seconds of requests by metric.
@@ -470,14 +468,7 @@ class OpenRun:
         batch = self._unended[position]
         least_times_s = self._times_of(
             [
-                request
-                if request.end_s
-                else replace(
-                    request,
-                    prompt_start_s=request.prompt_start_s or now_s,
-                    first_token_s=request.first_token_s or now_s,
-                    end_s=now_s,
-                )
+                request if request.end_s else request.ended_by(now_s)
                 for request in batch
             ]
         )[metric]

@@ -19,7 +19,7 @@ from planner.perf.serving.monte_carlo import (
     RoutedReplicas,
     open_steps,
 )
-from planner.perf.serving.simulation import ReplicaSimulation, Request
+from planner.perf.serving.simulation import AnsweringReplica, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,49 +27,10 @@ if TYPE_CHECKING:
     from planner.perf.serving.hand_over import HandOver
     from planner.perf.serving.load import Routing
     from planner.perf.serving.monte_carlo import BatchTimer, RequestTimes
-    from planner.perf.serving.simulation import ReplicaTable
+    from planner.perf.serving.replica_table import ReplicaTable
 
 # A request to a pool of prompts asks for one token.
 PROMPT_ANSWER: int = 1
-
-
-class AnsweringReplica(ReplicaSimulation):
-    """A replica that gets requests with their caches, and computes no prompt.
-
-    Only a request that was preempted computes its prompt here. In `busy_s` is the first step of a
-    request, which ends with its first token.
-    """
-
-    def _enter_pipeline(self, prompts: list[Request]) -> None:
-        """Let requests decode at once, after the prompts of those that were preempted."""
-        table, now_s = self.table, self.now_s
-        stage_s = sum(
-            table.busy_time(request.prompt_tokens + request.generated_tokens)
-            for request in prompts
-            if request.generated_tokens
-        )
-        started_s = now_s + stage_s * table.stage_count
-        step_s = self._step_time(len(self.decoding), self.context_tokens)
-        first_step_s = self._step_time(
-            len(self.decoding) + len(prompts),
-            self.context_tokens
-            + sum(request.prompt_tokens for request in prompts),
-        )
-        for request in prompts:
-            # A preempted request has had its first token.
-            if not request.first_token_s:
-                request.prompt_start_s = started_s
-                request.step_s = step_s
-                request.busy_s = first_step_s
-        self.stage_free_s = now_s + stage_s
-        self.pipeline.append((started_s, prompts))
-
-    def _step_time(self, batch_size: int, context_tokens: float) -> float:
-        table = self.table
-        return (
-            table.base_steps_s[batch_size]
-            + table.step_growths_s[batch_size] * context_tokens
-        )
 
 
 def prompt_request(request: Request) -> Request:

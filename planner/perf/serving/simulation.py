@@ -16,44 +16,29 @@ pipeline: the first stage is free for the next prompts after 1 / pp of the time.
 prompt through all of them. A request is admitted when a slot and its reserved share of the KV
 pool are free. When contexts overflow the pool, the newest request is preempted: it waits at the
 head of the queue, and then computes its prompt and the tokens that it had as one prompt.
+
+Where a C compiler is found, an installation compiles this module with mypyc: plans take most of
+their time here. So it has no structs of msgspec, which mypyc does not know, and reads the table
+of a replica once.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
-from functools import cache
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from planner.perf.common import memory
-from planner.perf.serving.correction import REFERENCE_BATCH
-from planner.perf.serving.prompt import busy_timer, latency_timer
-from planner.perf.serving.step import attention_time, decode_timer
-from planner.perf.serving.work import UNLIMITED_TOKENS
-from planner.units import BYTES_PER_GIB
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from planner.perf.serving.coefficients import Coefficients
-    from planner.perf.serving.correction import Correction
-    from planner.perf.serving.margin import RateMargins
-    from planner.perf.serving.prompt import PromptTimer
-    from planner.perf.serving.replica import Replica
-    from planner.perf.serving.step import StepTimes
+    from planner.perf.serving.replica_table import ReplicaTable
 
 NEVER: Final = math.inf
-# Speed of decoding that is left when a prompt takes everything.
-MIN_DECODE_SPEED: Final = 1e-3
 
 
-class Request(Struct):
-    """One request; times in seconds of the simulation.
+class Request:
+    """One request; times in seconds of the simulation, 0 until they are known.
 
     due_s             arrival
     prompt_tokens     prompt length outside the prefix cache, tokens
@@ -68,17 +53,31 @@ class Request(Struct):
     reserved_tokens   tokens of the KV pool that it was admitted with
     """
 
-    due_s: float
-    prompt_tokens: int
-    answer_tokens: int
-    step_s: float = 0.0
-    prompt_start_s: float = 0.0
-    busy_s: float = 0.0
-    shared_s: float = 0.0
-    first_token_s: float = 0.0
-    end_s: float = 0.0
-    generated_tokens: float = 0.0
-    reserved_tokens: float = 0.0
+    def __init__(
+        self, due_s: float, prompt_tokens: int, answer_tokens: int
+    ) -> None:
+        self.due_s = due_s
+        self.prompt_tokens = prompt_tokens
+        self.answer_tokens = answer_tokens
+        self.step_s = 0.0
+        self.prompt_start_s = 0.0
+        self.busy_s = 0.0
+        self.shared_s = 0.0
+        self.first_token_s = 0.0
+        self.end_s = 0.0
+        self.generated_tokens = 0.0
+        self.reserved_tokens = 0.0
+
+    def ended_by(self, now_s: float) -> Request:
+        """Return it as it is if what has not happened to it happens at a time."""
+        ended = Request(self.due_s, self.prompt_tokens, self.answer_tokens)
+        ended.step_s = self.step_s
+        ended.busy_s = self.busy_s
+        ended.shared_s = self.shared_s
+        ended.prompt_start_s = self.prompt_start_s or now_s
+        ended.first_token_s = self.first_token_s or now_s
+        ended.end_s = self.end_s or now_s
+        return ended
 
 
 class Crowd(NamedTuple):
@@ -92,187 +91,8 @@ class Crowd(NamedTuple):
     tokens: float
 
 
-class TableInputs(Struct, frozen=True):
-    """All that the table of a replica is computed from: equal inputs have the same table.
-
-    step_times      times of the terms of a step
-    coefficients    of the engine on this hardware
-    margins         factors that the confidence asks for
-    correction      what a benchmark taught
-    slot_count      most requests in flight
-    pool_tokens     tokens of the KV pool
-    context_tokens  mean context of a decode step
-    token_budget    most prompt tokens of a step
-    """
-
-    step_times: StepTimes
-    coefficients: Coefficients
-    margins: RateMargins
-    correction: Correction | None
-    slot_count: int
-    pool_tokens: float
-    context_tokens: float
-    token_budget: float
-
-
-class ReplicaTable(Struct, frozen=True, eq=False):
-    """Tabulated times and limits of one replica. It is equal to no other table.
-
-    base_steps_s         step time without context-dependent reads, by batch, s
-    step_growths_s       step time added by one token of context, by batch, s
-    busy_time            seconds that a prompt of so many tokens occupies the replica
-    prompt_latency       seconds of a prompt of so many tokens on an idle replica
-    pool_tokens          tokens of the KV pool
-    answer_share         share of an answer reserved in the pool at admission
-    slot_count           most requests in flight
-    token_budget         most prompt tokens of a step
-    stage_count          stages of the pipeline
-    prompt_decode_speed  speed of decoding while a prompt runs, relative to full speed
-    prompt_factor        margin on the time before the first token
-    ttft_factor          correction of the time to first token from a benchmark
-    """
-
-    base_steps_s: tuple[float, ...]
-    step_growths_s: tuple[float, ...]
-    step_times: StepTimes
-    busy_time: PromptTimer
-    prompt_latency: PromptTimer
-    coefficients: Coefficients
-    pool_tokens: float
-    answer_share: float
-    slot_count: int
-    token_budget: float
-    stage_count: float
-    prompt_decode_speed: float
-    prompt_factor: float = 1.0
-    ttft_factor: float = 1.0
-
-
-def tabulate_times(
-    times: StepTimes,
-    coefficients: Coefficients,
-    slot_count: int,
-    pool_tokens: float,
-    context_tokens: float,
-    *,
-    token_budget: float = UNLIMITED_TOKENS,
-) -> ReplicaTable:
-    """Tabulate the times of a replica for each batch up to `slot_count`.
-
-        step(n, S) = base(n) + growth(n) * S
-
-    Reads of sliding windows and the limit of sparse attention are those of a request with a
-    mean context of `context_tokens`.
-    """
-    # Attention without the full layers, whose reads grow with context.
-    fixed_attention_s = (
-        attention_time(times, context_tokens) - times.kv_full_s * context_tokens
-    )
-    decode_time = decode_timer(times)
-    base_steps_s = [0.0]
-    step_growths_s = [0.0]
-    for batch_size in range(1, slot_count + 1):
-        base_steps_s.append(decode_time(batch_size, fixed_attention_s))
-        step_growths_s.append(
-            # Sequences of one accelerator in one stage, as in decode_time.
-            max(max(batch_size / times.pp, 1.0) / times.adp, 1.0)
-            / batch_size
-            * times.kv_full_s
-            # Speculative decoding yields several tokens in each step.
-            / times.draft.tokens_per_step
-        )
-    return ReplicaTable(
-        base_steps_s=tuple(base_steps_s),
-        step_growths_s=tuple(step_growths_s),
-        step_times=times,
-        # The same requests meet many fleets of a replica.
-        busy_time=cache(busy_timer(times)),
-        prompt_latency=cache(latency_timer(times)),
-        coefficients=coefficients,
-        pool_tokens=pool_tokens,
-        answer_share=coefficients.answer_share,
-        slot_count=slot_count,
-        token_budget=token_budget,
-        stage_count=times.pp,
-        prompt_decode_speed=max(
-            # Interference above 1 would stop decoding altogether.
-            MIN_DECODE_SPEED,
-            1 - coefficients.interference,
-        ),
-    )
-
-
-def table_inputs(replica: Replica) -> TableInputs:
-    """Return what the table of a replica under its load is computed from."""
-    context_tokens = replica.load.decode_context_tokens
-    # Mean KV bytes per token, page rounding and windows included.
-    token_bytes = (
-        memory.kv_bytes(replica.stored_llm, replica.layout, context_tokens)
-        / context_tokens
-    )
-    return TableInputs(
-        step_times=replica.step_times,
-        coefficients=replica.coefficients,
-        margins=replica.margins,
-        correction=replica.correction,
-        slot_count=replica.max_batch,
-        pool_tokens=replica.startup_memory.kv_gib * BYTES_PER_GIB / token_bytes,
-        context_tokens=context_tokens,
-        token_budget=replica.startup_memory.max_step_tokens,
-    )
-
-
-def tabulate_replica(replica: Replica) -> ReplicaTable:
-    """Tabulate a replica under its load, with its margins and the correction from a benchmark."""
-    return tabulate(table_inputs(replica))
-
-
-def tabulate(inputs: TableInputs) -> ReplicaTable:
-    """Tabulate the times of a replica, with margins and the correction from a benchmark."""
-    replica_table = tabulate_times(
-        inputs.step_times,
-        inputs.coefficients,
-        inputs.slot_count,
-        inputs.pool_tokens,
-        inputs.context_tokens,
-        token_budget=inputs.token_budget,
-    )
-    margins = inputs.margins
-    tpot_factors = [
-        margins.decode * _bias_factor(inputs, "tpot", batch_size)
-        for batch_size in range(inputs.slot_count + 1)
-    ]
-    busy_time = replica_table.busy_time
-    return replace(
-        replica_table,
-        base_steps_s=_scaled(replica_table.base_steps_s, tpot_factors),
-        step_growths_s=_scaled(replica_table.step_growths_s, tpot_factors),
-        busy_time=cache(
-            lambda prompt_tokens: margins.prefill * busy_time(prompt_tokens)
-        ),
-        prompt_factor=margins.prefill,
-        ttft_factor=_bias_factor(inputs, "ttft", int(REFERENCE_BATCH)),
-    )
-
-
-def _bias_factor(inputs: TableInputs, metric: str, batch_size: int) -> float:
-    """Return the factor on ttft or tpot that a benchmark taught, else 1."""
-    if inputs.correction is None:
-        return 1.0
-    return inputs.correction.factor(metric, batch_size, inputs.context_tokens)
-
-
-def _scaled(
-    times_s: tuple[float, ...], factors: list[float]
-) -> tuple[float, ...]:
-    return tuple(
-        time_s * factor for time_s, factor in zip(times_s, factors, strict=True)
-    )
-
-
-@dataclass(slots=True)
 class ReplicaSimulation:
-    """State of one simulated replica.
+    """State of one simulated replica; its times and limits are those of its table.
 
     queue             requests that have not started, in order of arrival
     pipeline          steps with prompts in the stages: (end of the last stage, requests)
@@ -298,36 +118,49 @@ class ReplicaSimulation:
     most_admitted     the most requests admitted so far
     """
 
-    table: ReplicaTable
-    queue: deque[Request] = field(default_factory=deque)
-    pipeline: deque[tuple[float, list[Request]]] = field(default_factory=deque)
-    decoding: dict[int, tuple[float, Request]] = field(default_factory=dict)
-    answer_ends: list[tuple[float, int]] = field(default_factory=list)
-    finished: list[Request] = field(default_factory=list)
-    next_requests: Iterator[Request] | None = None
-    now_s: float = 0.0
-    clock_tokens: float = 0.0
-    context_tokens: float = 0.0
-    prefilled_tokens: float = 0.0
-    reserved_tokens: float = 0.0
-    admitted_count: int = 0
-    stage_free_s: float = 0.0
-    step_s: float = 0.0
-    batch_growth_s: float = 0.0
-    start_count: int = 0
-    preempted_count: int = 0
-    admission_closed: bool = False
-    is_overflow: bool = False
-    most_tokens: float = 0.0
-    most_admitted: int = 0
+    def __init__(
+        self,
+        table: ReplicaTable,
+        next_requests: Iterator[Request] | None = None,
+    ) -> None:
+        self.base_steps_s: list[float] = list(table.base_steps_s)
+        self.step_growths_s: list[float] = list(table.step_growths_s)
+        self.busy_time: Callable[[float], float] = table.busy_time
+        self.pool_tokens: float = table.pool_tokens
+        self.answer_share: float = table.answer_share
+        self.slot_count: int = table.slot_count
+        self.token_budget: float = table.token_budget
+        self.stage_count: float = table.stage_count
+        self.prompt_decode_speed: float = table.prompt_decode_speed
+        self.queue: deque[Request] = deque()
+        self.pipeline: deque[tuple[float, list[Request]]] = deque()
+        self.decoding: dict[int, tuple[float, Request]] = {}
+        self.answer_ends: list[tuple[float, int]] = []
+        self.finished: list[Request] = []
+        self.next_requests = next_requests
+        self.now_s = 0.0
+        self.clock_tokens = 0.0
+        self.context_tokens = 0.0
+        self.prefilled_tokens = 0.0
+        self.reserved_tokens = 0.0
+        self.admitted_count = 0
+        self.stage_free_s = 0.0
+        self.step_s = 0.0
+        self.batch_growth_s = 0.0
+        self.start_count = 0
+        self.preempted_count = 0
+        self.admission_closed = False
+        self.is_overflow = False
+        self.most_tokens = 0.0
+        self.most_admitted = 0
 
     @property
     def crowd(self) -> Crowd:
         """The most that was on the replica at once."""
         # With all slots taken a request may have waited for one.
-        has_slots = self.most_admitted < self.table.slot_count
+        has_slots = self.most_admitted < self.slot_count
         # Requests that fill the pool may have been preempted.
-        has_pool = self.most_tokens < self.table.pool_tokens
+        has_pool = self.most_tokens < self.pool_tokens
         return Crowd(
             self.most_admitted if has_slots else NEVER,
             self.most_tokens if has_pool else NEVER,
@@ -347,7 +180,7 @@ class ReplicaSimulation:
         # two numbers are compared in place, which takes less time than a call of max or min.
         queue, pipeline = self.queue, self.pipeline
         decoding, finished = self.decoding, self.finished
-        slot_count = self.table.slot_count
+        slot_count = self.slot_count
         while len(finished) < finish_count:
             prompt_event_s = pipeline[0][0] if pipeline else NEVER
             if (
@@ -387,11 +220,11 @@ class ReplicaSimulation:
 
         A prompt that is longer than a step alone takes several steps, and nothing joins it.
         """
-        table, queue, now_s = self.table, self.queue, self.now_s
-        budget_tokens = table.token_budget
-        pool_tokens, answer_share = table.pool_tokens, table.answer_share
+        queue, now_s = self.queue, self.now_s
+        budget_tokens = self.token_budget
+        pool_tokens, answer_share = self.pool_tokens, self.answer_share
         prompts: list[Request] = []
-        while queue and self.admitted_count < table.slot_count:
+        while queue and self.admitted_count < self.slot_count:
             request = queue[0]
             if request.due_s > now_s:
                 break
@@ -431,20 +264,16 @@ class ReplicaSimulation:
 
     def _enter_pipeline(self, prompts: list[Request]) -> None:
         """Start prompts together. They occupy a stage for the sum of their times."""
-        table, now_s = self.table, self.now_s
-        batch_size = len(self.decoding)
+        now_s = self.now_s
         # The running step, which the first token waits for; 0 where nobody decodes.
-        step_s = (
-            table.base_steps_s[batch_size]
-            + table.step_growths_s[batch_size] * self.context_tokens
-        )
+        step_s = self._step_time(len(self.decoding), self.context_tokens)
         stage_s = 0.0
         for request in prompts:
-            request.busy_s = table.busy_time(
+            request.busy_s = self.busy_time(
                 request.prompt_tokens + request.generated_tokens
             )
             stage_s += request.busy_s
-        stage_count = table.stage_count
+        stage_count = self.stage_count
         for request in prompts:
             # A preempted request has had its first token.
             if not request.first_token_s:
@@ -455,6 +284,13 @@ class ReplicaSimulation:
         # The tokens pass all stages one after the other.
         self.pipeline.append((now_s + stage_s * stage_count, prompts))
 
+    def _step_time(self, batch_size: int, context_tokens: float) -> float:
+        """Return the seconds of a step of so many requests with so much context in total."""
+        return (
+            self.base_steps_s[batch_size]
+            + self.step_growths_s[batch_size] * context_tokens
+        )
+
     def _next_answer_event(self) -> float:
         """Return when a request ends, or the pool overflows before that; say which it is.
 
@@ -462,14 +298,14 @@ class ReplicaSimulation:
             d * (step(n, S) + growth(n) * n * d / 2)
         """
         batch_size = len(self.decoding)
-        table, context_tokens = self.table, self.context_tokens
-        step_growth_s = table.step_growths_s[batch_size]
-        step_s = table.base_steps_s[batch_size] + step_growth_s * context_tokens
+        context_tokens = self.context_tokens
+        step_growth_s = self.step_growths_s[batch_size]
+        step_s = self.base_steps_s[batch_size] + step_growth_s * context_tokens
         batch_growth_s = step_growth_s * batch_size
         self.step_s, self.batch_growth_s = step_s, batch_growth_s
         # Tokens until the request at the top of the heap ends.
         decoded_tokens = self.answer_ends[0][0] - self.clock_tokens
-        free_tokens = table.pool_tokens - context_tokens
+        free_tokens = self.pool_tokens - context_tokens
         # Each step takes one token of the pool for each request. A request alone is never
         # preempted: it would overflow again.
         self.is_overflow = (
@@ -484,7 +320,7 @@ class ReplicaSimulation:
             step_s + batch_growth_s * decoded_tokens / 2
         )
         if self.pipeline:
-            decode_s /= table.prompt_decode_speed
+            decode_s /= self.prompt_decode_speed
         return self.now_s + decode_s
 
     def _decode_until(self, event_s: float) -> None:
@@ -495,7 +331,7 @@ class ReplicaSimulation:
         """
         decode_s = event_s - self.now_s
         if self.pipeline:
-            decode_s *= self.table.prompt_decode_speed
+            decode_s *= self.prompt_decode_speed
         step_s = self.step_s
         # Root in the form without cancellation when the growth is small.
         decoded_tokens = (
@@ -597,3 +433,37 @@ class ReplicaSimulation:
         self.preempted_count += 1
         # At once readmitted, it would overflow the pool again.
         self.admission_closed = True
+
+
+class AnsweringReplica(ReplicaSimulation):
+    """A replica that gets requests with their caches, and computes no prompt.
+
+    Only a request that was preempted computes its prompt here. In `busy_s` is the first step of a
+    request, which ends with its first token.
+    """
+
+    def _enter_pipeline(self, prompts: list[Request]) -> None:
+        """Let requests decode at once, after the prompts of those that were preempted."""
+        now_s = self.now_s
+        stage_s = 0.0
+        prompts_tokens = 0
+        for request in prompts:
+            prompts_tokens += request.prompt_tokens
+            if request.generated_tokens:
+                stage_s += self.busy_time(
+                    request.prompt_tokens + request.generated_tokens
+                )
+        started_s = now_s + stage_s * self.stage_count
+        step_s = self._step_time(len(self.decoding), self.context_tokens)
+        first_step_s = self._step_time(
+            len(self.decoding) + len(prompts),
+            self.context_tokens + prompts_tokens,
+        )
+        for request in prompts:
+            # A preempted request has had its first token.
+            if not request.first_token_s:
+                request.prompt_start_s = started_s
+                request.step_s = step_s
+                request.busy_s = first_step_s
+        self.stage_free_s = now_s + stage_s
+        self.pipeline.append((started_s, prompts))

@@ -17,7 +17,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.perf.serving.simulation import ReplicaTable
+    from planner.perf.serving.replica_table import ReplicaTable
 
 # More of the speed is not taken as lost to prompts: what is left of it then would hang on
 # prompts that are not their mean.

@@ -17,7 +17,7 @@ from planner.perf.serving.pool_chain import (
     answer_run,
     prompt_run,
 )
-from planner.perf.serving.simulation import table_inputs, tabulate
+from planner.perf.serving.replica_table import table_inputs, tabulate
 from planner.perf.serving.trial import Trial
 from planner.solve.serving.peak_run import (
     ROUTED_REPLICAS,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.hand_over import HandOver
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.replica import Replica
-    from planner.perf.serving.simulation import ReplicaTable, TableInputs
+    from planner.perf.serving.replica_table import ReplicaTable, TableInputs
     from planner.perf.serving.trial import SimulatedPercentile
     from planner.solve.serving.requirement import ServingRequirement
     from planner.spec.model import LatencyLimit

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from planner.perf.serving.load import Routing, ServingLoad
     from planner.perf.serving.monte_carlo import RequestStream, RequestTimes
-    from planner.perf.serving.simulation import ReplicaTable
+    from planner.perf.serving.replica_table import ReplicaTable
     from planner.perf.serving.trace import Trace
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing

@@ -13,7 +13,7 @@ from planner.perf.serving.monte_carlo import (
     measured_batches,
     open_batches,
 )
-from planner.perf.serving.simulation import table_inputs, tabulate
+from planner.perf.serving.replica_table import table_inputs, tabulate
 from planner.perf.serving.steady_state import context_load, steady_state
 from planner.perf.serving.trial import LOOKS, Trial, TrialLimit
 from planner.solve.serving.peak_run import TraceRun, batch_size, peak_run
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.replica import Replica
-    from planner.perf.serving.simulation import ReplicaTable, TableInputs
+    from planner.perf.serving.replica_table import ReplicaTable, TableInputs
     from planner.perf.serving.steady_state import ContextLoad, SteadyState
     from planner.perf.serving.trial import SimulatedPercentile
     from planner.solve.serving.peak_run import PeakRun

@@ -12,13 +12,8 @@ from msgspec.structs import replace
 from planner.perf.common import memory
 from planner.perf.serving import monte_carlo, pool_chain
 from planner.perf.serving.hand_over import HandOver, LinkEnd, hand_over
-from planner.perf.serving.pool_chain import (
-    AnsweringReplica,
-    Journey,
-    PoolChain,
-    PoolLoad,
-)
-from planner.perf.serving.simulation import Request
+from planner.perf.serving.pool_chain import Journey, PoolChain, PoolLoad
+from planner.perf.serving.simulation import AnsweringReplica, Request
 from planner.perf.serving.trial import LOOKS, Trial, TrialLimit
 from tests.planner.perf.serving.test_simulation import (
     LOAD,
@@ -28,7 +23,7 @@ from tests.planner.perf.serving.test_simulation import (
 
 if TYPE_CHECKING:
     from planner.perf.serving.load import Routing
-    from planner.perf.serving.simulation import ReplicaTable
+    from planner.perf.serving.replica_table import ReplicaTable
 
 ENOUGH = 64
 MANY = 200

@@ -14,16 +14,13 @@ from msgspec.structs import replace
 from planner.facts.llm import find_model
 from planner.numeric import nearest_rank
 from planner.perf.common.layout import ReplicaLayout
-from planner.perf.serving import monte_carlo, simulation
+from planner.perf.serving import monte_carlo, replica_table
 from planner.perf.serving.load import LengthDistribution, Routing, ServingLoad
 from planner.perf.serving.prompt import prompt_busy_time
 from planner.perf.serving.replica import Replica
+from planner.perf.serving.replica_table import ReplicaTable
 from planner.perf.serving.service import Wait
-from planner.perf.serving.simulation import (
-    ReplicaSimulation,
-    ReplicaTable,
-    Request,
-)
+from planner.perf.serving.simulation import ReplicaSimulation, Request
 from planner.perf.serving.trace import Trace, busiest_span
 from planner.perf.serving.trial import LOOKS, Trial, TrialLimit
 from tests.planner.perf.test_serving import node
@@ -43,7 +40,7 @@ def machine(
     slots: int, pool: float = math.inf, slowed: float = 1.0
 ) -> ReplicaTable:
     """A replica with steps of 10 ms plus 1 ms for each request, and 1 us for each token held."""
-    one = simulation.tabulate_replica(replica())
+    one = replica_table.tabulate_replica(replica())
     base = (0.0, *(0.010 + 0.001 * n for n in range(1, slots + 1)))
     growth = (0.0, *(1e-6 for _ in range(slots)))
     c = replace(one.coefficients, interference=1 - slowed)
@@ -55,7 +52,7 @@ def machine(
         pool_tokens=pool,
         answer_share=0.5,
         slot_count=slots,
-        prompt_decode_speed=max(simulation.MIN_DECODE_SPEED, slowed),
+        prompt_decode_speed=max(replica_table.MIN_DECODE_SPEED, slowed),
     )
 
 
@@ -108,7 +105,7 @@ def test_the_virtual_clock_agrees_with_counting_every_token() -> None:
 
 def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
     """Pollaczek and Khinchine: W = rate * E[S^2] / (2 (1 - rho)), answers being instantaneous."""
-    one = simulation.tabulate_replica(replica())
+    one = replica_table.tabulate_replica(replica())
     base = (0.0, *(1e-9 for _ in range(512)))
     c = replace(one.coefficients, interference=0.0)
     instant = replace(
@@ -179,7 +176,7 @@ def test_the_best_router_waits_least() -> None:
 
 
 def test_bursts_make_waiting_longer() -> None:
-    one = simulation.tabulate_replica(replica())
+    one = replica_table.tabulate_replica(replica())
     late = []
     for variation in (0.25, 1.0, 4.0, 9.0):
         requests = monte_carlo.draw_requests(LOAD, 4000, 1, variation, 12.0)
@@ -192,7 +189,7 @@ def test_bursts_make_waiting_longer() -> None:
 
 def test_a_seed_gives_the_same_run() -> None:
     def run() -> list[float]:
-        one = simulation.tabulate_replica(replica())
+        one = replica_table.tabulate_replica(replica())
         requests = monte_carlo.draw_requests(LOAD, 300, 4, 1.5, 8.0)
         return [
             r.end_s
@@ -204,7 +201,7 @@ def test_a_seed_gives_the_same_run() -> None:
 
 def test_a_closed_loop_keeps_its_users_busy() -> None:
     """Little: users = flow * time, when nobody thinks."""
-    one = simulation.tabulate_replica(replica())
+    one = replica_table.tabulate_replica(replica())
     requests = monte_carlo.draw_requests(LOAD, 1500, 2, 1.0, math.inf)
     batches = monte_carlo.closed_batches(one, iter(requests), 24, 100)
     done = [request for batch in batches for request in batch]
@@ -220,7 +217,7 @@ def test_who_is_alone_waits_for_no_step_of_others() -> None:
     subject = replica()
     service = subject.open_service(1e-4)
     assert service is not None
-    one = simulation.tabulate_replica(subject)
+    one = replica_table.tabulate_replica(subject)
     lone = [Request(1e6 * i, 1000, 50) for i in range(3)]
     followed = [Request(9e6, 1000, 500), Request(9e6 + 1.0, 1000, 50)]
     played = monte_carlo.route_requests(one, [*lone, *followed], 1, "random")
@@ -240,7 +237,7 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
     rate = share * subject.completion_rate(subject.max_batch)
     service = subject.open_service(rate)
     assert service is not None
-    one = simulation.tabulate_replica(subject)
+    one = replica_table.tabulate_replica(subject)
     requests = monte_carlo.RequestStream(LOAD, 1).requests(1.0, rate)
     batches = monte_carlo.open_batches(one, requests, 1, "random", 7500)
     found = monte_carlo.request_times(one, next(batches))
@@ -259,7 +256,7 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
 
 
 def test_batches_are_the_whole_run_in_order_of_arrival() -> None:
-    one = simulation.tabulate_replica(replica())
+    one = replica_table.tabulate_replica(replica())
     drawn = monte_carlo.draw_requests(LOAD, 600, 4, 1.0, 6.0)
     monte_carlo.route_requests(one, drawn, 1, "random")
     endless = monte_carlo.RequestStream(LOAD, 4).requests(1.0, 6.0)
@@ -361,7 +358,7 @@ def test_what_is_known_of_a_batch_encloses_what_becomes_of_it(
 
 
 def test_what_fills_a_replica_is_not_measured() -> None:
-    one = simulation.tabulate_replica(replica())
+    one = replica_table.tabulate_replica(replica())
     requests = monte_carlo.draw_requests(LOAD, 400, 4, 1.0, 6.0)
     monte_carlo.route_requests(one, requests, 1, "random")
     batches = [requests[start : start + 100] for start in range(0, 400, 100)]

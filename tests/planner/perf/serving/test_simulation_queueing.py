@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from planner.numeric import student_quantile
 from planner.perf.serving import monte_carlo
-from planner.perf.serving.simulation import ReplicaTable, Request
+from planner.perf.serving.replica_table import ReplicaTable
+from planner.perf.serving.simulation import Request
 from tests.planner.perf.serving.test_simulation import machine
 
 if TYPE_CHECKING:

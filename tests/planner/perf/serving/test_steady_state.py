@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from planner.numeric import nearest_rank
 from planner.perf.serving import monte_carlo
 from planner.perf.serving.load import LengthDistribution, ServingLoad
-from planner.perf.serving.simulation import ReplicaTable
+from planner.perf.serving.replica_table import ReplicaTable
 from planner.perf.serving.steady_state import (
     SteadyState,
     context_load,

@@ -17,7 +17,8 @@ from planner.perf.serving.monte_carlo import (
     RoutedReplicas,
     request_times,
 )
-from planner.perf.serving.simulation import NEVER, Request, tabulate_replica
+from planner.perf.serving.replica_table import tabulate_replica
+from planner.perf.serving.simulation import NEVER, Request
 from planner.sentence import describe
 from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.requirement import serving_requirement
