@@ -13,7 +13,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from planner.numeric import Z_OF_90_PERCENT_BAND, nearest_rank
-from planner.perf.serving import load_shape, monte_carlo, replica_table
+from planner.perf.serving import (
+    load_shape,
+    monte_carlo,
+    replica_table,
+    simulation,
+)
 from planner.perf.serving.deployment import Deployment
 from planner.perf.serving.load import (
     LengthDistribution,
@@ -82,7 +87,7 @@ def largest(setup: Deployment, ttft: float, tpot: float) -> float:
         rate = (low + high) / 2
         requests = monte_carlo.draw_requests(load, count, 1, 1.0, rate)
         monte_carlo.route_requests(one, requests, 1, "random")
-        run = monte_carlo.request_times(one, requests[int(WARM_UP * count) :])
+        run = simulation.request_times(one, requests[int(WARM_UP * count) :])
         fast = all(
             nearest_rank(sorted(run[metric]), 0.99) <= limit
             for metric, limit in (("ttft", ttft), ("tpot", tpot))

@@ -15,6 +15,8 @@ from planner.perf.serving.simulation import (
     Crowd,
     ReplicaSimulation,
     Request,
+    arriving_requests,
+    metric_timer,
 )
 from planner.perf.serving.work import UNLIMITED_TOKENS
 
@@ -27,12 +29,9 @@ if TYPE_CHECKING:
         ServingLoad,
     )
     from planner.perf.serving.replica_table import ReplicaTable
+    from planner.perf.serving.simulation import BatchTimer, RequestTimes
     from planner.perf.serving.trace import Trace
 
-# Seconds of requests by metric.
-RequestTimes: TypeAlias = "dict[str, list[float]]"
-# Gives the times of the requests of a batch.
-BatchTimer: TypeAlias = "Callable[[list[Request]], RequestTimes]"
 ReplicaMaker: TypeAlias = "Callable[[ReplicaTable], ReplicaSimulation]"
 MOST_UNFINISHED: Final = (
     40  # batches, each at least twice as long as what is in flight
@@ -75,13 +74,14 @@ class RequestStream:
         mean_gap_s = 1 / rate_per_s if rate_per_s < NEVER else 0.0
         for first in itertools.count(0, DRAWN_TOGETHER):
             chunk = slice(first, first + DRAWN_TOGETHER)
-            for (prompt_tokens, answer_tokens), unit_gap in zip(
+            arriving = arriving_requests(
                 self._lengths_to(first + DRAWN_TOGETHER)[chunk],
                 self._gaps_to(first + DRAWN_TOGETHER, variation)[chunk],
-                strict=True,
-            ):
-                arrival_s += unit_gap * mean_gap_s
-                yield Request(arrival_s, prompt_tokens, answer_tokens)
+                arrival_s,
+                mean_gap_s,
+            )
+            arrival_s = arriving[-1].due_s
+            yield from arriving
 
     def lengths(self, count: int) -> list[tuple[int, int]]:
         """Return the tokens of the prompts and answers of the first requests."""
@@ -484,64 +484,3 @@ class OpenRun:
             late_count / len(batch),
             (late_count + open_count) / len(batch),
         )
-
-
-def request_times(
-    replica_table: ReplicaTable, requests: list[Request]
-) -> RequestTimes:
-    """Return ttft, tpot and e2e of simulated requests, in seconds."""
-    return metric_timer(replica_table)(requests)
-
-
-def metric_timer(replica_table: ReplicaTable) -> BatchTimer:
-    """Return a function that gives ttft, tpot and e2e of simulated requests, in seconds.
-
-    ttft = ttft_factor * (m * first_token + step_wait * step + prompt_share * prompt)
-    prompt = wait of the prompt + the other prompts of its step + m * prompt latency
-    m    = prompt_factor
-    tpot = (end - first token) / (answer - 1)
-    e2e  = ttft + end - first token
-    """
-    coefficients = replica_table.coefficients
-    latency = replica_table.prompt_latency
-    ttft_factor = replica_table.ttft_factor
-    prompt_factor = replica_table.prompt_factor
-    fixed_s = ttft_factor * prompt_factor * coefficients.first_token
-    wait_share = ttft_factor * coefficients.step_wait
-    prompt_share = ttft_factor * coefficients.prompt_share
-
-    def times_of(requests: list[Request]) -> RequestTimes:
-        first_token_times = [
-            fixed_s
-            # Wait for the decode step that runs when the prompt is due.
-            + wait_share * request.step_s
-            + prompt_share
-            * (
-                request.prompt_start_s
-                - request.due_s
-                + request.shared_s
-                + prompt_factor * latency(request.prompt_tokens)
-            )
-            for request in requests
-        ]
-        answer_times = [
-            request.end_s - request.first_token_s for request in requests
-        ]
-        return {
-            "ttft": first_token_times,
-            "tpot": [
-                # The first token counts in ttft, the others in tpot.
-                answer_s / (request.answer_tokens - 1)
-                for answer_s, request in zip(
-                    answer_times, requests, strict=True
-                )
-            ],
-            "e2e": [
-                first_token_s + answer_s
-                for first_token_s, answer_s in zip(
-                    first_token_times, answer_times, strict=True
-                )
-            ],
-        }
-
-    return times_of

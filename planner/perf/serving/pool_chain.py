@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from planner.perf.serving.hand_over import HandOver
     from planner.perf.serving.load import Routing
-    from planner.perf.serving.monte_carlo import BatchTimer, RequestTimes
     from planner.perf.serving.replica_table import ReplicaTable
+    from planner.perf.serving.simulation import BatchTimer, RequestTimes
 
 # A request to a pool of prompts asks for one token.
 PROMPT_ANSWER: int = 1

@@ -27,13 +27,17 @@ from __future__ import annotations
 import math
 from collections import deque
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from planner.perf.serving.replica_table import ReplicaTable
 
+# Seconds of requests by metric.
+RequestTimes: TypeAlias = "dict[str, list[float]]"
+# Gives the times of the requests of a batch.
+BatchTimer: TypeAlias = "Callable[[list[Request]], RequestTimes]"
 NEVER: Final = math.inf
 
 
@@ -78,6 +82,25 @@ class Request:
         ended.first_token_s = self.first_token_s or now_s
         ended.end_s = self.end_s or now_s
         return ended
+
+
+def arriving_requests(
+    lengths: list[tuple[int, int]],
+    unit_gaps: list[float],
+    last_s: float,
+    mean_gap_s: float,
+) -> list[Request]:
+    """Return requests with prompts and answers of so many tokens, in order of arrival.
+
+    arrival = arrival of the one before + unit gap * mean gap; that of the last one was at `last_s`
+    """
+    requests = []
+    for (prompt_tokens, answer_tokens), unit_gap in zip(
+        lengths, unit_gaps, strict=True
+    ):
+        last_s += unit_gap * mean_gap_s
+        requests.append(Request(last_s, prompt_tokens, answer_tokens))
+    return requests
 
 
 class Crowd(NamedTuple):
@@ -467,3 +490,64 @@ class AnsweringReplica(ReplicaSimulation):
                 request.busy_s = first_step_s
         self.stage_free_s = now_s + stage_s
         self.pipeline.append((started_s, prompts))
+
+
+def request_times(
+    replica_table: ReplicaTable, requests: list[Request]
+) -> RequestTimes:
+    """Return ttft, tpot and e2e of simulated requests, in seconds."""
+    return metric_timer(replica_table)(requests)
+
+
+def metric_timer(replica_table: ReplicaTable) -> BatchTimer:
+    """Return a function that gives ttft, tpot and e2e of simulated requests, in seconds.
+
+    ttft = ttft_factor * (m * first_token + step_wait * step + prompt_share * prompt)
+    prompt = wait of the prompt + the other prompts of its step + m * prompt latency
+    m    = prompt_factor
+    tpot = (end - first token) / (answer - 1)
+    e2e  = ttft + end - first token
+    """
+    coefficients = replica_table.coefficients
+    latency = replica_table.prompt_latency
+    ttft_factor = replica_table.ttft_factor
+    prompt_factor = replica_table.prompt_factor
+    fixed_s = ttft_factor * prompt_factor * coefficients.first_token
+    wait_share = ttft_factor * coefficients.step_wait
+    prompt_share = ttft_factor * coefficients.prompt_share
+
+    def times_of(requests: list[Request]) -> RequestTimes:
+        first_token_times = [
+            fixed_s
+            # Wait for the decode step that runs when the prompt is due.
+            + wait_share * request.step_s
+            + prompt_share
+            * (
+                request.prompt_start_s
+                - request.due_s
+                + request.shared_s
+                + prompt_factor * latency(request.prompt_tokens)
+            )
+            for request in requests
+        ]
+        answer_times = [
+            request.end_s - request.first_token_s for request in requests
+        ]
+        return {
+            "ttft": first_token_times,
+            "tpot": [
+                # The first token counts in ttft, the others in tpot.
+                answer_s / (request.answer_tokens - 1)
+                for answer_s, request in zip(
+                    answer_times, requests, strict=True
+                )
+            ],
+            "e2e": [
+                first_token_s + answer_s
+                for first_token_s, answer_s in zip(
+                    first_token_times, answer_times, strict=True
+                )
+            ],
+        }
+
+    return times_of

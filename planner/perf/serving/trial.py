@@ -26,7 +26,7 @@ from planner.perf.serving.monte_carlo import OpenRun
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.perf.serving.monte_carlo import RequestTimes
+    from planner.perf.serving.simulation import RequestTimes
 
 Verdict: TypeAlias = Literal["holds", "misses", "undecided"]
 

@@ -26,6 +26,37 @@ class _Level(Struct, frozen=True):
     runs: tuple[bool, ...]
 
 
+class _OpenHours(Struct, frozen=True):
+    """The hours of a week, after whose last one comes the first.
+
+    lengths      of each hour, 0 where the service is closed
+    open_before  of each hour, how many there are before it since the service was closed
+    ends         hours from the start of the week to the end of each hour of two weeks, 0 first
+    """
+
+    lengths: list[float]
+    open_before: list[int]
+    ends: list[float]
+
+    def length_before(self, number: int, count: int) -> float:
+        """Return how long so many hours before an hour are in total."""
+        end = number + len(self.lengths)
+        return self.ends[end] - self.ends[end - count]
+
+
+def _open_hours(hours: Sequence[HourLoad]) -> _OpenHours:
+    lengths = [hour.hours for hour in hours]
+    open_before = [0]
+    # Through two weeks, so that the second one knows what was before its first hour.
+    for length in lengths * 2:
+        open_before.append(open_before[-1] + 1 if length else 0)
+    return _OpenHours(
+        lengths,
+        open_before[len(lengths) : 2 * len(lengths)],
+        [*itertools.accumulate(lengths * 2, initial=0.0)],
+    )
+
+
 def cheapest_levels(
     kind: HourKind, hours: Sequence[HourLoad], needed: Sequence[int]
 ) -> tuple[int, ...]:
@@ -36,12 +67,13 @@ def cheapest_levels(
 
     What is owned comes first, then what is committed to: the first groups run longest.
     """
+    open_hours = _open_hours(hours)
 
     # Groups between two numbers that hours need are needed in the same hours.
     @cache
     def level(needed_groups: int, hour_usd: float) -> _Level:
         needs = tuple(groups >= needed_groups for groups in needed)
-        return _cheapest_level(kind, hours, needs, hour_usd)
+        return _cheapest_level(kind, open_hours, needs, hour_usd)
 
     # Each group of the most that any hour needs, by the next number that one needs.
     numbers = sorted(set(needed))
@@ -70,7 +102,7 @@ def cheapest_levels(
 
 def _cheapest_level(
     kind: HourKind,
-    hours: Sequence[HourLoad],
+    hours: _OpenHours,
     needs: tuple[bool, ...],
     hour_usd: float,
 ) -> _Level:
@@ -84,32 +116,19 @@ def _cheapest_level(
     when = [number for number, is_needed in enumerate(needs) if is_needed]
     for last, following in zip(when, [*when[1:], when[0]], strict=True):
         # The last hour of a week comes before the first.
-        between = [
-            number % len(hours)
-            for number in range(
-                last + 1,
-                following + (len(hours) if following <= last else 0),
-            )
-        ]
-        opened = [
-            *itertools.takewhile(
-                lambda number: hours[number].hours, reversed(between)
-            )
-        ]
-        is_closed = len(opened) < len(between)
+        between = (following - last - 1) % len(needs)
         if not between:
             continue
-        first_usd = kind.opening_usd if is_closed else 0.0
+        opened = min(between, hours.open_before[following])
+        first_usd = kind.opening_usd if opened < between else 0.0
         # In the first hour of an opening there is no time before it.
         away_usd = kind.start_usd if opened else first_usd
-        stays_usd = first_usd + hour_usd * sum(
-            hours[number].hours for number in opened
+        stays_usd = first_usd + hour_usd * hours.length_before(
+            following, opened
         )
         if stays_usd < away_usd:
-            for number in opened:
+            for number in range(following - opened, following):
                 runs[number] = True
         starts_usd += first_usd if stays_usd < away_usd else away_usd
-    run_hours = sum(
-        hour.hours for hour, is_run in zip(hours, runs, strict=True) if is_run
-    )
+    run_hours = sum(itertools.compress(hours.lengths, runs))
     return _Level(starts_usd + hour_usd * run_hours, tuple(runs))

@@ -13,19 +13,19 @@ from planner.perf.serving.monte_carlo import (
     closed_batches,
     measured_batches,
     open_steps,
-    request_times,
     route_requests,
     trace_requests,
 )
-from planner.perf.serving.simulation import NEVER
+from planner.perf.serving.simulation import NEVER, request_times
 from planner.perf.serving.trace import busiest_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.perf.serving.load import Routing, ServingLoad
-    from planner.perf.serving.monte_carlo import RequestStream, RequestTimes
+    from planner.perf.serving.monte_carlo import RequestStream
     from planner.perf.serving.replica_table import ReplicaTable
+    from planner.perf.serving.simulation import RequestTimes
     from planner.perf.serving.trace import Trace
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from planner.facts.llm import find_model
 from planner.numeric import nearest_rank
 from planner.perf.common.layout import ReplicaLayout
-from planner.perf.serving import monte_carlo, replica_table
+from planner.perf.serving import monte_carlo, replica_table, simulation
 from planner.perf.serving.load import LengthDistribution, Routing, ServingLoad
 from planner.perf.serving.prompt import prompt_busy_time
 from planner.perf.serving.replica import Replica
@@ -180,7 +180,7 @@ def test_bursts_make_waiting_longer() -> None:
     late = []
     for variation in (0.25, 1.0, 4.0, 9.0):
         requests = monte_carlo.draw_requests(LOAD, 4000, 1, variation, 12.0)
-        played = monte_carlo.request_times(
+        played = simulation.request_times(
             one, monte_carlo.route_requests(one, requests, 1, "random")
         )
         late.append(sorted(played["ttft"])[int(0.95 * len(played["ttft"]))])
@@ -221,7 +221,7 @@ def test_who_is_alone_waits_for_no_step_of_others() -> None:
     lone = [Request(1e6 * i, 1000, 50) for i in range(3)]
     followed = [Request(9e6, 1000, 500), Request(9e6 + 1.0, 1000, 50)]
     played = monte_carlo.route_requests(one, [*lone, *followed], 1, "random")
-    *alone_s, second_s = monte_carlo.request_times(one, played)["ttft"]
+    *alone_s, second_s = simulation.request_times(one, played)["ttft"]
     own_s = (
         subject.coefficients.first_token
         + subject.coefficients.prompt_share * one.prompt_latency(1000)
@@ -240,7 +240,7 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
     one = replica_table.tabulate_replica(subject)
     requests = monte_carlo.RequestStream(LOAD, 1).requests(1.0, rate)
     batches = monte_carlo.open_batches(one, requests, 1, "random", 7500)
-    found = monte_carlo.request_times(one, next(batches))
+    found = simulation.request_times(one, next(batches))
     asked = (
         ("e2e", 95),
         ("ttft", 95),
@@ -364,7 +364,7 @@ def test_what_fills_a_replica_is_not_measured() -> None:
     batches = [requests[start : start + 100] for start in range(0, 400, 100)]
     measured = list(monte_carlo.measured_batches(batches, 150, one))
     assert measured == [
-        monte_carlo.request_times(one, batch) for batch in batches[2:]
+        simulation.request_times(one, batch) for batch in batches[2:]
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from planner.numeric import nearest_rank
-from planner.perf.serving import monte_carlo
+from planner.perf.serving import monte_carlo, simulation
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica_table import ReplicaTable
 from planner.perf.serving.steady_state import (
@@ -166,7 +166,7 @@ def test_late_tokens_are_later_than_the_bound_of_their_mean(seed: int) -> None:
     bound_s = found.least_tpot(0.985 * rate, variation)
     requests = list(itertools.islice(stream.requests(variation, rate), 8000))
     monte_carlo.route_requests(table, requests, 1, "random")
-    times = monte_carlo.request_times(table, requests)
+    times = simulation.request_times(table, requests)
     late_s = nearest_rank(sorted(times["tpot"][1300:]), 0.9)
     waits_s = [
         statistics.median(times["ttft"][first : first + 1000])

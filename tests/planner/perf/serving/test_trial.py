@@ -21,7 +21,7 @@ from planner.perf.serving.trial import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.perf.serving.monte_carlo import RequestTimes
+    from planner.perf.serving.simulation import RequestTimes
     from planner.perf.serving.trial import Decision, Verdict
 
 TRIALS: Final = 400

@@ -15,10 +15,9 @@ from planner.errors import SpecError
 from planner.perf.serving.monte_carlo import (
     RequestStream,
     RoutedReplicas,
-    request_times,
 )
 from planner.perf.serving.replica_table import tabulate_replica
-from planner.perf.serving.simulation import NEVER, Request
+from planner.perf.serving.simulation import NEVER, Request, request_times
 from planner.sentence import describe
 from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.requirement import serving_requirement
