@@ -80,6 +80,8 @@ def variations(
 ) -> list[Variation]:
     """Return what a spec costs under each circumstance of a kind, without its budget."""
     free_spec = replace(spec, buy=replace(spec.buy, budget=None))
+    # Only the cheapest fleet is asked for.
+    settings = replace(settings, alternative_count=0, names_nearest=False)
     asked = [
         question
         for row in _rows()

@@ -41,6 +41,11 @@ class ReplicaLayout(Struct, frozen=True, kw_only=True):
     adp: int = 1
 
     @property
+    def precisions(self) -> tuple[str, str]:
+        """Those of weights and cache: replicas that share both give a request the same answer."""
+        return self.precision, self.kv_precision
+
+    @property
     def accelerators(self) -> int:
         """Number of accelerators of one replica: tp * pp."""
         return self.tp * self.pp

@@ -340,8 +340,9 @@ def open_steps(
                 request.first_token_s = request.first_token_s or now_s
                 request.end_s = request.end_s or now_s
         ended = []
+        # The last ones to arrive are the last to end, mostly.
         while sent_batches and all(
-            request.end_s for request in sent_batches[0]
+            request.end_s for request in reversed(sent_batches[0])
         ):
             ended.append(sent_batches.popleft())
         yield RunStep(now_s, ended, tuple(sent_batches), replicas.crowd)
@@ -412,7 +413,7 @@ class OpenRun:
         self._times_of = times_of or metric_timer(replica_table)
         self._now_s = 0.0
         self._ended: deque[RequestTimes] = deque()
-        self._unended: list[list[Request]] = []
+        self._unended: tuple[list[Request], ...] = ()
         self.crowd = Crowd(0, 0.0)
 
     def __iter__(self) -> Iterator[RequestTimes]:
@@ -448,12 +449,11 @@ class OpenRun:
             if self._uncounted <= 0:
                 self._ended.append(self._times_of(batch))
             self._uncounted -= len(batch)
-        uncounted = self._uncounted
-        self._unended = []
-        for batch in step.unended:
-            if uncounted <= 0:
-                self._unended.append(batch)
-            uncounted -= len(batch)
+        uncounted, first = self._uncounted, 0
+        while uncounted > 0 and first < len(step.unended):
+            uncounted -= len(step.unended[first])
+            first += 1
+        self._unended = step.unended[first:]
 
     def late_shares(
         self, position: int, metric: str, time_s: float

@@ -154,7 +154,8 @@ def late_for_sure(
 
 
 def _share_beyond(values_s: list[float], time_s: float) -> float:
-    return sum(1 for value_s in values_s if value_s > time_s) / len(values_s)
+    beyond = [value_s for value_s in values_s if value_s > time_s]
+    return len(beyond) / len(values_s)
 
 
 class Trial:

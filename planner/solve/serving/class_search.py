@@ -225,8 +225,7 @@ def _may_stand_together(fleet: MixedFleet) -> bool:
 
 
 def _answers_alike(fleet: MixedFleet) -> bool:
-    layouts = [pool.sizing.layout for pool in fleet.pools]
-    return len({(each.precision, each.kv_precision) for each in layouts}) == 1
+    return len({pool.sizing.layout.precisions for pool in fleet.pools}) == 1
 
 
 def _separations(

@@ -59,6 +59,7 @@ class HourBounds:
 
     def __init__(self, loads: Sequence[HourLoad]) -> None:
         self._loads = loads
+        self._hours = [load.hours for load in loads]
         self._enough: dict[tuple[float, float, float], tuple[Counts, ...]] = {}
         # What stands beside a kind that is alone: there is none of it.
         self._nothing = self.kind(
@@ -95,7 +96,7 @@ class HourBounds:
         total_usd: float = sum(
             map(
                 max,
-                [load.hours * least_usd for load in self._loads],
+                [hours * least_usd for hours in self._hours],
                 map(min, first.requests_usd, second.requests_usd),
             )
         )

@@ -128,7 +128,12 @@ class HourCapacity:
 
         It carries the lower of a rate and of its share of the hour, and misses the higher one.
         """
-        trials = self._trials.get(kind.replica, _Trials())
+        # No group gets more than all requests of an hour.
+        most_rps = min(hour_rps, self._kinds.most_rps(kind))
+        trials = self._trials.get(kind.replica)
+        # Of most replicas nothing was seen.
+        if trials is None:
+            return CapacityBounds(0.0, most_rps)
         carried, missed = (
             [
                 (rate_rps, share * hour_rps if self._has_clumps else rate_rps)
@@ -136,7 +141,6 @@ class HourCapacity:
             ]
             for seen in (trials.carried, trials.missed)
         )
-        # No group gets more than all requests of an hour.
-        high_rps = min(hour_rps, self._kinds.most_rps(kind), *map(max, missed))
+        high_rps = min(most_rps, min(map(max, missed), default=most_rps))
         low_rps = max(map(min, carried), default=0.0)
         return CapacityBounds(min(low_rps, high_rps), high_rps)

@@ -37,7 +37,6 @@ from planner.solve.serving.mixed_fleet import (
 )
 from planner.solve.serving.pool_kind import (
     PoolKinds,
-    answers_alike,
     offer_pairs,
 )
 from planner.solve.serving.replica_capacity import SAME_SHARE, groups_for
@@ -93,6 +92,7 @@ class _Family(Struct, frozen=True, eq=False):
 
     offer: Offer
     nodes: int
+    precisions: tuple[str, str]
     kinds: tuple[PoolKind, ...]
 
 
@@ -275,10 +275,9 @@ class HourSearch:
             machines = [*map(self._machines, pair)]
             if self._bounds.linear_usd(machines) > ceiling_usd:
                 continue
-            for families in itertools.product(*map(self._families, pair)):
-                first_family, second_family = families
-                if answers_alike(first_family.kinds[0], second_family.kinds[0]):
-                    yield first_family, second_family
+            for first, second in itertools.product(*map(self._families, pair)):
+                if first.precisions == second.precisions:
+                    yield first, second
 
     def _machines(self, offer: Offer) -> BoundKind:
         """Return what machines of an offer cost at least, and carry at most with any layout."""
@@ -303,14 +302,18 @@ class HourSearch:
                 layout = kind.replica.layout
                 likeness = (
                     kind.group.nodes,
-                    layout.precision,
-                    layout.kv_precision,
+                    layout.precisions,
                     # Where requests come in clumps, one may carry more by day, another by night.
                     layout if self._has_clumps else None,
                 )
                 by_likeness.setdefault(likeness, []).append(kind)
             self._families_of[offer] = tuple(
-                _Family(offer, kinds[0].group.nodes, tuple(kinds))
+                _Family(
+                    offer,
+                    kinds[0].group.nodes,
+                    kinds[0].replica.layout.precisions,
+                    tuple(kinds),
+                )
                 for kinds in by_likeness.values()
             )
         return self._families_of[offer]

@@ -25,7 +25,6 @@ from planner.solve.serving.mixed_fleet import (
 )
 from planner.solve.serving.pool_kind import (
     PoolKinds,
-    answers_alike,
     offer_pairs,
 )
 from planner.solve.serving.pool_split import PoolBounds, telling_rate
@@ -118,9 +117,11 @@ class MixedSearch:
         for first, second in itertools.product(
             self._kinds.of(first_offer), self._kinds.of(second_offer)
         ):
-            if not answers_alike(first, second):
-                continue
-            self._push_chain(frontier, (first, second), 1, ceiling_usd)
+            if (
+                first.replica.layout.precisions
+                == second.replica.layout.precisions
+            ):
+                self._push_chain(frontier, (first, second), 1, ceiling_usd)
 
     def _push_chain(
         self,

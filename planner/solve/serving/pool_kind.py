@@ -191,12 +191,6 @@ class PoolKinds:
         return self._cost_floors[kind]
 
 
-def answers_alike(first: PoolKind, second: PoolKind) -> bool:
-    """Whether a request gets the same answer from both: weights and cache have one precision."""
-    layouts = (first.replica.layout, second.replica.layout)
-    return len({(each.precision, each.kv_precision) for each in layouts}) == 1
-
-
 def offer_pairs(
     offers: Iterable[tuple[float, Offer]], ceiling_usd: float
 ) -> Iterator[tuple[Offer, Offer]]:
