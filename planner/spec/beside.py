@@ -121,7 +121,7 @@ def _own_problems(
             spec.serving.place,
         ),
         (
-            spec.serving.speculation not in ("auto", "off"),
+            spec.serving.speculation != "off",
             "serving.speculation: engines that share an accelerator do not guess",
             "write speculation: off",
             spec.serving.place,

@@ -130,8 +130,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
                   where they cost less
     token_budget  most tokens of one step, prompts and answers together; None is the default of
                   the engine for the accelerator
-    speculation   what guesses tokens that a step then checks; auto is off, and any is what costs
-                  least of off and the published methods
+    speculation   what guesses tokens that a step then checks; auto is what costs least of off and
+                  the published methods
     acceptance    chance that a guess is right if all before it were; None is what is published
     classes       whether requests of other lengths may have machines of their own
     beside        files of the services that have an engine on the same accelerators
@@ -141,7 +141,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     engine: Literal["auto", "any"] | EngineName = "auto"
     pools: Literal["together", "auto"] = "together"
     token_budget: int | None = None
-    speculation: Literal["auto", "any"] | GuessMethod = "auto"
+    speculation: Literal["auto"] | GuessMethod = "off"
     acceptance: Decimal | None = None
     classes: Literal["none", "auto"] = "none"
     beside: tuple[str, ...] | None = None

@@ -190,12 +190,10 @@ def _other_guesses(spec: Spec) -> set[GuessMethod]:
         return set()
     own = spec.serving.speculation
     methods = guess_methods(spec)
-    if own == "any":
+    if own == "auto":
         # Where none is published there is no choice.
         return set(methods) if len(methods) > 1 else set()
-    return {method for method in methods if method != own} - (
-        {"off"} if own == "auto" else set()
-    )
+    return {method for method in methods if method != own}
 
 
 def _settings_of(way: BuyingWay, settings: SolveSettings) -> SolveSettings:

@@ -64,7 +64,7 @@ def open_choice(spec: Spec) -> OpenChoice | None:
             code="engine-choice",
             tell=_tell_engine,
         )
-    if spec.serving.speculation != "any":
+    if spec.serving.speculation != "auto":
         return None
     methods = guess_methods(spec)
     return OpenChoice(

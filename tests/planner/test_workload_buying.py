@@ -159,17 +159,16 @@ def test_published_guesses_are_ways_where_a_spec_has_others(catalog) -> None:
     )
     texts = {
         word: f"{text}serving: {{speculation: {word}}}\n"
-        for word in ("auto", "off", "eagle3", "any")
+        for word in ("off", "eagle3", "auto")
     }
     usd = {
         word: present(find(catalog, own_text, keep=0).bill).total
         for word, own_text in texts.items()
     }
     others = {
-        "auto": ("eagle3",),
         "off": ("eagle3",),
         "eagle3": ("off",),
-        "any": ("off", "eagle3"),
+        "auto": ("off", "eagle3"),
     }
     for word, named in others.items():
         found = found_ways(catalog, texts[word])
@@ -255,7 +254,7 @@ def test_rows_of_guesses_say_what_they_take(
     text = TEXT.replace("BUY", "spot: never").replace(
         "model: {", "model: {weights: 'hf:owner/name', "
     )
-    (here / "s.yaml").write_text(f"{text}serving: {{speculation: any}}\n")
+    (here / "s.yaml").write_text(f"{text}serving: {{speculation: auto}}\n")
     code, page, _ = tonnage("explain", "s.yaml", "--ways", "-f", "markdown")
     assert code == 0
     [off] = [line for line in page.splitlines() if "without guesses" in line]

@@ -203,7 +203,7 @@ def test_any_guesses_are_the_cheapest_of_all(catalog, case: str) -> None:
         method: solve(catalog, text.replace("GUESSES", method), keep=0)
         for method in methods
     }
-    found = solve(catalog, text.replace("GUESSES", "any"), keep=0)
+    found = solve(catalog, text.replace("GUESSES", "auto"), keep=0)
     usd = {method: usd_of(one) for method, one in named.items()}
     assert usd_of(found) == min(usd.values())
     # What guesses assume is taken only where they cost less.
@@ -221,7 +221,7 @@ def test_any_guesses_are_the_cheapest_of_all(catalog, case: str) -> None:
 def test_a_plan_that_chose_guesses_says_what_it_costs_without(catalog) -> None:
     text, _ = GUESSING["batch"]
     off = solve(catalog, text.replace("GUESSES", "off"), keep=0)
-    found = solve(catalog, text.replace("GUESSES", "any"), keep=0)
+    found = solve(catalog, text.replace("GUESSES", "auto"), keep=0)
     [without] = [
         warning.reason.values["without_usd"]
         for warning in found.warnings
@@ -232,7 +232,7 @@ def test_a_plan_that_chose_guesses_says_what_it_costs_without(catalog) -> None:
 
 def test_machines_guess_as_was_chosen(catalog) -> None:
     text, winner = GUESSING["batch"]
-    text = text.replace("GUESSES", "any")
+    text = text.replace("GUESSES", "auto")
     stack = derive_stack(spec_of(text), solve(catalog, text), "backlog")
     [fleet] = stack.fleets
     assert present(fleet.drafting).method == winner
@@ -245,7 +245,7 @@ def test_other_loads_and_other_machines_may_have_other_guesses(catalog) -> None:
     )
     specs = {
         method: spec_of(text.replace("GUESSES", method))
-        for method in ("off", "eagle3", "any")
+        for method in ("off", "eagle3", "auto")
     }
     asked = {
         "traffic": lambda spec: what_if(spec, settings, 3.0).usd,
@@ -253,7 +253,7 @@ def test_other_loads_and_other_machines_may_have_other_guesses(catalog) -> None:
     }
     for ask in asked.values():
         usd = {method: present(ask(spec)) for method, spec in specs.items()}
-        open_usd = usd.pop("any")
+        open_usd = usd.pop("auto")
         assert open_usd == min(usd.values())
 
 
@@ -275,7 +275,7 @@ def test_engine_and_guesses_may_both_be_open(catalog) -> None:
             ("tensorrt-llm", "off"),
         )
     ]
-    both = text.replace("ENGINE", "any").replace("GUESSES", "any")
+    both = text.replace("ENGINE", "any").replace("GUESSES", "auto")
     assert usd_of(solve(catalog, both, keep=0)) == min(costs)
     told = why_not(spec_of(both), settings_of(catalog), "g6e.xlarge")[0].usd
     assert told == min(
@@ -299,7 +299,7 @@ def test_engine_and_guesses_may_both_be_open(catalog) -> None:
 def test_guesses_that_are_refused_are_no_choice(catalog) -> None:
     text, _ = GUESSING["service"]
     text = text.replace("weights: 'hf:owner/name', ", "")
-    found = solve(catalog, text.replace("GUESSES", "any"), keep=0)
+    found = solve(catalog, text.replace("GUESSES", "auto"), keep=0)
     refused = {
         warning.reason.values["method"]: warning.reason.values["told"]
         for warning in found.warnings
@@ -312,7 +312,7 @@ def test_guesses_that_are_refused_are_no_choice(catalog) -> None:
 
 def test_of_weights_without_a_published_draft_a_plan_says_so(catalog) -> None:
     text = GUESSING["service"][0].replace("llama-3.1-8b", "qwen2.5-7b")
-    found = solve(catalog, text.replace("GUESSES", "any"), keep=0)
+    found = solve(catalog, text.replace("GUESSES", "auto"), keep=0)
     off = solve(catalog, text.replace("GUESSES", "off"), keep=0)
     assert found.pools == off.pools
     assert [
@@ -335,6 +335,6 @@ def test_of_weights_without_a_published_draft_a_plan_says_so(catalog) -> None:
 def test_a_choice_is_of_published_guesses(
     model: str, methods: tuple[str, ...]
 ) -> None:
-    spec = spec_of(chat(model=model, extra="serving: {speculation: any}\n"))
+    spec = spec_of(chat(model=model, extra="serving: {speculation: auto}\n"))
     assert isinstance(spec, Inference)
     assert guess_methods(spec) == methods

@@ -361,7 +361,7 @@ def _drafting(spec: Inference | Batch, architecture: Llm) -> Drafting | None:
     """Return the speculative decoding of a spec; raise SpecError without a known draft."""
     method, model_name = spec.serving.speculation, spec.model.name or ""
     # What leaves it to the plan is planned once with each.
-    if method in ("auto", "any", "off"):
+    if method in ("auto", "off"):
         return None
     row = find_draft(method, architecture, model_name)
     share = spec.serving.acceptance

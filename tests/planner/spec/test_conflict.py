@@ -116,9 +116,9 @@ EXAMPLES = {
         service("serving: {engine: sglang, speculation: mtp}"),
         service("serving: {engine: vllm, speculation: mtp}"),
     ),
-    "speculation-any": (
-        service("serving: {speculation: any, acceptance: 40%}"),
-        service("serving: {speculation: any}"),
+    "speculation-auto": (
+        service("serving: {speculation: auto, acceptance: 40%}"),
+        service("serving: {speculation: auto}"),
     ),
     "speculation-acceptance": (
         service("serving: {speculation: ngram}"),
