@@ -14,7 +14,7 @@ from planner.cost.capacity_block import BLOCK_PURCHASE
 from planner.facts.accelerator import is_named
 from planner.facts.cloud_limit import timezone_name
 from planner.facts.rule import rules_of
-from planner.facts.software import missing_software
+from planner.facts.software import is_asked_for, missing_software
 from planner.market.mix import undominated
 from planner.market.offer import (
     COMMITTED_MIX,
@@ -576,7 +576,7 @@ def _is_planned(
 ) -> bool:
     """Whether a plan may have a machine for which no stack is built for a reason, if there is one.
 
-    Where only the software of its accelerator is missing, a spec that names it compares it.
+    Where only the software of its accelerator is missing, a spec that asks for it compares it.
     """
     if unbuilt is None:
         return True
@@ -584,11 +584,7 @@ def _is_planned(
     return (
         missing is not None
         and missing.told == unbuilt
-        # A pattern of many is no wish for one that cannot be built.
-        and any(
-            "*" not in word and is_named(instance.accelerator, word)
-            for word in allowed_words
-        )
+        and is_asked_for(instance.provider, instance.accelerator, allowed_words)
     )
 
 

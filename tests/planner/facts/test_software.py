@@ -49,11 +49,31 @@ def test_what_is_named_is_planned_and_nothing_of_it_is_built(
     assert "unbuilt-accelerator" in told
 
 
-@pytest.mark.parametrize("words", ["*", "m*", "tpu*"])
-def test_a_pattern_is_no_wish_for_what_cannot_be_built(
+@pytest.mark.parametrize(
+    ("blueprint", "words", "accelerator"),
+    [
+        ("chat-70b", "mi300x*", "mi300x"),
+        ("chat-70b", "m*", "mi300x"),
+        ("lora-8b", "TPU-v*", "tpu"),
+    ],
+)
+def test_a_pattern_of_what_is_not_built_alone_is_a_wish(
+    catalog: Catalog, blueprint: str, words: str, accelerator: str
+) -> None:
+    solution = find(catalog, naming(blueprint, words))
+    [pool] = solution.pools
+    assert pool.instance.accelerator.startswith(accelerator)
+    assert not solution.is_built
+
+
+# Every pattern means something that is built too.
+@pytest.mark.parametrize("words", ["*", "*0*", "*1*"])
+def test_a_pattern_of_others_too_is_no_wish_for_what_cannot_be_built(
     catalog: Catalog, words: str
 ) -> None:
-    for pool in find(catalog, naming("chat-70b", words)).pools:
+    pools = find(catalog, naming("chat-70b", words)).pools
+    assert pools
+    for pool in pools:
         missing = missing_software(
             pool.instance.provider, pool.instance.accelerator
         )
