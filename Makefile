@@ -73,12 +73,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The simulation is compiled where there is a C compiler; elsewhere it is interpreted, and plans take
-# twice as long. What is compiled comes before its source, so the old one goes first.
+# twice as long. Python imports what is compiled in place of its source, so the old one is removed first.
 $(VENV)/.base: $(VENV)/bin/python pyproject.toml planner/perf/serving/simulation.py
-	find planner -name 'simulation*.so' -delete
-	HATCH_BUILD_HOOK_ENABLE_MYPYC=true $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . \
+	@find planner -name 'simulation*.so' -delete
+	@echo "installing tonnage into $(VENV), and compiling its simulation"
+	@HATCH_BUILD_HOOK_ENABLE_MYPYC=true $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . \
 		> $(VENV)/compile.log 2>&1 || { \
-		echo "make: the simulation is not compiled, so plans take twice as long; $(VENV)/compile.log says why" >&2; \
+		echo "the simulation is not compiled, so plans take twice as long: see $(VENV)/compile.log" >&2; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .; }
 	touch $@
 

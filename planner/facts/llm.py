@@ -167,6 +167,11 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
         return bool(self.entry_tokens or self.pooled_layers)
 
     @cached_property
+    def chooses_latents(self) -> bool:
+        """Whether sparse attention chooses latent entries: all heads share each of them."""
+        return bool(self.sparse and self.kv_lora_rank)
+
+    @cached_property
     def choosing_entries(self) -> float:
         """Entries of a token in all layers that choose: one a layer, or a part of one."""
         return self.choosing_layers / max(1, self.entry_tokens)

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.perf.serving.coefficients import SERVING
 from tests.accuracy import (
+    amd,
     apart_page,
     bars,
     cross,
@@ -17,6 +18,7 @@ from tests.accuracy import (
     over_pcie,
     page,
     plot,
+    sparse,
     training,
     training_apart,
     training_bars,
@@ -45,6 +47,10 @@ def main(arguments: list[str]) -> int:
         found += training_bars.bars(runs, left_out_runs, len(refused_runs))
         wired = over_pcie.read_rows()
         found += over_pcie.bars(wired)
+        choosing = sparse.read_rows()
+        found += sparse.bars(choosing)
+        by_amd = amd.read_rows()
+        found += amd.bars(by_amd)
         apart = training_apart.read_apart()
         found += training_apart.bars(apart)
     for bar in found:
@@ -65,6 +71,8 @@ def main(arguments: list[str]) -> int:
         )
         text += "\n" + apart_page.page()
         text += "\n" + over_pcie.page(wired)
+        text += "\n" + sparse.page(choosing)
+        text += "\n" + amd.page(by_amd)
         text += "\n" + training_bars.page(runs, left_out_runs)
         text += "\n" + training_apart.page(apart)
         (DOCS / "accuracy.md").write_text(text, encoding="utf-8")

@@ -14,9 +14,11 @@ from msgspec import Struct
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.ring import ring_network_share
+from planner.perf.serving.query_tile import computed_heads
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
+    from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
     from planner.perf.common.layout import Node, ReplicaLayout
 
@@ -129,7 +131,7 @@ def profile_replica(
         vocabulary_size=float(llm.vocab),
         **_dense_work(llm, layout),
         **_expert_work(llm, layout),
-        **_attention_work(llm, layout),
+        **_attention_work(llm, layout, node.accelerator),
         memory_bytes_per_s=(node.accelerator.bandwidth_gb_s or 0.0)
         * 1e9
         # A slice of an accelerator has a share of its bandwidth.
@@ -194,42 +196,42 @@ def _expert_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
     }
 
 
-def _attention_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
+def _attention_work(
+    llm: Llm, layout: ReplicaLayout, accelerator: Accelerator
+) -> dict[str, float]:
     """Return KV bytes of a token, and FLOP of attention beside its projections.
 
     latent FLOP  2 * heads * (2 * rank + rope) * entries of a token, with latent attention (MLA)
-    pair FLOP    2 * heads * (width of a key + width of a value)
+    pair FLOP    2 * heads * (width of a key + width of a value); of latent entries that are chosen
+                 the width of the entries, since no key of a head is made of them
     """
-    attention_tp = layout.attention_tp
+    heads = computed_heads(llm, layout, accelerator)
     token_kv_bytes = memory.kv_token_bytes(llm, layout)
-    # MLA decode: scores over rank + rope, values over rank, 2 FLOP each.
-    # A shared entry is a value as a whole.
-    latent_flop = (
-        2.0
-        * llm.heads
-        * (
-            2 * llm.kv_lora_rank
-            + (2 if llm.has_entries else 1) * llm.qk_rope_dim
-        )
-        * llm.whole_entries
+    # Scores over rank + rope, values over rank. A shared entry is a value as a whole.
+    latent_width = (
+        2 * llm.kv_lora_rank + (2 if llm.has_entries else 1) * llm.qk_rope_dim
+    )
+    pair_width = (
+        latent_width
+        if llm.chooses_latents
+        else llm.head_dim + (llm.v_head_dim or llm.head_dim)
     )
     return {
         "kv_full_bytes": token_kv_bytes * llm.whole_entries + llm.index_bytes,
         "kv_window_bytes": token_kv_bytes * llm.window_layers,
         "kv_state_bytes": float(llm.state_bytes * llm.state_layers)
-        / attention_tp,
+        / layout.attention_tp,
         "window_tokens": float(llm.window),
         "sparse_layers": llm.choosing_entries,
         "sparse_tokens": float(llm.sparse or UNLIMITED_TOKENS),
         "index_bytes": float(llm.index_bytes),
         # Engines repeat the index on every rank of tensor parallelism.
         "index_flop": 2.0 * llm.index_width,
-        "latent_flop": latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
-        # Score over head_dim and value over v_head_dim, 2 FLOP each.
-        "pair_flop": 2.0
-        * llm.heads
-        * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
-        / attention_tp,
+        # One multiplication and one addition each.
+        "latent_flop": 2.0 * heads * latent_width * llm.whole_entries
+        if llm.kv_lora_rank
+        else 0.0,
+        "pair_flop": 2.0 * heads * pair_width,
     }
 
 

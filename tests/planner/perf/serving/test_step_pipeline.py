@@ -18,7 +18,8 @@ from planner.perf.serving.step import (
     step_times,
 )
 from planner.perf.serving.work import profile_replica
-from tests.accuracy.over_pcie import ratios, read_rows
+from tests.accuracy.kept_apart import ratios
+from tests.accuracy.over_pcie import read_rows
 from tests.planner.perf.test_serving import node
 
 ATTENTION_S = 2e-6  # of one sequence, over all layers
