@@ -177,7 +177,8 @@ def tabulate(inputs: TableInputs) -> ReplicaTable:
         margins.decode * _bias_factor(inputs, "tpot", batch_size)
         for batch_size in range(inputs.slot_count + 1)
     ]
-    busy_time = replica_table.busy_time
+    # Kept with the margin alone, and not without it too.
+    busy_time = busy_timer(inputs.step_times)
     return replace(
         replica_table,
         base_steps_s=_scaled(replica_table.base_steps_s, tpot_factors),

@@ -59,6 +59,8 @@ class HourCapacity:
         self._loads = loads
         self._has_clumps = requirement.load.arrival_variation != 1
         self._trials: dict[Replica, _Trials] = {}
+        # Simulations that bounds rest on: they change with each.
+        self.learned = 0
         self._bounds: dict[Replica, dict[float, CapacityBounds]] = {}
         self._most: dict[Replica, dict[int, Mapping[float, float]]] = {}
 
@@ -113,6 +115,7 @@ class HourCapacity:
             seen = (missed_rps, missed_rps / hour_rps)
             trials = replace(trials, missed=(*trials.missed, seen))
         self._trials[replica] = trials
+        self.learned += 1
         self._bounds.pop(replica, None)
         self._most.pop(replica, None)
 

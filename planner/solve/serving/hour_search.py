@@ -58,6 +58,8 @@ Families: TypeAlias = "tuple[_Family, ...]"
 WIDE_SHARE: Final = 0.05
 # Groups of one type that are tried one by one.
 FEW_GROUPS: Final = 8
+# Bounds of families: by parts of machines, by whole machines, and by all lines of a bill.
+ALL_BOUNDS: Final = 3
 # Halvings of what a kind may carry, until it tells whether a pair is too dear.
 TELLING_STEPS: Final = 4
 # Lines of a bill are rounded to cents, so a bound by their sums may be as much too high.
@@ -104,9 +106,15 @@ class _KnownBound(Struct, frozen=True):
 
 
 class _Entry(Struct, frozen=True):
-    """What is left to look at: one or two families of kinds, or a fleet of these."""
+    """What is left to look at: one or two families of kinds, or a fleet of these.
+
+    bounds  how many of the bounds of families it has, the coarsest first
+    learned  simulations that were known then
+    """
 
     families: Families
+    bounds: int
+    learned: int
     fleet: MixedFleet | None = None
 
 
@@ -187,7 +195,7 @@ class HourSearch:
         for families in all_families:
             linear_usd = self._linear_usd(families)
             if linear_usd < ceiling_usd:
-                self._push(frontier, linear_usd, _Entry(families))
+                self._push(frontier, linear_usd, self._entry(families, 1))
         while (taken := frontier.take(ceiling_usd)) is not None:
             usd, entry = taken
             if entry.fleet is None:
@@ -206,20 +214,24 @@ class HourSearch:
         ceiling_usd: float,
     ) -> None:
         """Replace families by themselves with a better bound, or by their cheapest fleet."""
+        families = entry.families
+        bounds = (self._linear_usd, self._machines_usd, self._whole_usd)
         # What was learned since it was pushed may have raised its bound.
-        for bound in (self._linear_usd, self._machines_usd, self._whole_usd):
-            bound_usd = bound(entry.families)
+        is_current = entry.learned == self._capacity.learned
+        first = entry.bounds if is_current else 0
+        for number, bound in enumerate(bounds[first:], first + 1):
+            bound_usd = bound(families)
             if bound_usd > usd:
-                self._push(frontier, bound_usd, entry)
+                self._push(frontier, bound_usd, self._entry(families, number))
                 return
         # Of one type a fleet is found as fast as its bound.
-        is_pair = len(entry.families) > 1
+        is_pair = len(families) > 1
         if is_pair and self._ask(
-            entry.families, self._asked_by_bound(entry.families), ceiling_usd
+            families, self._asked_by_bound(families), ceiling_usd
         ):
-            self._push(frontier, self._whole_usd(entry.families), entry)
+            self._push_bounded(frontier, families)
             return
-        counts = self._counts(entry.families)
+        counts = self._counts(families)
         if counts is None:
             return
         # One type that costs less alone is another search.
@@ -231,13 +243,24 @@ class HourSearch:
             if float(fleet.bill.total) >= ceiling_usd:
                 return
         asked = map(self._asked_rates, counts)
-        if self._ask(entry.families, asked, ceiling_usd):
-            self._push(frontier, self._whole_usd(entry.families), entry)
+        if self._ask(families, asked, ceiling_usd):
+            self._push_bounded(frontier, families)
             return
         if fleet is not None and may_be_had(fleet.pools):
             self._push(
                 frontier, float(fleet.bill.total), replace(entry, fleet=fleet)
             )
+
+    def _entry(self, families: Families, bounds: int) -> _Entry:
+        """Return families with so many bounds, by all that is known now."""
+        return _Entry(families, bounds, self._capacity.learned)
+
+    def _push_bounded(
+        self, frontier: Frontier[_Entry], families: Families
+    ) -> None:
+        """Add families again, of which something was learned."""
+        usd = self._whole_usd(families)
+        self._push(frontier, usd, self._entry(families, ALL_BOUNDS))
 
     def _push(
         self, frontier: Frontier[_Entry], usd: float, entry: _Entry
