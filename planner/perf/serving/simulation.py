@@ -17,7 +17,7 @@ prompt through all of them. A request is admitted when a slot and its reserved s
 pool are free. When contexts overflow the pool, the newest request is preempted: it waits at the
 head of the queue, and then computes its prompt and the tokens that it had as one prompt.
 
-Where a C compiler is found, an installation compiles this module with mypyc: plans take most of
+Where `make` finds a C compiler, it compiles this module with mypyc: plans take most of
 their time here. So it has no structs of msgspec, which mypyc does not know, and reads the table
 of a replica once.
 """
