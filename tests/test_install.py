@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import venv
 import zipfile
@@ -124,7 +125,11 @@ def test_the_installed_command_plans_applies_and_destroys(
     assert run(*tonnage, "plan", "nothing.yaml", cwd=tmp_path).returncode == 6
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.skipif(
+    shutil.which("cc") is None
+    or not Path(sysconfig.get_path("include"), "Python.h").exists(),
+    reason="there is no C compiler, or it has no headers of Python",
+)
 def test_a_compiled_wheel_has_both_halves_of_the_simulation(
     tmp_path: Path,
 ) -> None:

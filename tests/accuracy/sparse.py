@@ -57,8 +57,8 @@ added because of these rows; both are read off the source of vLLM, and nothing w
 ([decision 116](decisions/0116-tiles-of-query-heads.md)). Before that vLLM's runs with prompts of
 fixed lengths came out 1.21 to 1.96 times as fast as measured.
 
-ShareGPT's 1,000 requests came at once, and 99th percentiles of up to four seconds for a token are
-those of servers that still compile. V4 Flash computes little for a token, and is predicted about
-twice as fast as it is, within its band; what takes the time is not published. V4 Pro on B200 and
-B300 is predicted within 7 %.
+ShareGPT's 1,000 requests came at once. Their 99th percentiles of 0.7 to 4.2 seconds for a token
+look like servers that still compile, though no source says so. V4 Flash computes little for a
+token, and is predicted about twice as fast as it is, within its band; what takes the time is not
+published. V4 Pro on B200 and B300 is predicted within 7 %.
 """
