@@ -296,7 +296,11 @@ class HourSearch:
         usable = [(0.0, offer) for offer in self._usable(offers)]
         for pair in offer_pairs(usable, math.inf):
             machines = [*map(self._machines, pair)]
-            if self._bounds.linear_usd(machines) > ceiling_usd:
+            # The first takes less time.
+            if (
+                self._bounds.linear_usd(machines) >= ceiling_usd
+                or self._bounds.whole_usd(machines) >= ceiling_usd
+            ):
                 continue
             for first, second in itertools.product(*map(self._families, pair)):
                 if first.precisions == second.precisions:
@@ -497,11 +501,17 @@ class HourSearch:
             # Most kinds are too dear. One of which that is not known is asked for it first.
             if bounds.low_rps or not telling:
                 telling = max(1 - width / 2, telling)
-            asked_rps = min(asked_rps, telling * bounds.high_rps)
+            telling_rps = telling * bounds.high_rps
+            if len(families) == 1:
+                # Up to a number of groups that carry the hour, no rate tells more of it.
+                telling_rps = rate_rps / max(1, rate_rps // telling_rps)
+            asked_rps = min(asked_rps, telling_rps)
         elif (
             len(families) > 1
             and not bounds.are_close
             and bounds.is_near_high(asked_rps)
+            # A group that carries all requests of an hour is asked for no more.
+            and bounds.high_rps < rate_rps
         ):
             asked_rps = (bounds.low_rps + bounds.high_rps) / 2
         self._capacity.refine(
