@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
     from planner.render.page import Page
     from planner.solve.settings import SolveSettings
+    from planner.solve.solution import Counterfactual
     from planner.spec.model import Spec
 
 
@@ -137,14 +138,37 @@ def _answer(
             )
         case "pareto":
             return variation.frontier_page(
-                plan, variations(spec, settings, "frontier")
+                plan, variations(spec, settings, "frontier", _fleet_of(plan))
             )
         case _:
             return variation.sensitivity_page(
                 plan,
-                variations(spec, settings, "sensitivity"),
+                variations(spec, settings, "sensitivity", _fleet_of(plan)),
                 calibration_worth(plan, spec, settings),
             )
+
+
+def _fleet_of(plan: Plan) -> Counterfactual | None:
+    """Return the fleet of a plan as an answer to its spec; None where it has none."""
+    from planner.solve.solution import (
+        Counterfactual,
+        FleetSummary,
+        joint_summary,
+    )
+
+    if not plan.solution.pools:
+        return None
+    fleet = joint_summary(
+        [
+            FleetSummary(
+                pool.provider, pool.region, pool.instance_type, pool.nodes
+            )
+            for pool in plan.solution.pools
+        ]
+    )
+    return Counterfactual(
+        fleet, plan.cost.total, None, is_partial=plan.cost.is_partial
+    )
 
 
 def _read_plan(

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from planner.facts.accelerator import accelerators
 from planner.workload.hourly_fleet import hourly_fleet
-from planner.workload.variation import variations
+from planner.workload.variation import answer_of, variations
 
 if TYPE_CHECKING:
     from planner.solve.settings import SolveSettings
@@ -52,16 +52,17 @@ def outlook(
     some more plans.
     """
     find_curve = solution.find_load_curve
-    plans_anew = settings is not None and bool(solution.pools)
+    frontier: list[Variation] = []
+    sensitivity: list[Variation] = []
+    if settings is not None and solution.bill is not None:
+        planned = answer_of(solution)
+        frontier = variations(spec, settings, "frontier", planned)
+        sensitivity = variations(spec, settings, "sensitivity", planned)
     return Outlook(
         hours=hourly_fleet(solution, spec.shutdown.schedule),
         load_curve=() if find_curve is None else find_curve(),
-        frontier=tuple(variations(spec, settings, "frontier"))
-        if settings is not None and plans_anew
-        else (),
-        sensitivity=tuple(variations(spec, settings, "sensitivity"))
-        if settings is not None and plans_anew
-        else (),
+        frontier=tuple(frontier),
+        sensitivity=tuple(sensitivity),
         data_sheets=_data_sheets(solution),
     )
 

@@ -1,13 +1,15 @@
 """One workload under other circumstances: what its wishes cost, and what moves its bill.
 
-Each variation is planned anew, with everything else as it is. Pure.
+Each variation is planned anew, with everything else as it is. A stricter wish has fewer fleets to
+choose from, so between two wishes with the same cheapest fleet it is that one. Pure.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from decimal import Decimal
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,10 +21,11 @@ from planner.workload.registry import workload_of
 from planner.workload.solver import find, what_if
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from planner.market.offer import Catalog
     from planner.solve.settings import SolveSettings
+    from planner.solve.solution import Solution
     from planner.spec.model import Spec
 
 VariationKind: TypeAlias = Literal["frontier", "sensitivity"]
@@ -75,38 +78,92 @@ def _rows() -> tuple[VariationRow, ...]:
     )
 
 
+class _Question(NamedTuple):
+    """A variation that is not planned yet. The spec itself has the value `planned`."""
+
+    subject: str
+    quantity: Quantity
+    value: Decimal
+    planned: Decimal
+    ask: Callable[[], Counterfactual]
+
+
 def variations(
-    spec: Spec, settings: SolveSettings, kind: VariationKind
+    spec: Spec,
+    settings: SolveSettings,
+    kind: VariationKind,
+    planned: Counterfactual | None = None,
 ) -> list[Variation]:
-    """Return what a spec costs under each circumstance of a kind, without its budget."""
+    """Return what a spec costs under each circumstance of a kind, without its budget.
+
+    `planned` is the answer of the spec itself, where it is known: it is not looked for again.
+    """
     free_spec = replace(spec, buy=replace(spec.buy, budget=None))
     # Only the cheapest fleet is asked for.
     settings = replace(settings, alternative_count=0, names_nearest=False)
-    asked = [
-        question
-        for row in _rows()
-        if row.kind == kind
-        for question in _questions(free_spec, settings, row)
-    ]
-    answers = settings.run_all([ask for *_, ask in asked])
+    lines: defaultdict[tuple[str, bool], list[_Question]] = defaultdict(list)
+    for row in _rows():
+        if row.kind == kind:
+            for question in _questions(free_spec, settings, row):
+                is_above = question.value > question.planned
+                lines[question.subject, is_above].append(question)
+    # Plans with other limits learn from each other, and fill the end of what runs side by side.
+    longest_first = sorted(
+        lines.values(), key=lambda line: line[0].quantity == "limit"
+    )
+    answered = settings.run_all(
+        [partial(_line, line, planned) for line in longest_first]
+    )
+    return [one for line in answered for one in line]
+
+
+def _line(
+    line: Iterable[_Question], planned: Counterfactual | None
+) -> list[Variation]:
+    """Answer questions of one subject that are all above what the spec says, or all below it.
+
+    Those between two with the same answer have it too.
+    """
+    questions = sorted(line, key=lambda one: abs(one.value - one.planned))
+    # The spec itself has place 0.
+    answers = {} if planned is None else {0: planned}
+    gaps = [(0 if answers else 1, len(questions))]
+    while gaps:
+        near, far = gaps.pop()
+        for place in (near, far):
+            if place not in answers:
+                answers[place] = questions[place - 1].ask()
+        between = range(near + 1, far)
+        if answers[near] == answers[far]:
+            answers |= dict.fromkeys(between, answers[near])
+        elif between:
+            middle = between[len(between) // 2]
+            gaps += [(near, middle), (middle, far)]
     return [
         Variation(
-            subject=subject, quantity=quantity, value=value, answer=answer
+            subject=question.subject,
+            quantity=question.quantity,
+            value=question.value,
+            answer=answers[place],
         )
-        for (subject, quantity, value, _), answer in zip(
-            asked, answers, strict=True
-        )
+        for place, question in enumerate(questions, 1)
     ]
 
 
 def _questions(
     spec: Spec, settings: SolveSettings, row: VariationRow
-) -> Iterator[tuple[str, Quantity, Decimal, Callable[[], Counterfactual]]]:
+) -> Iterator[_Question]:
     """Yield what a row asks of a spec: nothing where the spec has no such quantity."""
     factor = row.factor
     if row.quantity == "limit":
         for key, seconds, varied in _limits(spec, factor):
-            yield key, "limit", seconds, partial(_planned, varied, settings)
+            yield _Question(
+                key,
+                "limit",
+                seconds,
+                seconds / factor,
+                partial(_planned, varied, settings),
+            )
     elif row.quantity in ("confidence", "error"):
         # Only what has a limit can miss it. The band of a training's bill has the errors of its
         # speed already.
@@ -115,29 +172,32 @@ def _questions(
         )
         if is_asked and any(_limits(spec, Decimal(1))):
             level = replace(settings.confidence, level=float(factor))
-            yield (
+            yield _Question(
                 "confidence"
                 if row.quantity == "confidence"
                 else "the error of predictions",
                 row.quantity,
                 factor,
+                Decimal(str(settings.confidence.level)),
                 partial(_planned, spec, replace(settings, confidence=level)),
             )
     elif row.quantity == "load":
-        yield (
+        yield _Question(
             workload_of(spec).scaled_quantity,
             "load",
             factor,
+            Decimal(1),
             partial(what_if, spec, settings, float(factor)),
         )
     else:
         catalog = _priced(settings.catalog, row)
-        yield (
+        yield _Question(
             "price of machines"
             if row.quantity == "price"
             else "everything besides machines",
             row.quantity,
             factor,
+            Decimal(1),
             partial(
                 _planned,
                 spec,
@@ -190,8 +250,8 @@ def _priced(catalog: Catalog, row: VariationRow) -> Catalog:
     return replace(catalog, price_book=replace(book, prices=prices))
 
 
-def _planned(spec: Spec, settings: SolveSettings) -> Counterfactual:
-    solution = find(spec, settings)
+def answer_of(solution: Solution) -> Counterfactual:
+    """Return the fleet of a solution as an answer."""
     if solution.bill is None:
         return Counterfactual(None, None, None)
     return Counterfactual(
@@ -200,3 +260,7 @@ def _planned(spec: Spec, settings: SolveSettings) -> Counterfactual:
         None,
         is_partial=solution.bill.is_partial,
     )
+
+
+def _planned(spec: Spec, settings: SolveSettings) -> Counterfactual:
+    return answer_of(find(spec, settings))
