@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.facts import table
+from planner.numeric import EVEN_ODDS
 from planner.solve.solution import Counterfactual
 from planner.spec.model import Batch, Inference, Training
 from planner.workload.registry import workload_of
@@ -178,7 +179,8 @@ def _questions(
                 else "the error of predictions",
                 row.quantity,
                 factor,
-                Decimal(str(settings.confidence.level)),
+                # Without a level predictions are taken as they are.
+                Decimal(str(settings.confidence.level or EVEN_ODDS)),
                 partial(_planned, spec, replace(settings, confidence=level)),
             )
     elif row.quantity == "load":
