@@ -25,6 +25,8 @@ from tests.accuracy import (
 )
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
+# Tables of deployments that no fit sees.
+KEPT: Final = (over_pcie.TABLE, sparse.TABLE, amd.TABLE)
 
 
 def main(arguments: list[str]) -> int:
@@ -45,12 +47,9 @@ def main(arguments: list[str]) -> int:
         found += apart_page.bars()
         runs, left_out_runs, refused_runs = training.now()
         found += training_bars.bars(runs, left_out_runs, len(refused_runs))
-        wired = over_pcie.read_rows()
-        found += over_pcie.bars(wired)
-        choosing = sparse.read_rows()
-        found += sparse.bars(choosing)
-        by_amd = amd.read_rows()
-        found += amd.bars(by_amd)
+        kept = [(table, table.read()) for table in KEPT]
+        for table, samples in kept:
+            found += table.bars(samples)
         apart = training_apart.read_apart()
         found += training_apart.bars(apart)
     for bar in found:
@@ -70,9 +69,8 @@ def main(arguments: list[str]) -> int:
             batch, schemes, found, [reason for _, reason in refused]
         )
         text += "\n" + apart_page.page()
-        text += "\n" + over_pcie.page(wired)
-        text += "\n" + sparse.page(choosing)
-        text += "\n" + amd.page(by_amd)
+        for table, samples in kept:
+            text += "\n" + table.page(samples)
         text += "\n" + training_bars.page(runs, left_out_runs)
         text += "\n" + training_apart.page(apart)
         (DOCS / "accuracy.md").write_text(text, encoding="utf-8")

@@ -54,8 +54,6 @@ NOT_YET: Final = (
     "TTFT, closed loop; source out",
     "rate served at the measured TPOT; family out",
     "TPOT and TTFT within the plan at 90% confidence, source out",
-    "throughput kept apart, 56 rows on AMD, mean",
-    "90 % bands of throughput kept apart, 56 rows on AMD: rows inside",
 )
 LOGS: Final = Path(__file__).parents[1] / "data" / "truth" / "startup.csv"
 

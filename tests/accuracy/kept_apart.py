@@ -1,15 +1,16 @@
-"""Measured deployments that are kept apart: no fit sees them."""
+"""Tables of measured deployments that are kept apart: no fit sees them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from planner.estimate.inference import predict_inference
+from tests.accuracy.adapter import TRUTH
 from tests.accuracy.bars import Bar
 from tests.accuracy.least import Array
 from tests.accuracy.sample import MS, Sample, read
@@ -20,12 +21,44 @@ TARGETS: Final[tuple[Target, ...]] = get_args(Target)
 LEAST_INSIDE: Final = 85.0
 
 
-def read_rows(path: Path) -> list[Sample]:
-    """Return the deployments of a table; raises ValueError when one is refused."""
-    samples, refused = read(path.read_text(encoding="utf-8"))
-    if refused:
-        raise ValueError(refused[0])
-    return samples
+@dataclass(frozen=True, slots=True)
+class KeptTable:
+    """A table of deployments that no fit sees.
+
+    file        its name among the tables of measurements
+    what        its rows have in common, after a number of them
+    most_error  the most that throughput may err in the mean, %
+    page        writes its part of the page
+    """
+
+    file: str
+    what: str
+    most_error: float
+    page: Callable[[Sequence[Sample]], str]
+
+    def read(self) -> list[Sample]:
+        """Return its deployments; raises ValueError when one is refused."""
+        text = (TRUTH / self.file).read_text(encoding="utf-8")
+        samples, refused = read(text)
+        if refused:
+            raise ValueError(refused[0])
+        return samples
+
+    def bars(self, samples: Sequence[Sample]) -> Iterator[Bar]:
+        """Yield the bars of its deployments: the mean error of throughput, and the rows inside."""
+        rows = f"{len(samples)} rows {self.what}"
+        yield Bar(
+            f"throughput kept apart, {rows}, mean",
+            100 * float(np.mean(np.abs(np.expm1(ratios(samples))))),
+            None,
+            self.most_error,
+        )
+        yield Bar(
+            f"90 % bands of throughput kept apart, {rows}: rows inside",
+            100 * float(np.mean(inside(samples))),
+            LEAST_INSIDE,
+            None,
+        )
 
 
 def ratios(samples: Sequence[Sample], target: Target = "output_tok_s") -> Array:
@@ -59,25 +92,6 @@ def _measured(sample: Sample, target: Target) -> float:
     if target == "output_tok_s":
         return sample.throughput
     return MS * (sample.tpot if target == "tpot_ms_mean" else sample.ttft)
-
-
-def bars(
-    samples: Sequence[Sample], what: str, most_error: float
-) -> Iterator[Bar]:
-    """Yield the bars of a table: the mean error of throughput, %, and the rows inside."""
-    rows = f"{len(samples)} rows {what}"
-    yield Bar(
-        f"throughput kept apart, {rows}, mean",
-        100 * float(np.mean(np.abs(np.expm1(ratios(samples))))),
-        None,
-        most_error,
-    )
-    yield Bar(
-        f"90 % bands of throughput kept apart, {rows}: rows inside",
-        100 * float(np.mean(inside(samples))),
-        LEAST_INSIDE,
-        None,
-    )
 
 
 def table(

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tests.accuracy import kept_apart
-from tests.accuracy.adapter import TRUTH
-from tests.accuracy.bars import Bar
 from tests.accuracy.sample import Sample
 from tests.accuracy.training_apart import group_lines
-
-
-def read_rows() -> list[Sample]:
-    """Return the deployments over PCIe."""
-    return kept_apart.read_rows(TRUTH / "inference_pcie.csv")
-
-
-def bars(samples: Sequence[Sample]) -> Iterator[Bar]:
-    """Yield the bars of the deployments over PCIe."""
-    return kept_apart.bars(samples, "over PCIe", 20)
 
 
 def page(samples: Sequence[Sample]) -> str:
@@ -57,3 +45,5 @@ reach, which is that of an all-reduce
 ([decision 111](decisions/0111-stages-wait-for-the-last.md)). Releases before 1.1 lose more for
 each stage than is predicted.
 """
+
+TABLE: Final = kept_apart.KeptTable("inference_pcie.csv", "over PCIe", 20, page)

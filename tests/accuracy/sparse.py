@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tests.accuracy import kept_apart
-from tests.accuracy.adapter import TRUTH
-from tests.accuracy.bars import Bar
 from tests.accuracy.sample import Sample
-
-
-def read_rows() -> list[Sample]:
-    """Return the deployments of models with sparse attention."""
-    return kept_apart.read_rows(TRUTH / "inference_sparse.csv")
-
-
-def bars(samples: Sequence[Sample]) -> Iterator[Bar]:
-    """Yield the bars of the models with sparse attention."""
-    return kept_apart.bars(samples, "with sparse attention", 80)
 
 
 def page(samples: Sequence[Sample]) -> str:
@@ -62,3 +50,7 @@ look like servers that still compile, though no source says so. V4 Flash compute
 token, and is predicted about twice as fast as it is, within its band; what takes the time is not
 published. V4 Pro on B200 and B300 is predicted within 7 %.
 """
+
+TABLE: Final = kept_apart.KeptTable(
+    "inference_sparse.csv", "with sparse attention", 80, page
+)

@@ -56,6 +56,26 @@ def test_a_release_plans_ahead_as_its_notes_say(
     assert find_engine(engine_name, year).plans_ahead is expected
 
 
+@pytest.mark.parametrize(
+    ("chip", "engine_name", "year", "expected"),
+    [
+        # SGLang 0.4.4 of 2025-03-13 is the first with AMD's own kernels.
+        ("mi300x", "sglang", 2025.1, True),
+        ("mi300x", "vllm", 2025.1, True),
+        ("mi300x", "sglang", 2025.3, False),
+        ("mi300x", "vllm", None, False),
+        ("h100-sxm", "sglang", 2025.1, False),
+    ],
+)
+def test_amd_had_general_kernels_before_its_own(
+    chip: str, engine_name: str, year: float | None, expected: bool
+) -> None:
+    keys = coefficient_keys(
+        layout("fp8"), node(chip), find_engine(engine_name, year)
+    )
+    assert ("amd early" in keys) is expected
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp8", "mxfp4"])
 def test_planning_ahead_shortens_a_step_and_changes_nothing_else(
     precision: str,

@@ -19,7 +19,7 @@ from planner.perf.serving.step import (
 )
 from planner.perf.serving.work import profile_replica
 from tests.accuracy.kept_apart import ratios
-from tests.accuracy.over_pcie import read_rows
+from tests.accuracy.over_pcie import TABLE
 from tests.planner.perf.test_serving import node
 
 ATTENTION_S = 2e-6  # of one sequence, over all layers
@@ -87,7 +87,7 @@ def test_published_pipelines_err_as_one_accelerator_does(
     """The same tables, releases and prompts: what stages cost is all that differs."""
     samples = [
         sample
-        for sample in read_rows()
+        for sample in TABLE.read()
         if sample.row["model"] == model
         and sample.row["framework_version"] == "1.2.0"
     ]

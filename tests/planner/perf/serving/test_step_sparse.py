@@ -16,7 +16,7 @@ from planner.perf.serving.prompt import busy_timer
 from planner.perf.serving.step import StepTimes, attention_time, step_times
 from planner.perf.serving.work import profile_replica
 from tests.accuracy.kept_apart import inside, ratios
-from tests.accuracy.sparse import read_rows
+from tests.accuracy.sparse import TABLE
 from tests.planner.perf.test_serving import node
 
 CHOSEN = 2048  # tokens, of DeepSeek V3.2, GLM-5 and MiniMax M3
@@ -108,7 +108,7 @@ def test_published_runs_with_prompts_of_one_length_are_met() -> None:
     """No fit has these four of vLLM; without tiles they came out 1.6 times too fast."""
     samples = [
         sample
-        for sample in read_rows()
+        for sample in TABLE.read()
         if sample.row["framework"] == "vLLM"
         and sample.row["len_kind"] == "fixed"
     ]
