@@ -21,8 +21,9 @@ STRING_OR_COMMENT: Final = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
-
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Where a statement has others.
+BLOCKS: Final = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 class Cut(NamedTuple):
@@ -67,9 +68,7 @@ def _cuts(
     node: ast.AST, lines: list[bytes], *, in_function: bool = False
 ) -> Iterator[Cut]:
     """Yield what goes of the statements of a node. No expression has a part that goes."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            continue
+    for child in _parts(node):
         if isinstance(node, ast.Module) and _is_for_types(child):
             yield _to_end_of_line(child, 0, lines)
             continue
@@ -81,6 +80,23 @@ def _cuts(
             lines,
             in_function=in_function or isinstance(child, FUNCTIONS),
         )
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements of a node, and the parameters of a function."""
+    if isinstance(node, FUNCTIONS):
+        yield from _parameters(node.args)
+    for block in BLOCKS:
+        yield from getattr(node, block, ())
+
+
+def _parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
+    yield from arguments.posonlyargs
+    yield from arguments.args
+    yield from arguments.kwonlyargs
+    for rest in (arguments.vararg, arguments.kwarg):
+        if rest is not None:
+            yield rest
 
 
 def _own_cut(
