@@ -32,8 +32,9 @@ servers were tuned for its runs ([decision 117](decisions/0117-kernels-of-amd.md
 
 The servers of 2026 ran as their recipes start them: the cookbook of SGLang, a pull request to it,
 and a recipe of vLLM. In the median they are predicted 1.6 times as fast as they were measured,
-within their bands. MiniMax M2.7, whose attention ran by Triton, takes four times as long for a token
-as predicted with 1,000 users and more. Three runs whose server still compiled are not scored.
+within their bands. MiniMax M2.7, whose attention ran by Triton, takes four times as long as
+predicted for a token with 1,000 users and more. Three runs whose server still compiled are not
+scored.
 
 Until March 2025 engines multiplied experts and latent attention on AMD by general kernels. Those
 of AMD are up to three times and 17 times as fast, says AMD, and releases before them are

@@ -205,9 +205,8 @@ def coefficient_keys(
     ):
         key_names.add(f"{serving_engine.kind} torch-xla")
     # Before AMD's kernels for experts and latent attention, engines multiplied by general ones.
-    if (
-        accelerator.vendor == "amd"
-        and serving_engine.software_year < constant("amd_kernel_year")
+    if accelerator.vendor == "amd" and serving_engine.software_year < constant(
+        "amd_kernel_year"
     ):
         key_names.add("amd early")
     # Only the first step of a busy engine waits for a scheduler that works ahead.
