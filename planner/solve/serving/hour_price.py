@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,15 +33,24 @@ if TYPE_CHECKING:
 
 # Where nobody says how many machines there are.
 MOST_NODES: Final = 100_000
+# Kinds of one offer, nodes and precision cost the same: they have the same weights to bring.
+_Alike: TypeAlias = "tuple[Offer, int, str]"
 
 
 class GroupPrices(Struct, frozen=True):
-    """What groups of a kind cost, and a fleet of them beside its groups, USD in the period.
+    """What groups of a kind cost in hours that they run, USD in the period.
 
     What they carry is no matter of a price.
+
+    kind       without what a start costs
+    once_usd   bill of one group
+    run_usd    a group in one hour of each week
+    fixed_usd  a fleet beside its groups
     """
 
     kind: HourKind
+    once_usd: float
+    run_usd: float
     fixed_usd: float
 
 
@@ -57,7 +66,8 @@ class HourPrices:
         )
         self._price_book = price_book
         self._machines_usd: dict[tuple[Offer, int], float] = {}
-        self._groups: dict[tuple[Offer, int, str], GroupPrices] = {}
+        self._groups: dict[_Alike, GroupPrices] = {}
+        self._starting: dict[_Alike, HourKind] = {}
         week = requirement.week
         self._week_hours = float(sum(week.running_share, Decimal(0)))
         self._once = tuple(int(share > 0) for share in week.running_share)
@@ -79,35 +89,48 @@ class HourPrices:
         return self._machines_usd[key]
 
     def of_groups(self, kind: PoolKind) -> GroupPrices:
+        """Return what groups of a kind cost with all lines of a bill, but for their starts.
+
+        price of an hour = (bill of 2 groups - bill of 1) / hours of the week
+        """
+        alike = _alike(kind)
+        if alike not in self._groups:
+            once_usd = self._on_demand_usd(kind, self._once)
+            # Two groups in place of one tell what an hour of a group costs.
+            twice = tuple(2 * count for count in self._once)
+            twice_usd = self._on_demand_usd(kind, twice)
+            run_usd = (twice_usd - once_usd) / self._week_hours
+            self._groups[alike] = GroupPrices(
+                kind=self._priced(kind, run_usd),
+                once_usd=once_usd,
+                run_usd=run_usd,
+                fixed_usd=once_usd - run_usd * self._week_hours,
+            )
+        return self._groups[alike]
+
+    def with_starts(self, kind: PoolKind) -> HourKind:
         """Return what groups of a kind cost with all lines of a bill.
 
-        price of an hour  = (bill of 2 groups - bill of 1) / hours of the week
-        price of a start  = bill of 1 that is away for an hour - bill of 1 + price of an hour
-        of an opening     = price of a start - lead * price of an hour
+        price of a start = bill of 1 that is away for an hour - bill of 1 + price of an hour
+        of an opening    = price of a start - lead * price of an hour
         """
-        # Layouts in one precision have the same weights to bring.
-        key = (kind.offer, kind.group.nodes, kind.replica.layout.precision)
-        if key not in self._groups:
-            self._groups[key] = self._find_prices(kind)
-        return self._groups[key]
+        alike = _alike(kind)
+        if alike not in self._starting:
+            self._starting[alike] = self._find_starts(kind)
+        return self._starting[alike]
 
-    def _find_prices(self, kind: PoolKind) -> GroupPrices:
-        once_usd = self._on_demand_usd(kind, self._once)
-        # Two groups in place of one tell what an hour of a group costs.
-        twice = tuple(2 * count for count in self._once)
-        twice_usd = self._on_demand_usd(kind, twice)
-        run_usd = (twice_usd - once_usd) / self._week_hours
-        priced = self._priced(kind, run_usd)
-        if self._with_break is not None:
-            away_usd = self._on_demand_usd(kind, self._with_break)
-            start_usd = max(0.0, away_usd - once_usd + run_usd)
-            lead_usd = self._lead_hours(kind) * run_usd
-            priced = replace(
-                priced,
-                start_usd=start_usd,
-                opening_usd=max(0.0, start_usd - lead_usd),
-            )
-        return GroupPrices(priced, once_usd - run_usd * self._week_hours)
+    def _find_starts(self, kind: PoolKind) -> HourKind:
+        prices = self.of_groups(kind)
+        if self._with_break is None:
+            return prices.kind
+        away_usd = self._on_demand_usd(kind, self._with_break)
+        start_usd = max(0.0, away_usd - prices.once_usd + prices.run_usd)
+        lead_usd = self._lead_hours(kind) * prices.run_usd
+        return replace(
+            prices.kind,
+            start_usd=start_usd,
+            opening_usd=max(0.0, start_usd - lead_usd),
+        )
 
     def _lead_hours(self, kind: PoolKind) -> float:
         """Return how long a group runs before an hour that needs it."""
@@ -164,6 +187,10 @@ class HourPrices:
         """Return what machines cost for one hour of each week, USD in the period."""
         factor = float(self._price_book.surcharges.factor)
         return usd_hour * float(HOURS_PER_MONTH) * factor / HOURS_PER_WEEK
+
+
+def _alike(kind: PoolKind) -> _Alike:
+    return kind.offer, kind.group.nodes, kind.replica.layout.precision
 
 
 def _with_break(running_share: tuple[Decimal, ...]) -> tuple[int, ...] | None:

@@ -442,7 +442,7 @@ class HourSearch:
                 most_always=min(kind.most_always, enough),
             )
             for family, weight in zip(families, weights, strict=True)
-            for kind in [self._price_of(family).kind]
+            for kind in [self._prices.with_starts(family.kinds[0])]
             for most_rps in [self._most_rps(family)]
             for enough in [self._enough_groups(most_rps)]
         )
