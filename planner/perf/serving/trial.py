@@ -177,7 +177,8 @@ class Trial:
         self._first_confirmation = first_confirmation
         self._batches: list[RequestTimes] = []
         self._request_count = 0
-        # By number of batches, metric and seconds.
+        # Of each batch by metric and seconds, and of so many batches.
+        self._batch_shares: dict[tuple[str, float], list[float]] = {}
         self._late_shares: dict[tuple[int, str, float], LateShare] = {}
         self._last_ranked: tuple[tuple[int, str], list[float]] | None = None
 
@@ -241,10 +242,7 @@ class Trial:
         unended_count = batch_count - len(self._batches)
         if not 0 < unended_count <= run.unended_count:
             return False
-        ended_shares = [
-            _share_beyond(batch[limit.metric], limit.limit_s)
-            for batch in self._batches
-        ]
+        ended_shares = self._shares_beyond(limit.metric, limit.limit_s)
         # Where few are late, counting the others takes longer than to play on.
         if ended_shares and statistics.fmean(ended_shares) <= limit.late_share:
             return False
@@ -372,8 +370,12 @@ class Trial:
         """Return the times of the first batches in rising order; the last ones asked are kept."""
         key = batch_count, metric
         if self._last_ranked is None or self._last_ranked[0] != key:
-            samples = self._samples(batch_count, metric)
-            ranked = sorted(itertools.chain.from_iterable(samples))
+            self._play_to(batch_count)
+            ranked = sorted(
+                itertools.chain.from_iterable(
+                    batch[metric] for batch in self._batches[:batch_count]
+                )
+            )
             self._last_ranked = key, ranked
         return self._last_ranked[1]
 
@@ -383,20 +385,25 @@ class Trial:
         """Measure the share of requests that are later than a time, once."""
         key = batch_count, metric, time_s
         if key not in self._late_shares:
+            self._play_to(batch_count)
             # Batches are long enough to be almost independent.
-            self._late_shares[key] = late_share(
-                [
-                    _share_beyond(batch, time_s)
-                    for batch in self._samples(batch_count, metric)
-                ]
-            )
+            shares = self._shares_beyond(metric, time_s)[:batch_count]
+            self._late_shares[key] = late_share(shares)
         return self._late_shares[key]
 
-    def _samples(self, batch_count: int, metric: str) -> list[list[float]]:
-        """Return the times of the first batches; more are played when there are too few."""
+    def _shares_beyond(self, metric: str, time_s: float) -> list[float]:
+        """Return which share of each batch that has ended is later than a time."""
+        shares = self._batch_shares.setdefault((metric, time_s), [])
+        shares += (
+            _share_beyond(batch[metric], time_s)
+            for batch in self._batches[len(shares) :]
+        )
+        return shares
+
+    def _play_to(self, batch_count: int) -> None:
+        """Play until so many batches have ended."""
         while len(self._batches) < batch_count:
             self._keep([next(self._unplayed_batches)])
-        return [batch[metric] for batch in self._batches[:batch_count]]
 
     def _keep(self, batches: list[RequestTimes]) -> None:
         # Counted here: a judge asks all of its runs for that before each new one.
