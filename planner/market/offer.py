@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from decimal import Decimal
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -413,23 +413,14 @@ class Catalog(Struct, frozen=True, dict=True):
 
 def group_offers(offers: Iterable[Offer]) -> tuple[tuple[Offer, ...], ...]:
     """Group offers by machine type and purchase; sort by price, then by region."""
-    ranked_offers = sorted(offers, key=_offer_rank)
+    groups: defaultdict[tuple[str, str, str], list[Offer]] = defaultdict(list)
+    for offer in offers:
+        instance = offer.instance
+        groups[
+            instance.provider, instance.instance_type, offer.purchase
+        ].append(offer)
     return tuple(
-        tuple(offer_group)
-        # A group: provider, machine type and purchase option.
-        for _, offer_group in groupby(
-            ranked_offers, key=lambda offer: _offer_rank(offer)[:3]
-        )
-    )
-
-
-def _offer_rank(offer: Offer) -> tuple[str, str, str, Decimal, str]:
-    instance = offer.instance
-    return (
-        instance.provider,
-        instance.instance_type,
-        offer.purchase,
         # Within a group the cheapest region is first, then by name.
-        offer.usd_hour,
-        offer.region,
+        tuple(sorted(group, key=lambda offer: (offer.usd_hour, offer.region)))
+        for _, group in sorted(groups.items())
     )
