@@ -12,8 +12,14 @@ from msgspec.structs import replace
 
 from planner.perf.serving.replica import Confidence
 from planner.solve.settings import SolveSettings
+from planner.workload import variation
 from planner.workload.solver import find
-from planner.workload.variation import Variation, VariationKind, variations
+from planner.workload.variation import (
+    Variation,
+    VariationKind,
+    answer_of,
+    variations,
+)
 from stacks.spec.table import unsupported_reason
 from tests.conftest import ROOT, chat, only, present, spec_of
 from tests.planner.cli.conftest import Command
@@ -83,6 +89,25 @@ def test_each_point_is_a_plan_of_its_own(catalog) -> None:
             expected = find(varied, settings)
         bill = expected.bill
         assert one.answer.usd == (bill.total if bill else None)
+
+
+@pytest.mark.parametrize("text", [TEXT, blueprint("summarize-batch")])
+def test_what_the_spec_itself_costs_need_not_be_asked(
+    catalog, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    spec, settings = spec_of(text), settings_of(catalog)
+    asked: list[Any] = []
+
+    def counted(varied: Any, varied_settings: SolveSettings) -> Any:
+        asked.append(varied)
+        return find(varied, varied_settings)
+
+    monkeypatch.setattr(variation, "find", counted)
+    alone = variations(spec, settings, "frontier")
+    count_alone = len(asked)
+    planned = answer_of(find(spec, settings))
+    assert variations(spec, settings, "frontier", planned) == alone
+    assert len(asked) - count_alone < len(alone)
 
 
 @pytest.mark.parametrize(

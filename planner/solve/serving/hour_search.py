@@ -167,10 +167,17 @@ class HourSearch:
 
         USD in the period of the bill.
         """
+        # Layouts take time, and one machine runs in all hours with any of them.
+        affordable = (
+            offer
+            for offer in offers
+            if self._week_hours * self._prices.of_machines(offer, 1)
+            < ceiling_usd
+        )
         return self._cheapest(
             (
                 (family,)
-                for offer in self._usable(offers)
+                for offer in self._usable(affordable)
                 for family in self._families(offer)
             ),
             ceiling_usd,
