@@ -38,8 +38,9 @@ scored.
 
 Until March 2025 engines multiplied experts and latent attention on AMD by general kernels. Those
 of AMD are up to three times and 17 times as fast, says AMD, and releases before them are
-predicted to be that much slower. Nothing was fitted to dstack's rows of such releases. Their
-prompts take longer still: vLLM's first tokens come five times later than predicted.
+predicted to be that much slower. Nothing was fitted to dstack's rows of such releases. But they
+were seen when two of AMD's four claims were taken, so they do not prove it. Their prompts take
+longer still: vLLM's first tokens come five times later than predicted.
 
 Oracle's batches of Llama 3.1 405B in fp8 are predicted within 2 % up to 32 requests, and a third
 too fast at 256.
