@@ -425,6 +425,11 @@ def main() -> None:
             timed("plan", "blueprints/chat-70b.yaml"),
         ),
         (
+            "what its limits cost, 16 plans",
+            4.0,
+            timed("explain", "blueprints/chat-70b.yaml", "--pareto", runs=3),
+        ),
+        (
             "plan of 100 specs that serve",
             8.0,
             timed("plan", *many, runs=2),

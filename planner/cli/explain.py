@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.types import Plan
     from planner.render.page import Page
-    from planner.solve.settings import SolveSettings
+    from planner.solve.settings import Memory, SolveSettings
     from planner.solve.solution import Counterfactual
     from planner.spec.model import Spec
 
@@ -65,6 +65,8 @@ def command(path: str, **option_values: Any) -> int:
 
     Example: tonnage explain chat.yaml g5.12xlarge && tonnage explain chat.yaml --traffic 2x
     """
+    from planner.solve.settings import Memory
+
     asked = [name for name in QUESTIONS if option_values[name]]
     if len(asked) > 1:
         raise click.UsageError(
@@ -75,7 +77,11 @@ def command(path: str, **option_values: Any) -> int:
     )
     options = PlanningOptions(prices=option_values["prices"])
     _refuse_prices_of_plan(path, options)
-    plan, spec_file = _read_plan(path, catalog, options, with_reasons=not asked)
+    # What the plan takes to find, its variations need too.
+    memory = Memory()
+    plan, spec_file = _read_plan(
+        path, catalog, options, memory, with_reasons=not asked
+    )
     if asked:
         # A counterfactual is solved anew, which needs the spec itself.
         current_spec = _unchanged_spec(plan, spec_file, catalog)
@@ -88,6 +94,7 @@ def command(path: str, **option_values: Any) -> int:
                 calibration=plan.inputs.calibration,
                 stops_after=plan.inputs.stops_after_months,
             ),
+            memory,
         )
         with progress.waiting("planning it in other ways"):
             answer_page = _answer(
@@ -175,6 +182,7 @@ def _read_plan(
     path: str,
     catalog: Catalog,
     options: PlanningOptions,
+    memory: Memory,
     *,
     with_reasons: bool,
 ) -> tuple[Plan, SpecFile | None]:
@@ -188,7 +196,7 @@ def _read_plan(
     spec_file = SpecFile(
         path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
     )
-    found_plan = find_plan(spec_file, catalog, options)
+    found_plan = find_plan(spec_file, catalog, options, memory)
     plan = found_plan.explained() if with_reasons else found_plan.plan
     return plan, spec_file
 
