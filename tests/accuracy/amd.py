@@ -27,14 +27,22 @@ def _group(sample: Sample) -> tuple[str, ...]:
 HEAD: Final = ("model", "engine", "measured", "load")
 TEXT: Final = """## AMD, kept apart
 
-MI300X by five sources that no fit has. The fits know closed loops on AMD from one source, whose
-servers were tuned for its runs ([decision 117](decisions/0117-kernels-of-amd.md)).
+Deployments by six sources that no fit has. The fits know closed loops on AMD from one source,
+InferenceX, whose servers were tuned for its runs: DeepSeek-R1 on MI300X, MI325X and MI355X
+([decision 117](decisions/0117-kernels-of-amd.md),
+[118](decisions/0118-fused-latent-attention.md)).
 
-The servers of 2026 ran as their recipes start them: the cookbook of SGLang, a pull request to it,
-and a recipe of vLLM. In the median they are predicted 1.6 times as fast as they were measured,
-within their bands. MiniMax M2.7, whose attention ran by Triton, takes four times as long as
-predicted for a token with 1,000 users and more. Three runs whose server still compiled are not
-scored.
+What InferenceX measured in September 2026 is kept apart: a release of SGLang that is newer than
+any in the fits, and Qwen3.5 397B on MI355X, where these know no other model. DeepSeek-R1 is
+predicted 1.05 to 1.19 times as fast as it was measured, and Qwen3.5 1.01 to 1.43 times. Times per
+token of these 14 rows err by 12 % in the mean.
+
+The other servers of 2026 ran as their recipes start them: the cookbook of SGLang, a pull request
+to it, and a recipe of vLLM. In the median they are predicted 1.56 times as fast as they were
+measured. DeepSeek-R1 by SGLang 0.5.7, before its latent attention was fused on MI300X, is
+predicted 1.29 times as fast. MiniMax M2.7, whose attention ran by Triton, takes five times as long
+as predicted for a token with 1,000 users and more. Four runs whose server compiled or stood still
+meanwhile are not scored.
 
 Until March 2025 engines multiplied experts and latent attention on AMD by general kernels. Those
 of AMD are up to three times and 17 times as fast, says AMD, and releases before them are
@@ -42,7 +50,7 @@ predicted to be that much slower. Nothing was fitted to dstack's rows of such re
 were seen when two of AMD's four claims were taken, so they do not prove it. Their prompts take
 longer still: vLLM's first tokens come five times later than predicted.
 
-Oracle's batches of Llama 3.1 405B in fp8 are predicted within 2 % up to 32 requests, and a third
+Oracle's batches of Llama 3.1 405B in fp8 are predicted within 6 % up to 32 requests, and a third
 too fast at 256.
 """
 

@@ -14,6 +14,7 @@ from planner.facts.serving_engine import DEFAULT_ENGINE
 from planner.perf.common.constant import constant
 
 if TYPE_CHECKING:
+    from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
     from planner.perf.common.layout import Node, ReplicaLayout
 
@@ -204,11 +205,8 @@ def coefficient_keys(
         and serving_engine.software_year < constant("tpu_engine_year")
     ):
         key_names.add(f"{serving_engine.kind} torch-xla")
-    # Before AMD's kernels for experts and latent attention, engines multiplied by general ones.
-    if accelerator.vendor == "amd" and serving_engine.software_year < constant(
-        "amd_kernel_year"
-    ):
-        key_names.add("amd early")
+    if accelerator.vendor == "amd":
+        key_names |= _kernel_keys(accelerator, serving_engine)
     # Only the first step of a busy engine waits for a scheduler that works ahead.
     if serving_engine.plans_ahead:
         key_names.add(f"{serving_engine.kind} ahead")
@@ -222,3 +220,20 @@ def coefficient_keys(
     if layout.tp > node.accelerator_count:
         key_names.add("network")
     return frozenset(key_names.union(length_keys))
+
+
+def _kernel_keys(
+    accelerator: Accelerator, serving_engine: ServingEngine
+) -> set[str]:
+    """Return the keys of releases from before kernels that AMD's accelerators have now."""
+    # Experts and latent attention were multiplied by general ones.
+    if serving_engine.software_year < constant("amd_kernel_year"):
+        return {"amd early"}
+    # Latent attention had fused ones on the next generation alone.
+    if (
+        accelerator.architecture == "CDNA3"
+        and serving_engine.kind == "sglang"
+        and serving_engine.software_year < constant("amd_fused_year", "sglang")
+    ):
+        return {"sglang amd unfused"}
+    return set()

@@ -76,6 +76,28 @@ def test_amd_had_general_kernels_before_its_own(
     assert ("amd early" in keys) is expected
 
 
+@pytest.mark.parametrize(
+    ("chip", "engine_name", "year", "expected"),
+    [
+        # SGLang 0.5.9 and 0.5.12, between which MI300X got the kernels of MI355X.
+        ("mi300x", "sglang", 2026.14, True),
+        ("mi325x", "sglang", 2026.14, True),
+        ("mi300x", "sglang", 2026.38, False),
+        ("mi355x", "sglang", 2026.14, False),
+        ("mi300x", "vllm", 2026.14, False),
+        # Before AMD's own kernels nothing was fused anywhere.
+        ("mi300x", "sglang", 2025.1, False),
+    ],
+)
+def test_mi300x_fused_latent_attention_later_than_its_successor(
+    chip: str, engine_name: str, year: float, expected: bool
+) -> None:
+    keys = coefficient_keys(
+        layout("fp8"), node(chip), find_engine(engine_name, year)
+    )
+    assert ("sglang amd unfused" in keys) is expected
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp8", "mxfp4"])
 def test_planning_ahead_shortens_a_step_and_changes_nothing_else(
     precision: str,
