@@ -27,13 +27,13 @@ def _group(sample: Sample) -> tuple[str, ...]:
 HEAD: Final = ("model", "engine", "measured", "load")
 TEXT: Final = """## AMD, kept apart
 
-Deployments by six sources that no fit has. The fits know closed loops on AMD from one source,
-InferenceX, whose servers were tuned for its runs: DeepSeek-R1 on MI300X, MI325X and MI355X
-([decision 117](decisions/0117-kernels-of-amd.md),
+Deployments of five sources that no fit has, and the latest of InferenceX. That is the only source
+of closed loops on AMD in the fits, and its servers were tuned for its runs: DeepSeek-R1 on MI300X,
+MI325X and MI355X ([decision 117](decisions/0117-kernels-of-amd.md),
 [118](decisions/0118-fused-latent-attention.md)).
 
-What InferenceX measured in September 2026 is kept apart: a release of SGLang that is newer than
-any in the fits, and Qwen3.5 397B on MI355X, where these know no other model. DeepSeek-R1 is
+What it measured in September 2026 is kept apart: a release of SGLang that is newer than any in
+the fits, and Qwen3.5 397B on MI355X, where these know no other model. DeepSeek-R1 is
 predicted 1.05 to 1.19 times as fast as it was measured, and Qwen3.5 1.01 to 1.43 times. Times per
 token of these 14 rows err by 12 % in the mean.
 

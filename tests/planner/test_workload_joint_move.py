@@ -221,7 +221,7 @@ def test_fleets_are_those_of_specs_that_say_so(
     def shared(where: str = "") -> tuple[dict[str, Any], str]:
         for name, rps, profile, narrowed in (
             ("days", "50", "business-hours", ""),
-            ("always", "50", "diurnal", where),
+            ("always", "40", "diurnal", where),
         ):
             text = SPEC.replace("NAME", name).replace("RPS", rps)
             text = text.replace("PROFILE", profile)

@@ -369,7 +369,7 @@ def test_a_fleet_is_found_before_what_its_wishes_cost(catalog) -> None:
 
 
 def test_a_router_saves_what_the_spec_with_it_saves(catalog) -> None:
-    text = blueprint("code-assistant").replace("peak_rps: 15", "peak_rps: 12")
+    text = blueprint("code-assistant")
     [line] = [
         limit
         for limit in solve(catalog, text).bindings

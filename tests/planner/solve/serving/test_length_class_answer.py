@@ -201,7 +201,7 @@ def test_quiet_hours_of_a_class_are_told_where_they_miss_a_limit(
     nights = ", ".join(["0.1"] * 12 + ["1"] * 12)
     text = documents("aws").replace(
         "peak_rps: 8",
-        f"peak_rps: 30\n  burstiness: {burstiness}\n  profile: [{nights}]",
+        f"peak_rps: 20\n  burstiness: {burstiness}\n  profile: [{nights}]",
     )
     solution = find(few, text)
     assert len(solution.pools) == 2
