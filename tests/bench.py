@@ -455,7 +455,7 @@ def main() -> None:
             traced(),
         ),
         (
-            "estimate of 2,251 rows",
+            "estimate of all measured rows",
             5.0,
             estimated(),
         ),

@@ -32,9 +32,9 @@ of closed loops on AMD in the fits, and its servers were tuned for its runs: Dee
 MI325X and MI355X ([decision 117](decisions/0117-kernels-of-amd.md),
 [118](decisions/0118-fused-latent-attention.md)).
 
-What it measured in September 2026 is kept apart: a release of SGLang that is newer than any in
-the fits, and Qwen3.5 397B on MI355X, where these know no other model. DeepSeek-R1 is
-predicted 1.05 to 1.19 times as fast as it was measured, and Qwen3.5 1.01 to 1.43 times. Times per
+What InferenceX measured in September 2026 is kept apart: a release of SGLang that is newer than
+any in the fits, and Qwen3.5 397B on MI355X, where these know one other model. DeepSeek-R1 is
+predicted 1.06 to 1.19 times as fast as it was measured, and Qwen3.5 1.01 to 1.45 times. Times per
 token of these 14 rows err by 12 % in the mean.
 
 The other servers of 2026 ran as their recipes start them: the cookbook of SGLang, a pull request

@@ -235,6 +235,21 @@ def test_explain_answers_the_three_questions(tonnage, spec) -> None:
     assert tonnage("explain", "chat.yaml", "--traffic", "lots")[0] == 2
 
 
+@pytest.mark.parametrize(
+    "question",
+    [("g5.12xlarge",), ("--traffic", "2x"), ("--ways",), ("--pareto",)],
+)
+def test_what_is_known_of_a_plan_changes_no_answer(
+    tonnage, spec, question: tuple[str, ...]
+) -> None:
+    """Beside a spec its plan was just looked for; of a saved one nothing is known."""
+    assert tonnage("plan", "chat.yaml", "-o", "chat.plan.json")[0] == 0
+    asked = tonnage("explain", "chat.yaml", *question)
+    saved = tonnage("explain", "chat.plan.json", *question)
+    assert asked[:2] == saved[:2]
+    assert asked[0] == 0
+
+
 def test_errors_go_to_standard_error_with_place_and_next_step(
     tonnage, here
 ) -> None:
