@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import ServingLoad
     from planner.perf.serving.replica import Replica
     from planner.perf.serving.replica_table import ReplicaTable, TableInputs
+    from planner.perf.serving.service import Service
     from planner.perf.serving.steady_state import ContextLoad, SteadyState
     from planner.perf.serving.trial import SimulatedPercentile
     from planner.solve.serving.peak_run import PeakRun
@@ -109,18 +110,38 @@ class FleetJudge:
         """Return whether `missed_limit` names one, without measuring how far it is missed."""
         if not requirement.is_simulated:
             return False
-        return self._far_limit(requirement, sizing) is not None or self._trial(
+        return self._misses_by_far(requirement, sizing) or self._trial(
             requirement, sizing, Trial.misses
         ).misses(trial_limits(requirement))
+
+    def _misses_by_far(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> bool:
+        """Return whether `_far_limit` names a limit, without asking how far it is missed."""
+        service = _service(requirement, sizing)
+        return (
+            service is None
+            or violated_limit(service, requirement.limits, SCREEN_FACTOR)
+            is not None
+            # The bound comes last: it needs times of each length, which the formula does without.
+            or self._is_overtaxed(requirement, sizing)
+        )
+
+    def _is_overtaxed(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> bool:
+        """Return whether the mean time per token is above a limit, or more comes than leaves."""
+        least_tpot_s = self._least_tpot(requirement, sizing)
+        return (
+            least_tpot_s == math.inf
+            or _limit_below(requirement, least_tpot_s) is not None
+        )
 
     def _far_limit(
         self, requirement: ServingRequirement, sizing: FleetSizing
     ) -> LayoutRejection | None:
         """Return what a fleet misses so surely that it is not simulated."""
-        replica, groups = sizing.replica, sizing.peak_groups
-        service = predict_service(
-            requirement, replica, groups * sizing.replicas_per_group
-        )
+        service = _service(requirement, sizing)
         least_tpot_s = self._least_tpot(requirement, sizing)
         if service is None or least_tpot_s == math.inf:
             return LayoutRejection(
@@ -128,20 +149,11 @@ class FleetJudge:
                 constraint="rate",
                 reached=math.inf,
                 limit=requirement.load.rate_per_s,
-                groups=groups,
+                groups=sizing.peak_groups,
             )
         far_limit = violated_limit(
             service, requirement.limits, SCREEN_FACTOR
-        ) or next(
-            (
-                limit
-                for limit in requirement.limits
-                if limit.metric == "tpot"
-                and limit.percentile >= ABOVE_MEAN
-                and least_tpot_s > limit.seconds
-            ),
-            None,
-        )
+        ) or _limit_below(requirement, least_tpot_s)
         if far_limit is None:
             return None
         reached_s = service.quantile(far_limit.metric, far_limit.percentile)
@@ -152,7 +164,7 @@ class FleetJudge:
             if far_limit.metric == "tpot"
             else reached_s,
             limit=float(far_limit.seconds),
-            groups=groups,
+            groups=sizing.peak_groups,
         )
 
     def _least_tpot(
@@ -367,6 +379,31 @@ def trial_limits(requirement: ServingRequirement) -> list[TrialLimit]:
         )
         for sla_limit in requirement.limits
     ]
+
+
+def _service(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Service | None:
+    """Return the service of a replica by formula, with all peak groups up."""
+    return predict_service(
+        requirement,
+        sizing.replica,
+        sizing.peak_groups * sizing.replicas_per_group,
+    )
+
+
+def _limit_below(
+    requirement: ServingRequirement, least_tpot_s: float
+) -> LatencyLimit | None:
+    """Return the first limit of the time per token that is below a mean of at least so much."""
+    for limit in requirement.limits:
+        if (
+            limit.metric == "tpot"
+            and limit.percentile >= ABOVE_MEAN
+            and least_tpot_s > limit.seconds
+        ):
+            return limit
+    return None
 
 
 def _missed_in(
