@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 METRICS: Final = ("ttft", "tpot", "e2e")
 PERCENTILES: Final = (50, 90, 95, 99)
-MOST_KEPT_REQUESTS: Final = 1_000_000  # of all runs, about 100 bytes each
+MOST_KEPT_REQUESTS: Final = 250_000  # of all runs, about 100 bytes each
 IDLE_RPS: Final = 1e-6  # a rate at which no request meets another
 SEED: Final = 1
 # Streams of requests that are kept; a stream that is asked for again is drawn again.
