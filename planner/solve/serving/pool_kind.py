@@ -21,12 +21,14 @@ from planner.solve.serving.sizing import (
     idle_rejection,
     unfit_rejection,
 )
+from planner.solve.serving.spare_groups import counted_zones
 from planner.solve.serving.spot_promise import has_promise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from planner.market.offer import Offer
+    from planner.perf.common.layout import Node
     from planner.perf.serving.replica import Replica
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 # More than any fleet has.
 MANY_GROUPS: Final = 1e6
+# A replica on a node, and the unit in which it scales.
+_Layout: TypeAlias = "tuple[Replica, ReplicaGroup]"
 # Prices of a machine of each of two offers, and the offers.
 _PricedPair: TypeAlias = "tuple[tuple[float, float], tuple[Offer, Offer]]"
 
@@ -59,9 +63,9 @@ class PoolKinds:
         self._rate_rps = requirement.load.rate_per_s
         self._capacity = ReplicaCapacity(requirement, search.judge)
         # Upper bounds by formula, requests/s of a replica.
-        self._most_rps: dict[PoolKind, float] = {}
+        self._most_rps: dict[_Layout, float] = {}
         self._kinds: dict[Offer, tuple[PoolKind, ...]] = {}
-        self._unfit: dict[tuple[Replica, ReplicaGroup], bool] = {}
+        self._layouts: dict[tuple[Node, int, bool], list[_Layout]] = {}
         self._bounds_usd: dict[tuple[PoolKind, float], float] = {}
         self._cost_floors: dict[PoolKind, CostFloor] = {}
 
@@ -100,7 +104,7 @@ class PoolKinds:
             if offer_bound_usd(self._requirement, offer) >= least_usd:
                 break
             for kind in self.of(offer):
-                group_rps = self._most_rps[kind] * kind.group.replicas
+                group_rps = self.most_rps(kind) * kind.group.replicas
                 usd = self.bound_usd(kind, self._rate_rps / group_rps)
                 least_usd = min(least_usd, usd)
         return least_usd
@@ -108,42 +112,50 @@ class PoolKinds:
     def of(self, offer: Offer) -> tuple[PoolKind, ...]:
         """Return the layouts on an offer that a simulation may confirm."""
         if offer not in self._kinds:
-            self._kinds[offer] = tuple(self._find_kinds(offer))
+            self._kinds[offer] = tuple(
+                [
+                    PoolKind(offer, replica, group)
+                    for replica, group in self._fit_layouts(offer)
+                ]
+            )
         return self._kinds[offer]
 
-    def _find_kinds(self, offer: Offer) -> Iterator[PoolKind]:
-        sizes: list[tuple[int, ...]] = [ONE_NODE]
-        if offer.instance.fabric != "none":
-            sizes.append(MULTI_NODE_SIZES)
-        for replica, group, group_bound in itertools.chain.from_iterable(
-            self._search.layout_options(self._requirement, offer, size)
-            for size in sizes
-        ):
-            if group_bound == math.inf or self._is_unfit(replica, group):
-                continue
-            kind = PoolKind(offer, replica, group)
-            self._most_rps[kind] = self._rate_rps / (
-                group_bound * group.replicas
-            )
-            yield kind
-
-    def _is_unfit(self, replica: Replica, group: ReplicaGroup) -> bool:
-        """Whether formulas tell that no number of groups will do; offers share their replicas."""
-        key = (replica, group)
-        if key not in self._unfit:
-            self._unfit[key] = bool(
-                unfit_rejection(self._requirement, replica, group)
-                or idle_rejection(self._requirement, replica, SCREEN_FACTOR)
-            )
-        return self._unfit[key]
+    def _fit_layouts(self, offer: Offer) -> list[_Layout]:
+        """Return the layouts that formulas do not rule out; offers of one node share them."""
+        instance = offer.instance
+        has_fabric = instance.fabric != "none"
+        key = (
+            instance.node,
+            counted_zones(self._requirement, offer),
+            has_fabric,
+        )
+        if key not in self._layouts:
+            self._layouts[key] = []
+            sizes = (ONE_NODE, MULTI_NODE_SIZES) if has_fabric else (ONE_NODE,)
+            for replica, group, group_bound in itertools.chain.from_iterable(
+                self._search.layout_options(self._requirement, offer, size)
+                for size in sizes
+            ):
+                # With no number of groups the formulas let it hold.
+                if (
+                    group_bound == math.inf
+                    or unfit_rejection(self._requirement, replica, group)
+                    or idle_rejection(self._requirement, replica, SCREEN_FACTOR)
+                ):
+                    continue
+                self._layouts[key].append((replica, group))
+                self._most_rps[replica, group] = self._rate_rps / (
+                    group_bound * group.replicas
+                )
+        return self._layouts[key]
 
     def most_rps(self, kind: PoolKind) -> float:
         """Return what a replica of a kind carries at most by formulas, requests/s."""
-        return self._most_rps[kind]
+        return self._most_rps[kind.replica, kind.group]
 
     def group_rps(self, kind: PoolKind) -> tuple[float, float]:
         """Return the bounds of what a group carries, requests/s."""
-        bounds = self._capacity.bounds(kind.replica, self._most_rps[kind])
+        bounds = self._capacity.bounds(kind.replica, self.most_rps(kind))
         replicas = kind.group.replicas
         return bounds.low_rps * replicas, bounds.high_rps * replicas
 
