@@ -86,7 +86,11 @@ ROLE_MODULES: Final = {
 
 
 class NodeProgram(NamedTuple):
-    """The program of a node: what it has at once, and what its agent may fetch."""
+    """The program of a node: what it has at once, and what its agent may fetch.
+
+    User data has little room, so what it has at once is without what only people read. What is
+    fetched is whole, so that an error on a machine names the lines of the source.
+    """
 
     core: dict[str, str]
     rest: dict[str, str]
@@ -100,8 +104,9 @@ def node_program(
     `cloud_modules` are those of its cloud, by their full names, and `more` those that some
     machines need beside those of their role.
     """
+    core = _sources([*(f"{PACKAGE}.{name}" for name in CORE), *cloud_modules])
     return NodeProgram(
-        _sources([*(f"{PACKAGE}.{name}" for name in CORE), *cloud_modules]),
+        {path: running_text(text) for path, text in core.items()},
         _role_sources(role, more),
     )
 
@@ -147,7 +152,5 @@ def _sources(modules: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _source(module: str) -> str:
-    """Return a module without what is read here and not there."""
     package, _, name = module.rpartition(".")
-    text = files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
-    return running_text(text)
+    return files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")

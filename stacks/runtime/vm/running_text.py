@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Cut(NamedTuple):
     text: bytes = b""
 
 
+# Many stacks are made in one process, of the same few modules.
+@cache
 def running_text(text: str) -> str:
     """Return a module without comments, docstrings, protocols, and annotations of functions.
 

@@ -141,14 +141,19 @@ def test_a_packed_text_is_the_same_everywhere() -> None:
     assert not {'"', "'", "\\"} & set(text)
 
 
-def test_comments_and_docstrings_stay_here() -> None:
-    core, rest = node_program(["stacks.aws.node"], "train")
-    for name, text in {**core, **rest}.items():
+def test_user_data_has_no_comments_and_no_docstrings() -> None:
+    for name, text in node_program(["stacks.aws.node"], "train").core.items():
         tree = ast.parse(text)
         assert ast.get_docstring(tree) is None, name
         assert not any(
             line.lstrip().startswith("#") for line in text.splitlines()
         )
+
+
+def test_what_is_fetched_has_the_lines_of_the_source() -> None:
+    for name, text in node_program(["stacks.aws.node"], "train").rest.items():
+        source = ROOT / name.removeprefix("/opt/tonnage/")
+        assert text == source.read_text(), name
 
 
 def test_the_boot_script_installs_what_was_packed(tmp_path: Path) -> None:
