@@ -216,13 +216,24 @@ def offer_pairs(
     for priced in offers:
         place = (priced[1].provider, priced[1].region)
         regions.setdefault(place, []).append(priced)
-    found: dict[tuple[object, ...], list[_PricedPair]] = {}
+    found: dict[tuple[int, int], list[_PricedPair]] = {}
+    # Numbers of what may take the place of each other, which compare faster.
+    likenesses: dict[tuple[object, ...], int] = {}
     # Of regions with the same prices the one that the spec lists first.
     for regional_offers in sorted(regions.values(), key=_region_order):
-        ordered = sorted(regional_offers, key=lambda priced: priced[1].key)
-        for (first_usd, first), (second_usd, second) in itertools.combinations(
-            ordered, 2
-        ):
+        numbered = [
+            (
+                usd,
+                offer,
+                likenesses.setdefault(_likeness(offer), len(likenesses)),
+            )
+            for usd, offer in sorted(
+                regional_offers, key=lambda priced: priced[1].key
+            )
+        ]
+        for first_of, second_of in itertools.combinations(numbered, 2):
+            first_usd, first, first_number = first_of
+            second_usd, second, second_number = second_of
             if first_usd + second_usd >= ceiling_usd:
                 continue
             is_owned_twice = first.owned_nodes and second.owned_nodes
@@ -231,7 +242,8 @@ def offer_pairs(
                 # One commitment may be to both types, and counts once.
                 and not is_owned_twice
             ):
-                _keep_undominated(found, first, second)
+                kept = found.setdefault((first_number, second_number), [])
+                _keep_undominated(kept, first, second)
     for priced_pairs in found.values():
         for _, pair in priced_pairs:
             yield pair
@@ -244,34 +256,32 @@ def _region_order(
     return first.place_rank, first.provider, first.region
 
 
+def _likeness(offer: Offer) -> tuple[object, ...]:
+    """Return what is equal of two offers when the price alone tells which one is better."""
+    return (
+        offer.provider,
+        offer.instance.instance_type,
+        offer.purchase,
+        offer.owned_nodes,
+        offer.quotas,
+        offer.reservation,
+        # Where a zone may fail, more of them need fewer spares.
+        offer.zone_count(together=False),
+    )
+
+
 def _keep_undominated(
-    found: dict[tuple[object, ...], list[_PricedPair]],
-    first: Offer,
-    second: Offer,
+    kept: list[_PricedPair], first: Offer, second: Offer
 ) -> None:
     """Add a pair unless another region sells both for no more; drop those that it beats."""
-    key = tuple(
-        (
-            offer.provider,
-            offer.instance.instance_type,
-            offer.purchase,
-            offer.owned_nodes,
-            offer.quotas,
-            offer.reservation,
-            # Where a zone may fail, more of them need fewer spares.
-            offer.zone_count(together=False),
-        )
-        for offer in (first, second)
-    )
     prices = (float(first.usd_hour), float(second.usd_hour))
-    kept = found.setdefault(key, [])
     if any(
         known[0] <= prices[0] and known[1] <= prices[1] for known, _ in kept
     ):
         return
-    found[key] = [
+    kept[:] = [
         (known, pair)
         for known, pair in kept
         if not (prices[0] <= known[0] and prices[1] <= known[1])
     ]
-    found[key].append((prices, (first, second)))
+    kept.append((prices, (first, second)))
