@@ -136,7 +136,7 @@ class PoolKinds:
                 self._search.layout_options(self._requirement, offer, size)
                 for size in sizes
             ):
-                # With no number of groups the formulas let it hold.
+                # By the formulas no number of groups is enough.
                 if (
                     group_bound == math.inf
                     or unfit_rejection(self._requirement, replica, group)
