@@ -28,7 +28,7 @@ MIG_SUFFIX: Final = re.compile(
 VENDOR_PREFIX: Final = re.compile(
     r"^((nvidia|amd|google|aws|intel|geforce|instinct|tesla)[ -]+)+(?=\S)"
 )
-PRECISIONS: Final = ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
+PRECISIONS: Final = ("fp32", "bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
 
 
 class RefusedError(Exception):

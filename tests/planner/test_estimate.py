@@ -336,6 +336,26 @@ def test_a_loop_and_its_rate_agree() -> None:
     )
 
 
+def test_weights_of_32_bits_are_read_for_twice_as_long() -> None:
+    """A lone user waits for the weights; no run of the fit had such ones."""
+    found = {
+        precision: predict_inference(
+            row_deployment(row(weight_precision=precision, concurrency="1"))
+        )
+        for precision in ("fp32", "bf16")
+    }
+    times = {
+        precision: prediction.columns["tpot_ms_mean"]
+        for precision, prediction in found.items()
+    }
+    assert 1.7 < times["fp32"].value / times["bf16"].value < 2.1
+    assert found["fp32"].basis == "physics"
+    assert (
+        times["fp32"].high / times["fp32"].low
+        > times["bf16"].high / times["bf16"].low
+    )
+
+
 def test_what_is_new_widens_the_band_and_weakens_the_basis() -> None:
     def width(**changes: str) -> tuple[float, str]:
         found = predict_inference(row_deployment(row(**changes)))
