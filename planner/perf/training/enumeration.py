@@ -209,6 +209,7 @@ def microbatch_sizes(
         job.llm.layers,
         cut_layout.pp,
         job.min_sequences,
+        equal_rounds=frameworks()[job.software.framework].equal_rounds,
     )
 
 
@@ -221,24 +222,39 @@ def least_bubbles(
         job.llm.layers,
         cut_layout.pp,
         job.min_sequences,
+        equal_rounds=frameworks()[job.software.framework].equal_rounds,
     )
 
 
 @lru_cache(maxsize=4096)
 def _least_bubbles(
-    rank_sequences: int, layers: int, pp: int, min_sequences: int
+    rank_sequences: int,
+    layers: int,
+    pp: int,
+    min_sequences: int,
+    *,
+    equal_rounds: bool,
 ) -> tuple[tuple[int, int], ...]:
     return tuple(
         (micro_batch, chunk_counts[-1])
         for micro_batch, chunk_counts in _microbatch_sizes(
-            rank_sequences, layers, pp, min_sequences
+            rank_sequences,
+            layers,
+            pp,
+            min_sequences,
+            equal_rounds=equal_rounds,
         )
     )
 
 
 @lru_cache(maxsize=4096)
 def _microbatch_sizes(
-    rank_sequences: int, layers: int, pp: int, min_sequences: int
+    rank_sequences: int,
+    layers: int,
+    pp: int,
+    min_sequences: int,
+    *,
+    equal_rounds: bool,
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     chunk_counts = _chunk_counts(layers, pp)
     micro_batches = (
@@ -251,11 +267,24 @@ def _microbatch_sizes(
     return tuple(
         (
             micro_batch,
-            # Interleaving needs a group of at least pp micro-batches.
-            chunk_counts if rank_sequences // micro_batch >= pp else (1,),
+            chunk_counts
+            if _may_interleave(
+                rank_sequences // micro_batch, pp, equal_rounds=equal_rounds
+            )
+            else (1,),
         )
         for micro_batch in micro_batches
     )
+
+
+def _may_interleave(micro_batches: int, pp: int, *, equal_rounds: bool) -> bool:
+    """Whether micro-batches pass a pipeline in groups of at least as many as it has stages.
+
+    Some frameworks want groups of equal size, and make as many as there can be.
+    """
+    if micro_batches < pp:
+        return False
+    return not equal_rounds or micro_batches % (micro_batches // pp) == 0
 
 
 def _powers_of_two(upper_limit: int) -> list[int]:

@@ -37,6 +37,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     loads_in_group  one rank of each tensor-parallel group loads data, not every rank
     sends_per_expert  its job sends a token once for each expert (an all-to-all)
     whole_expert_groups  expert parallelism takes all ranks of tensor and context parallelism
+    equal_rounds  an interleaved pipeline passes its micro-batches in rounds of equal size
     default_for   methods that take it when a spec names none
     """
 
@@ -52,6 +53,7 @@ class Framework(Struct, frozen=True, kw_only=True):
     loads_in_group: bool
     sends_per_expert: bool
     whole_expert_groups: bool
+    equal_rounds: bool
     default_for: frozenset[str]
 
     def software(
@@ -118,6 +120,7 @@ def frameworks() -> dict[str, Framework]:
         "loads": table.one_of("rank", "tensor group"),
         "sends_per_expert": table.yes_or_no,
         "whole_expert_groups": table.yes_or_no,
+        "equal_rounds": table.yes_or_no,
         "default_for": table.any_text,
         **table.SOURCE_COLUMNS,
     }
@@ -137,6 +140,7 @@ def frameworks() -> dict[str, Framework]:
             loads_in_group=row["loads"] == "tensor group",
             sends_per_expert=row["sends_per_expert"],
             whole_expert_groups=row["whole_expert_groups"],
+            equal_rounds=row["equal_rounds"],
             default_for=frozenset(row["default_for"].split()),
         )
         for row in table.load_rows(

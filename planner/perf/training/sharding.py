@@ -58,7 +58,7 @@ class ShardingTraffic(NamedTuple):
 class _StatePart(Struct, frozen=True):
     """Parameters of a rank that one group of ranks shards.
 
-    held_params     parameters of the rank
+    held_params     parameters of the rank, without adapters
     trained_params  those of them with gradients
     call_layers     layers of a stage with such parameters
     group           ranks that shard their states
@@ -79,8 +79,8 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
     ZeRO-1   -                                     scatter gradients, gather weights
     none     -                                     all-reduce gradients (the same bytes)
 
-    With hybrid sharding the groups all-reduce their shards of the gradients once a step.
-    Experts are sharded by the ranks that have the same ones.
+    Frozen weights have no gradients. With hybrid sharding the groups all-reduce their shards of
+    the gradients once a step. Experts are sharded by the ranks that have the same ones.
     """
     sharding = job.layout.sharding
     gathered_link = gathered_network = reduced_link = reduced_network = 0.0
@@ -142,14 +142,27 @@ def _gathered_bytes(job: Job, part: _StatePart) -> float:
     if job.layout.sharding == "zero3":
         # Gathers for forward and backward, one more for a reference.
         weight_passes = 2 if job.reference == "none" else 3
-        # Gathers of weights and a 16-bit scatter of gradients.
         return (
-            weight_passes * job.software.gather_bytes + BYTES_16BIT
-        ) * part.held_params
+            weight_passes * _weight_bytes(job, part)
+            + BYTES_16BIT * part.trained_params
+        )
     return (
         BYTES_16BIT * part.trained_params
         if job.layout.sharding == "zero2" and part.group.size > 1
         else 0.0
+    )
+
+
+def _weight_bytes(job: Job, part: _StatePart) -> float:
+    """Return the bytes of the whole weights that a gather brings.
+
+    Frozen ones are gathered as they are stored, and what is trained beside them in 16 bits.
+    """
+    if not job.frozen_bytes:
+        return job.software.gather_bytes * part.held_params
+    return (
+        min(job.software.gather_bytes, job.frozen_bytes) * part.held_params
+        + BYTES_16BIT * part.trained_params
     )
 
 

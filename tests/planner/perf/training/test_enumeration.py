@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from planner.facts.accelerator import accelerators as all_accelerators
 from planner.facts.llm import find_model
-from planner.perf.training.enumeration import cut_families
-from planner.perf.training.job import ParallelLayout
+from planner.perf.training.enumeration import (
+    cut_families,
+    expand_cut,
+    least_bubbles,
+)
+from planner.perf.training.framework import frameworks
+from planner.perf.training.job import Job, ParallelLayout
 
 
 def cuts(model: str, accelerators: int, sequence: int) -> list[ParallelLayout]:
@@ -43,3 +49,36 @@ def test_expert_parallelism_of_torchtitan_is_one_that_it_starts_with(
 
 def test_a_model_without_experts_has_no_expert_parallelism() -> None:
     assert {cut.ep for cut in cuts("llama-3.1-8b", 64, 16_384)} == {1}
+
+
+def interleaved(framework: str, batch: int, pp: int) -> set[tuple[int, int]]:
+    """The micro-batches of a step and the stages of layouts in which chunks take turns."""
+    cut = ParallelLayout(pp=pp)
+    job = Job(
+        llm=find_model("llama-3.1-70b"),
+        chip=all_accelerators()["h100-sxm"],
+        layout=cut,
+        software=frameworks()[framework].software("bf16"),
+        sequence_tokens=8192,
+        global_batch=float(batch),
+        network_bytes_s=50e9,
+    )
+    layouts = [*expand_cut(job, cut)]
+    # The bound of a search knows the same numbers of chunks.
+    assert {(x.micro, x.vpp) for x in layouts} >= {*least_bubbles(job, cut)}
+    return {(batch // int(x.micro), pp) for x in layouts if x.vpp > 1}
+
+
+def test_a_pipeline_of_torchtitan_has_rounds_of_one_size() -> None:
+    """ScheduleInterleaved1F1B of PyTorch: what it starts with, and what it refuses."""
+
+    def starts(micro_batches: int, pp: int) -> bool:
+        return micro_batches % max(1, micro_batches // pp) == 0
+
+    cases = [(batch, pp) for batch in range(2, 40) for pp in (2, 4, 5, 8)]
+    titan, megatron = (
+        set().union(*(interleaved(name, *case) for case in cases))
+        for name in ("torchtitan", "megatron")
+    )
+    assert titan == {case for case in megatron if starts(*case)}
+    assert titan < megatron
