@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # What a format after a colon does with a value: {limit_s:time}.
 FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "time": figures.duration,
+    "about": figures.about,
     "at_least": figures.duration_at_least,
     "spec_time": figures.spec_duration,
     "whole_dollars": figures.whole_dollars_up,
@@ -120,7 +121,9 @@ SENTENCES: Final = {
     "one-class": "at none of {borders} borders would machines of their own for long requests "
     "cost less than one pool",
     "asleep": "while nobody asks, no machine runs, and then nothing answers: the hours of the "
-    "schedule bring machines back, or tonnage start, in {startup_s:time}",
+    "schedule bring machines back, or tonnage start, in {startup_s:about}",
+    "compiles": "engines on {accelerator} compile their programs for {compile_s:about} when they "
+    "first start: a new machine answers {startup_s:about} after it is asked for",
     "window": "machines leave {window_s:time} after midnight, by when a run is done with the "
     "confidence of the plan; with shutdown.idle a slower one has until {deadline_s:time}",
     "quiet-hours": "the machines of hours with {load_share:.0%} of the peak miss {key}: "

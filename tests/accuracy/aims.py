@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.accuracy.bars import EARLIER, WITHIN_LIMITS, Bar
+from tests.accuracy.bars import BANDED, EARLIER, WITHIN_LIMITS, Bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,16 @@ AIMS: Final = (
     Aim("throughput, offline maximum; source out", None, 10),
     Aim(f"{WITHIN_LIMITS}; source out", None, 15),
     *(
-        Aim(f"90 % bands of {target}: rows inside, left out", 87, 93)
-        for target in ("tpot", "throughput", "ttft")
+        Aim(f"90 % bands of {number}: rows inside, left out", 87, 93)
+        for number in BANDED
     ),
     *(
         Aim(
-            f"90 % bands of {target}: inside, whole sources, engines and makers left out",
+            f"90 % bands of {number}: inside, whole sources, engines and makers left out",
             85,
             95,
         )
-        for target in ("tpot", "throughput", "ttft")
+        for number in BANDED
     ),
     *(
         Aim(f"90 % bands of {target}: median high / low", None, most)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.accuracy import expected, fit, limits, loaded, margins, strangers
 from tests.accuracy.aims import COLUMNS, aim_rows
-from tests.accuracy.bars import ERRORS, SERVED, Bar, label
+from tests.accuracy.bars import BANDED, ERRORS, SERVED, Bar, label
 from tests.accuracy.cross import RELEASE, WHOLE, Scheme
 from tests.accuracy.sample import Batch
 from tests.accuracy.score import (
@@ -291,11 +291,13 @@ def _error(
 def _bands(
     batch: Batch, schemes: Sequence[Scheme]
 ) -> Iterator[tuple[str, ...]]:
-    for target in ("throughput", "tpot", "ttft"):
+    for number, target in BANDED.items():
         for scheme in schemes[1:]:
             found = coverage(batch, scheme, target, LOADS)
+            if not found.rows:
+                continue
             yield (
-                target,
+                number,
                 scheme.name,
                 f"{100 * found.inside:.0f} %",
                 f"{found.width:.2f}",

@@ -158,6 +158,8 @@ def coverage(
                 )
                 inside += [bool(low <= -x <= high) for x in ratio[own]]
                 widths += [float(np.exp(high - low))] * int(own.sum())
+    if not inside:
+        return Coverage(0.0, 0.0, 0)
     return Coverage(
         float(np.mean(inside)), float(np.median(widths)), len(inside)
     )

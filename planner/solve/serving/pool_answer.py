@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from planner.facts.compiler import compile_time_s
 from planner.facts.serving_engine import (
     DEFAULT_ENGINE,
     has_gap,
@@ -148,6 +149,7 @@ def serving_warnings(
     return (
         *plan_warnings,
         *_sleep_warnings(spec, selection),
+        *_compile_warnings(selection),
         *_window_warnings(spec, requirement, selection),
         *shared_warnings(spec, selection.sizing),
         *_purchase_warnings(spec, selection),
@@ -256,6 +258,21 @@ def _sleep_warnings(
         startup_s = startup_time_s(selection.sizing.replica)
         reason = because("asleep", startup_s=startup_s)
         yield PlanWarning(code="asleep", reason=reason, place=elastic.place)
+
+
+def _compile_warnings(selection: ServingCandidate) -> Iterator[PlanWarning]:
+    """Yield how long a new machine takes, where its engine compiles programs first."""
+    sizing = selection.sizing
+    accelerator = sizing.replica.node.accelerator
+    compile_s = compile_time_s(accelerator.vendor)
+    if compile_s:
+        reason = because(
+            "compiles",
+            accelerator=accelerator.accelerator,
+            compile_s=compile_s,
+            startup_s=machine_startup_s(sizing),
+        )
+        yield PlanWarning(code="startup", reason=reason)
 
 
 def _window_warnings(

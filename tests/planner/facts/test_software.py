@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,6 +102,19 @@ def test_a_ladder_has_no_rung_that_is_not_built(
     for rung in rungs:
         for resource in rung["graph"]["resources"]:
             assert "ct6e" not in str(resource)
+
+
+def test_a_plan_says_that_programs_are_compiled_first(
+    tonnage: Command, here: Path
+) -> None:
+    """20 to 30 minutes on a TPU, by vLLM's documentation, after boot and download."""
+    for chip, minutes in (("tpu-v6e", range(25, 40)), ("l40s", range(0))):
+        (here / "s.yaml").write_text(
+            chat(extra=f"where: {{accelerators: {{allow: [{chip}]}}}}")
+        )
+        page = " ".join(tonnage("plan", "s.yaml")[1].split())
+        told = re.findall(r"a new machine answers (\d+) min after", page)
+        assert [int(text) in minutes for text in told] == [True] * bool(minutes)
 
 
 def test_apply_refuses_it_by_name_and_touches_nothing(
