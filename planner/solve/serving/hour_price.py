@@ -20,6 +20,7 @@ from planner.solve.serving.bill import bought_bill
 from planner.solve.serving.cloud_limit import most_nodes
 from planner.solve.serving.hour_fleet import pool_week
 from planner.solve.serving.hour_program import HourKind
+from planner.solve.serving.replica_capacity import groups_for
 from planner.solve.serving.sizing import machine_lead, sized_fleet
 from planner.solve.serving.spare_groups import group_availability
 from planner.solve.serving.spot_promise import least_usd_hour
@@ -187,6 +188,25 @@ class HourPrices:
         """Return what machines cost for one hour of each week, USD in the period."""
         factor = float(self._price_book.surcharges.factor)
         return usd_hour * float(HOURS_PER_MONTH) * factor / HOURS_PER_WEEK
+
+
+def beside_spares(
+    requirement: ServingRequirement, priced: HourKind, kind: PoolKind
+) -> HourKind:
+    """Return a kind with those of its owned groups that spares leave to the load.
+
+    Spare groups stand in all hours, and what is owned is used first. Their number is that of a
+    pool that is alone, with as many groups as the peak takes.
+    """
+    if not priced.owned_groups:
+        return priced
+    peak_rps = requirement.load.rate_per_s
+    peak_groups = int(groups_for(peak_rps, priced.group_rps[peak_rps]))
+    fleet = sized_fleet(requirement, kind.replica, kind.group, peak_groups)
+    return replace(
+        priced,
+        owned_groups=max(0, priced.owned_groups - fleet.spares.count),
+    )
 
 
 def _alike(kind: PoolKind) -> _Alike:

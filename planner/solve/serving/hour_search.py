@@ -24,21 +24,14 @@ from planner.numeric import bisect_up
 from planner.solve.serving.hour_bound import HourBounds
 from planner.solve.serving.hour_capacity import HourCapacity
 from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
-from planner.solve.serving.hour_price import HourPrices
-from planner.solve.serving.hour_program import (
-    HourLoad,
-    HourProgram,
-    no_kind,
-)
+from planner.solve.serving.hour_price import HourPrices, beside_spares
+from planner.solve.serving.hour_program import HourLoad, HourProgram, no_kind
 from planner.solve.serving.mixed_fleet import (
     HIGHEST_WEIGHT,
     keeps_limits,
     may_be_had,
 )
-from planner.solve.serving.pool_kind import (
-    PoolKinds,
-    offer_pairs,
-)
+from planner.solve.serving.pool_kind import PoolKinds, offer_pairs
 from planner.solve.serving.replica_capacity import SAME_SHARE, groups_for
 from planner.solve.serving.spot_promise import has_promise
 
@@ -455,7 +448,9 @@ class HourSearch:
         )
         if not others:
             # Spare groups of one kind are a matter of its fleet.
-            return HourProgram((first, self._no_kind), self._hours)
+            kind = self._strongest(families[0])
+            alone = beside_spares(self.requirement, first, kind)
+            return HourProgram((alone, self._no_kind), self._hours)
         return HourProgram((first, others[0]), self._hours, self._availability)
 
     def _enough_groups(self, most_rps: Mapping[float, float]) -> int:

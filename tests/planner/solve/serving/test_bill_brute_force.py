@@ -231,6 +231,13 @@ def test_brute_force_lets_reserved_machines_follow_the_hours(
     compare(random_case(catalog, seed=4515), catalog, seed=4515)
 
 
+def test_brute_force_leaves_owned_machines_to_spares_first(
+    catalog: Catalog,
+) -> None:
+    """Of three that are owned one is spare, so a third one for the load is one to rent."""
+    compare(random_case(catalog, seed=379), catalog, seed=379)
+
+
 def _ceiling(case: Case, cost: Decimal | None) -> Decimal:
     """What nothing may cost more than, USD a month: a budget, or what was found."""
     most = DEAREST if case.budget is None else Decimal(case.budget)
