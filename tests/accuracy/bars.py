@@ -50,10 +50,11 @@ BANDED: Final = {
 }
 # Confidence, and the least and most of the rows that may be within the plan.
 CONFIDENCES: Final = ((0.5, 45.0, 60.0), (0.9, 87.0, 95.0))
-# Bars that are shown as missed, and do not fail the check. All but the last have never been met.
+# Bars that are shown as missed, and do not fail the check. Those of plans at even odds were met
+# once, the others never.
 # Three seemed to be while fits with rows left out began at the fit to all rows, and knew them.
-# Those without a remark on rows are of all of them: the same bars are kept, and enforced, on the
-# rows from before the table grew.
+# Those of errors without a remark on rows are of all of them: the same bars are kept, and enforced,
+# on the rows from before the table grew.
 NOT_YET: Final = (
     "TPOT, closed loop; all data",
     "TPOT, closed loop; source out",
@@ -63,6 +64,12 @@ NOT_YET: Final = (
     "TPOT and TTFT within the plan at 90% confidence, source out",
     # 61 % are within, and 60 may be: such plans are more careful than they say (decision 118).
     "TPOT and TTFT within the plan at 50% confidence, source out; rows from before 2026-11-22",
+    # Scored since November 2026. Three families in three rounds of one benchmark have such rows,
+    # and the errors of two say little of the third.
+    "90 % bands of served_rps: rows inside, left out",
+    "90 % bands of served_rps: rows inside, left out; rows from before 2026-11-22",
+    "90 % bands of served_rps: inside, whole sources, engines and makers left out"
+    "; rows from before 2026-11-22",
 )
 LOGS: Final = Path(__file__).parents[1] / "data" / "truth" / "startup.csv"
 

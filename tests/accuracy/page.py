@@ -201,6 +201,9 @@ of them are of one group, nothing tells how the next one differs, and the band i
 Inside: share of rows within it, which should be 90 %. The newest releases of
 each engine, of a quarter of a year, are left out together. Under "stated" are the bands that an
 estimate states: of vendors of which each load is of one source, without it, and of these releases.
+Rates within both limits (`served_rps`) are of three families in three rounds of MLPerf's Server
+scenario. What two of them err by says little of the third, so with a family, an accelerator or a
+round left out such bands hold too few; with an engine, a maker or a release left out they hold.
 """
 LEVELS: Final = (0.5, 0.9)
 PLANS: Final = """Share of the rows whose mean times, per token and to the first one, are both
