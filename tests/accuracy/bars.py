@@ -53,8 +53,8 @@ CONFIDENCES: Final = ((0.5, 45.0, 60.0), (0.9, 87.0, 95.0))
 # Bars that are shown as missed, and do not fail the check. Those of plans at even odds were met
 # once, the others never.
 # Three seemed to be while fits with rows left out began at the fit to all rows, and knew them.
-# Those of errors without a remark on rows are of all of them: the same bars are kept, and enforced,
-# on the rows from before the table grew.
+# Those of errors without a remark on rows are of all of them: the same bars are kept, and
+# enforced, on the rows from before the table grew.
 NOT_YET: Final = (
     "TPOT, closed loop; all data",
     "TPOT, closed loop; source out",
