@@ -195,8 +195,9 @@ def beside_spares(
 ) -> HourKind:
     """Return a kind with those of its owned groups that spares leave to the load.
 
-    Spare groups stand in all hours, and what is owned is used first. Their number is that of a
-    pool that is alone, with as many groups as the peak takes.
+    What is owned is used first, and spares take of it in all hours. Their number is that of a pool
+    that is alone, with as many groups as the peak takes. Spares that availability alone asks for
+    stand in hours of much load only: in others, owned groups are then counted as rented ones.
     """
     if not priced.owned_groups:
         return priced
