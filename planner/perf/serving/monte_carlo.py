@@ -226,7 +226,7 @@ class RoutedReplicas:
 
     def queue(self, place: int, request: Request) -> None:
         """Queue a request at the replica of a place."""
-        self._simulations[place].queue.append(request)
+        self._simulations[place].receive(request)
 
     def collect(self, until_s: float) -> list[tuple[float, int, Request]]:
         """Simulate all replicas up to a time; return what has ended, in order of its end.
@@ -246,7 +246,7 @@ class RoutedReplicas:
     def send_all(self, requests: list[Request]) -> None:
         """Queue requests in order of arrival, each at the replica of the router's choice."""
         if len(self._simulations) == 1:
-            self._simulations[0].queue.extend(requests)
+            self._simulations[0].receive_all(requests)
             return
         for request in requests:
             self.send(request)
@@ -374,7 +374,7 @@ def closed_batches(
     is the rest when `requests` end.
     """
     simulation = ReplicaSimulation(replica_table, next_requests=requests)
-    simulation.queue.extend(itertools.islice(requests, user_count))
+    simulation.receive_all(itertools.islice(requests, user_count))
     while simulation.request_count:
         simulation.advance(NEVER, finish_count=batch_size)
         yield simulation.finished

@@ -19,18 +19,17 @@ head of the queue, and then computes its prompt and the tokens that it had as on
 
 Where `make` finds a C compiler, it compiles this module with mypyc: plans take most of
 their time here. So it has no structs of msgspec, which mypyc does not know, and reads the table
-of a replica once.
+of a replica once. Its queues are lists of requests, which compiled code reads without a call; a
+deque, a heap or a tuple with a number would take more time than what happens to a request.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from planner.perf.serving.replica_table import ReplicaTable
 
@@ -55,6 +54,8 @@ class Request:
     end_s             end of the answer
     generated_tokens  tokens of the answer that it had when it was preempted
     reserved_tokens   tokens of the KV pool that it was admitted with
+    end_clock_tokens  virtual clock when its answer ends
+    start_number      how many have started to decode before it, and it
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class Request:
         self.end_s = 0.0
         self.generated_tokens = 0.0
         self.reserved_tokens = 0.0
+        self.end_clock_tokens = 0.0
+        self.start_number = 0
 
     def ended_by(self, now_s: float) -> Request:
         """Return it as it is if what has not happened to it happens at a time."""
@@ -103,6 +106,14 @@ def arriving_requests(
     return requests
 
 
+class PromptStep:
+    """Prompts that are in the stages together, and when they leave the last one, in seconds."""
+
+    def __init__(self, end_s: float, requests: list[Request]) -> None:
+        self.end_s = end_s
+        self.requests = requests
+
+
 class Crowd(NamedTuple):
     """The most that was on a replica at once; infinite where a request waited for its room.
 
@@ -117,11 +128,10 @@ class Crowd(NamedTuple):
 class ReplicaSimulation:
     """State of one simulated replica; its times and limits are those of its table.
 
-    queue             requests that have not started, in order of arrival
-    pipeline          steps with prompts in the stages: (end of the last stage, requests)
-    decoding          running requests by start number, the newest last: (clock at the end,
-                      request)
-    answer_ends       heap of (clock at the end, start number), of preempted requests too
+    waiting           requests that have not started, the first one last
+    arriving          requests after those that wait, in order of arrival
+    pipeline          steps with prompts in the stages, the first one first
+    decoding          running requests by the end of their answers, the first one last
     finished          completed requests
     next_requests     in a closed loop, of which the next one arrives when one completes
     now_s             time, s
@@ -155,10 +165,10 @@ class ReplicaSimulation:
         self.token_budget: float = table.token_budget
         self.stage_count: float = table.stage_count
         self.prompt_decode_speed: float = table.prompt_decode_speed
-        self.queue: deque[Request] = deque()
-        self.pipeline: deque[tuple[float, list[Request]]] = deque()
-        self.decoding: dict[int, tuple[float, Request]] = {}
-        self.answer_ends: list[tuple[float, int]] = []
+        self.waiting: list[Request] = []
+        self.arriving: list[Request] = []
+        self.pipeline: list[PromptStep] = []
+        self.decoding: list[Request] = []
         self.finished: list[Request] = []
         self.next_requests = next_requests
         self.now_s = 0.0
@@ -192,43 +202,48 @@ class ReplicaSimulation:
     @property
     def request_count(self) -> int:
         """Number of requests in the replica, queued ones included."""
-        return len(self.queue) + self.admitted_count
+        return len(self.waiting) + len(self.arriving) + self.admitted_count
+
+    def receive(self, request: Request) -> None:
+        """Queue a request that arrives after those that were received."""
+        self.arriving.append(request)
+
+    def receive_all(self, requests: Iterable[Request]) -> None:
+        """Queue requests that arrive, in this order, after those that were received."""
+        self.arriving.extend(requests)
 
     def advance(self, until_s: float, finish_count: float = math.inf) -> float:
         """Process all events up to `until_s`; return the time of the next event.
 
         It ends earlier when `finish_count` requests are in `finished`.
         """
-        # A run has some hundred thousand events: what each of them needs is looked up once, and
-        # two numbers are compared in place, which takes less time than a call of max or min.
-        queue, pipeline = self.queue, self.pipeline
-        decoding, finished = self.decoding, self.finished
-        slot_count = self.slot_count
+        # A run has some hundred thousand events: what each of them needs is looked up once.
+        pipeline, decoding = self.pipeline, self.decoding
+        finished, slot_count = self.finished, self.slot_count
+        never_s = NEVER
         while len(finished) < finish_count:
-            prompt_event_s = pipeline[0][0] if pipeline else NEVER
+            prompt_event_s = pipeline[0].end_s if pipeline else never_s
             if (
-                queue
-                and self.admitted_count < slot_count
+                self.admitted_count < slot_count
                 and not self.admission_closed
+                and self._is_waited()
             ):
                 # The first stage is idle until the arrival, or busy until it is free.
-                due_s, free_s = queue[0].due_s, self.stage_free_s
-                start_s = due_s if due_s > free_s else free_s  # noqa: FURB136
+                start_s = max(self.waiting[-1].due_s, self.stage_free_s)
                 if start_s > self.now_s:
-                    if start_s < prompt_event_s:  # noqa: PLR1730
-                        prompt_event_s = start_s
+                    prompt_event_s = min(prompt_event_s, start_s)
                 # Without prompts a request that ends makes room for the next one.
                 elif prompts := self._admit_prompts():
                     self._enter_pipeline(prompts)
-                    prompt_event_s = min(self.stage_free_s, pipeline[0][0])
-            answer_event_s = self._next_answer_event() if decoding else NEVER
+                    prompt_event_s = min(self.stage_free_s, pipeline[0].end_s)
+            answer_event_s = self._next_answer_event() if decoding else never_s
             if prompt_event_s <= answer_event_s:
-                if prompt_event_s > until_s or prompt_event_s == NEVER:
+                if prompt_event_s > until_s or prompt_event_s == never_s:
                     return prompt_event_s
                 if decoding:
                     self._decode_until(prompt_event_s)
                 self.now_s = prompt_event_s
-                if pipeline and pipeline[0][0] <= prompt_event_s:
+                if pipeline and pipeline[0].end_s <= prompt_event_s:
                     self._start_decoding()
             elif answer_event_s > until_s:
                 return answer_event_s
@@ -238,17 +253,24 @@ class ReplicaSimulation:
                 self._finish_request(answer_event_s)
         return self.now_s
 
+    def _is_waited(self) -> bool:
+        """Return whether a request waits, with the first one at the end of `waiting`."""
+        if not self.waiting and self.arriving:
+            self.arriving.reverse()
+            self.waiting, self.arriving = self.arriving, self.waiting
+        return bool(self.waiting)
+
     def _admit_prompts(self) -> list[Request]:
         """Take the requests from the queue whose prompts fit in the next step together.
 
         A prompt that is longer than a step alone takes several steps, and nothing joins it.
         """
-        queue, now_s = self.queue, self.now_s
+        now_s = self.now_s
         budget_tokens = self.token_budget
         pool_tokens, answer_share = self.pool_tokens, self.answer_share
         prompts: list[Request] = []
-        while queue and self.admitted_count < self.slot_count:
-            request = queue[0]
+        while self.admitted_count < self.slot_count and self._is_waited():
+            request = self.waiting[-1]
             if request.due_s > now_s:
                 break
             prompt_tokens = request.prompt_tokens + request.generated_tokens
@@ -259,11 +281,8 @@ class ReplicaSimulation:
                 request.prompt_tokens + answer_share * request.answer_tokens
             )
             # One that was preempted may have outgrown its share.
-            own_tokens = share_tokens
-            if own_tokens < prompt_tokens:  # noqa: PLR1730
-                own_tokens = prompt_tokens
-            request.reserved_tokens = own_tokens
-            reserved_tokens = self.reserved_tokens + own_tokens
+            request.reserved_tokens = max(share_tokens, prompt_tokens)
+            reserved_tokens = self.reserved_tokens + request.reserved_tokens
             prefilled_tokens = self.prefilled_tokens + prompt_tokens
             # An empty replica admits any request, so it cannot deadlock. Answers may have
             # outgrown what was reserved for them.
@@ -273,17 +292,18 @@ class ReplicaSimulation:
             ):
                 self.most_tokens = NEVER
                 break
-            prompts.append(queue.popleft())
+            prompts.append(self.waiting.pop())
             self.reserved_tokens = reserved_tokens
             self.prefilled_tokens = prefilled_tokens
             self.admitted_count += 1
-        self.most_tokens = max(
-            self.most_tokens,
-            self.reserved_tokens,
-            self.context_tokens + self.prefilled_tokens,
-        )
+        self._note_tokens(self.reserved_tokens)
+        self._note_tokens(self.context_tokens + self.prefilled_tokens)
         self.most_admitted = max(self.most_admitted, self.admitted_count)
         return prompts
+
+    def _note_tokens(self, tokens: float) -> None:
+        """Remember so many tokens in the pool if there never were more."""
+        self.most_tokens = max(self.most_tokens, tokens)
 
     def _enter_pipeline(self, prompts: list[Request]) -> None:
         """Start prompts together. They occupy a stage for the sum of their times."""
@@ -305,7 +325,7 @@ class ReplicaSimulation:
                 request.shared_s = (stage_s - request.busy_s) * stage_count
         self.stage_free_s = now_s + stage_s
         # The tokens pass all stages one after the other.
-        self.pipeline.append((now_s + stage_s * stage_count, prompts))
+        self.pipeline.append(PromptStep(now_s + stage_s * stage_count, prompts))
 
     def _step_time(self, batch_size: int, context_tokens: float) -> float:
         """Return the seconds of a step of so many requests with so much context in total."""
@@ -326,8 +346,8 @@ class ReplicaSimulation:
         step_s = self.base_steps_s[batch_size] + step_growth_s * context_tokens
         batch_growth_s = step_growth_s * batch_size
         self.step_s, self.batch_growth_s = step_s, batch_growth_s
-        # Tokens until the request at the top of the heap ends.
-        decoded_tokens = self.answer_ends[0][0] - self.clock_tokens
+        # Tokens until the first answer ends.
+        decoded_tokens = self.decoding[-1].end_clock_tokens - self.clock_tokens
         free_tokens = self.pool_tokens - context_tokens
         # Each step takes one token of the pool for each request. A request alone is never
         # preempted: it would overflow again.
@@ -337,8 +357,7 @@ class ReplicaSimulation:
         if self.is_overflow:
             decoded_tokens = free_tokens / batch_size
         # Rounding may put the end of an answer behind the clock.
-        if decoded_tokens < 0:
-            decoded_tokens = 0.0
+        decoded_tokens = max(decoded_tokens, 0.0)
         decode_s = decoded_tokens * (
             step_s + batch_growth_s * decoded_tokens / 2
         )
@@ -370,21 +389,17 @@ class ReplicaSimulation:
         self.clock_tokens += decoded_tokens
         # Every request extends its context by the same tokens.
         self.context_tokens += len(self.decoding) * decoded_tokens
-        if self.context_tokens > self.most_tokens:  # noqa: PLR1730
-            self.most_tokens = self.context_tokens
+        self._note_tokens(self.context_tokens)
 
     def _finish_request(self, event_s: float) -> None:
-        end_clock_tokens, start_number = heappop(self.answer_ends)
+        request = self.decoding[-1]
         self.context_tokens += len(self.decoding) * (
-            end_clock_tokens - self.clock_tokens
+            request.end_clock_tokens - self.clock_tokens
         )
-        if self.context_tokens > self.most_tokens:  # noqa: PLR1730
-            self.most_tokens = self.context_tokens
-        self.clock_tokens = end_clock_tokens
+        self._note_tokens(self.context_tokens)
+        self.clock_tokens = request.end_clock_tokens
         self.now_s = event_s
-        request = self.decoding.pop(start_number)[1]
-        if self.preempted_count:
-            self._drop_preempted()
+        self.decoding.pop()
         # The KV cache of the request is freed; the last token is not in it.
         self.context_tokens -= (
             request.prompt_tokens + request.answer_tokens - 1
@@ -404,13 +419,7 @@ class ReplicaSimulation:
         next_request = next(next_requests, None)
         if next_request is not None:
             next_request.due_s = self.now_s
-            self.queue.append(next_request)
-
-    def _drop_preempted(self) -> None:
-        """Let the first end of an answer be that of a running request."""
-        answer_ends = self.answer_ends
-        while answer_ends and answer_ends[0][1] not in self.decoding:
-            heappop(answer_ends)
+            self.receive(next_request)
 
     def _release(self, request: Request) -> None:
         self.reserved_tokens -= request.reserved_tokens
@@ -418,21 +427,32 @@ class ReplicaSimulation:
 
     def _start_decoding(self) -> None:
         """Start to decode the prompts that have passed the last stage."""
-        _, prompts = self.pipeline.popleft()
-        for request in prompts:
+        for request in self.pipeline.pop(0).requests:
             # A preempted request keeps the time of its first token.
             request.first_token_s = request.first_token_s or self.now_s
             self.start_count += 1
+            request.start_number = self.start_count
             # The prompt has produced one more token of the answer.
             remaining_tokens = (
                 request.answer_tokens - request.generated_tokens - 1
             )
-            end_clock_tokens = self.clock_tokens + remaining_tokens
-            self.decoding[self.start_count] = end_clock_tokens, request
-            heappush(self.answer_ends, (end_clock_tokens, self.start_count))
+            request.end_clock_tokens = self.clock_tokens + remaining_tokens
+            self._insert_decoding(request)
             prompt_tokens = request.prompt_tokens + request.generated_tokens
             self.context_tokens += prompt_tokens
             self.prefilled_tokens -= prompt_tokens
+
+    def _insert_decoding(self, request: Request) -> None:
+        """Let a request decode, ahead of those that end at the same time: they end first."""
+        decoding = self.decoding
+        low, high = 0, len(decoding)
+        while low < high:
+            middle = (low + high) // 2
+            if decoding[middle].end_clock_tokens > request.end_clock_tokens:
+                low = middle + 1
+            else:
+                high = middle
+        decoding.insert(low, request)
 
     def _preempt_newest(self, event_s: float) -> None:
         """Return the newest request to the head of the queue with the tokens that it has.
@@ -442,17 +462,17 @@ class ReplicaSimulation:
         """
         self._decode_until(event_s)
         self.now_s = event_s
-        _, (end_clock_tokens, request) = self.decoding.popitem()
-        self._drop_preempted()
+        request = max(self.decoding, key=lambda running: running.start_number)
+        self.decoding.remove(request)
         request.generated_tokens = (
-            request.answer_tokens - end_clock_tokens + self.clock_tokens
+            request.answer_tokens - request.end_clock_tokens + self.clock_tokens
         )
         # The newest token is not in the cache yet.
         self.context_tokens -= (
             request.prompt_tokens + request.generated_tokens - 1
         )
         self._release(request)
-        self.queue.appendleft(request)
+        self.waiting.append(request)
         self.preempted_count += 1
         # At once readmitted, it would overflow the pool again.
         self.admission_closed = True
@@ -489,7 +509,7 @@ class AnsweringReplica(ReplicaSimulation):
                 request.step_s = step_s
                 request.busy_s = first_step_s
         self.stage_free_s = now_s + stage_s
-        self.pipeline.append((started_s, prompts))
+        self.pipeline.append(PromptStep(started_s, prompts))
 
 
 def request_times(

@@ -228,13 +228,13 @@ def test_prompts_never_slow_the_answers_of_others() -> None:
     """With the same batch the time per token is that of a replica without prompts."""
     table = machine(slots=ENOUGH, slowed=0.0)
     answering = AnsweringReplica(table)
-    answering.queue.extend(
+    answering.receive_all(
         pool_chain.answer_request(Request(0.0, 100, 200), due_s)
         for due_s in (0.0, 0.1, 0.2)
     )
     answering.advance(math.inf)
     lone = AnsweringReplica(table)
-    lone.queue.append(pool_chain.answer_request(Request(0.0, 100, 200), 0.0))
+    lone.receive(pool_chain.answer_request(Request(0.0, 100, 200), 0.0))
     lone.advance(math.inf)
     crowded_s = max(request.end_s for request in answering.finished)
     # Steps of three requests are 1 + 0.002 / 0.011 as long as those of one.
@@ -244,13 +244,13 @@ def test_prompts_never_slow_the_answers_of_others() -> None:
 def test_who_is_preempted_computes_the_prompt_where_it_is() -> None:
     table = machine(slots=4, pool=950.0)
     one = AnsweringReplica(table)
-    one.queue.extend(
+    one.receive_all(
         pool_chain.answer_request(Request(0.0, 300, 300), 0.0) for _ in range(2)
     )
     one.advance(math.inf)
     assert one.preempted_count
     wide = AnsweringReplica(replace(table, pool_tokens=math.inf))
-    wide.queue.extend(
+    wide.receive_all(
         pool_chain.answer_request(Request(0.0, 300, 300), 0.0) for _ in range(2)
     )
     wide.advance(math.inf)

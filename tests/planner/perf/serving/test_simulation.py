@@ -150,7 +150,7 @@ def test_a_pool_that_overflows_preempts_the_newest_and_loses_nobody() -> None:
     one = machine(slots=32, pool=12_000)
     requests = monte_carlo.draw_requests(LOAD, 300, 5, 1.0, 6.0)
     lane = ReplicaSimulation(one)
-    lane.queue.extend(requests)
+    lane.receive_all(requests)
     lane.advance(math.inf)
     assert len(lane.finished) == len(requests)
     assert lane.reserved_tokens == pytest.approx(0, abs=1e-6)
@@ -489,7 +489,7 @@ def test_a_preempted_request_keeps_the_tokens_that_it_has() -> None:
     table = replace(table, answer_share=0.0)
     requests = [Request(0.0, 500, 600), Request(0.0, 500, 600)]
     simulation_run = ReplicaSimulation(table)
-    simulation_run.queue.extend(requests)
+    simulation_run.receive_all(requests)
     simulation_run.advance(math.inf)
     older, newer = requests
     assert simulation_run.preempted_count == 1

@@ -60,7 +60,7 @@ def times(
                 now_s, source.randint(1, 4000), source.randint(2, 900)
             )
         )
-        replica.queue.append(requests[-1])
+        replica.receive(requests[-1])
         replica.advance(now_s)
     unended = [
         request.ended_by(now_s) for request in requests if not request.end_s
