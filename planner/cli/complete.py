@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 from functools import cache
-from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -99,9 +98,11 @@ def blueprint_names(
     _context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Offer the blueprints."""
+    from importlib.resources import files
+
     names = {
         entry.name.removesuffix(".yaml")
-        for entry in package_files("blueprints").iterdir()
+        for entry in files("blueprints").iterdir()
         if entry.name.endswith(".yaml")
     }
     return _beginning(incomplete, names)
@@ -173,6 +174,8 @@ def _of_cloud(
 
 @cache
 def _rows(package: str, file_name: str) -> tuple[dict[str, str], ...]:
-    path = package_files(package).joinpath(*file_name.split("/"))
+    from importlib.resources import files
+
+    path = files(package).joinpath(*file_name.split("/"))
     with path.open("r", encoding="utf-8") as table:
         return tuple(csv.DictReader(table))

@@ -6,7 +6,6 @@ Its definition is `watch.json`. Each scaling group has one of its own, and all s
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.lifetime import release_time
@@ -22,6 +21,7 @@ from stacks.azure.identity import (
     user_identity,
 )
 from stacks.graph import Resource, ref
+from stacks.runtime.shell import read_script
 
 if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec, ScalingGroup
@@ -77,9 +77,7 @@ def resources(stack: StackSpec) -> list[Resource]:
 def _logic_app(
     stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
 ) -> Resource:
-    definition = json.loads(
-        files("stacks.azure").joinpath("watch.json").read_text(encoding="utf-8")
-    )
+    definition = json.loads(read_script("stacks.azure", "watch.json"))
     return Resource(
         type="azure-native:logic:Workflow",
         name=f"{group.name}-watch",

@@ -6,7 +6,6 @@ The workflow is `watch.yaml`. For each scaling group Cloud Scheduler starts it e
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.lifetime import release_time
@@ -14,6 +13,7 @@ from stacks.gcp import network, observe, storage
 from stacks.gcp.identity import role_grant, service_account
 from stacks.gcp.shutdown import scheduler_job
 from stacks.graph import Resource, ref
+from stacks.runtime.shell import read_script
 from stacks.spec.stack import GROUP_TAG, STACK_TAG
 from stacks.user_data import base64_text
 
@@ -68,9 +68,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "region": stack.region,
                 "description": "gives back machines whose agents cannot",
                 "serviceAccount": ref("watch-account"),
-                "sourceContents": files("stacks.gcp")
-                .joinpath("watch.yaml")
-                .read_text(encoding="utf-8"),
+                "sourceContents": read_script("stacks.gcp", "watch.yaml"),
                 "callLogLevel": "LOG_ERRORS_ONLY",
                 "labels": storage.resource_labels(stack),
                 # Otherwise `destroy` is refused.

@@ -5,9 +5,9 @@ A placeholder is written @{name}, so that $ stays the shell's and a script is ch
 
 from __future__ import annotations
 
+import pkgutil
 import shlex
 from functools import cache
-from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +31,11 @@ class ShellTemplate(Template):
 @cache
 def read_script(package: str, path: str) -> str:
     """Return the text of a file of a package."""
-    return files(package).joinpath(path).read_text(encoding="utf-8")
+    # importlib.resources does the same, and takes 7 ms to import.
+    file_bytes = pkgutil.get_data(package, path)
+    if file_bytes is None:
+        raise FileNotFoundError(path)
+    return file_bytes.decode("utf-8")
 
 
 def fill_script(

@@ -11,9 +11,9 @@ import bz2
 import hashlib
 import json
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from stacks.runtime.shell import read_script
 from stacks.runtime.vm.running_text import running_text
 
 if TYPE_CHECKING:
@@ -150,7 +150,6 @@ def _sources(modules: Iterable[str]) -> dict[str, str]:
     }
 
 
-@cache
 def _source(module: str) -> str:
     package, _, name = module.rpartition(".")
-    return files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    return read_script(package, f"{name}.py")
