@@ -39,20 +39,30 @@ FEWEST_OF_ENGINE: Final = 100
 FEWEST_FEW: Final = 2  # of vendors and releases, of which there are few
 TAIL: Final = 0.05
 MOST_WIDER: Final = 1.25  # by few groups: a third or fourth source is not a surprise without end
+# Rates within limits are known of three families in three rounds, so they may grow by all that
+# three groups ask for: t(0.95, 2) / z(0.95) * sqrt(1 + 1 / 3).
+MOST_WIDER_OF: Final = {"within": 2.05}
 
 
 def spread(
-    batch: Batch, ratio: Array, rows: Array, groups: Array
+    batch: Batch,
+    ratio: Array,
+    rows: Array,
+    groups: Array,
+    most_wider: float = MOST_WIDER,
 ) -> tuple[float, float, int]:
     """5 % and 95 % quantiles of ln(measured / predicted), cells counting equally, and the cells.
 
     Few cells say little: the half width grows by 2 / cells. Few groups say little of the next
-    one: it grows too by `group_factor`. `groups` are what was left out together.
+    one: it grows too by `group_factor`, by `most_wider` at most. `groups` are what was left out
+    together.
     """
     places = np.flatnonzero(rows & np.isfinite(ratio))
     weight, cells = _weights(batch, places)
     low, high = _quantiles(-ratio[places], weight)
-    factor = group_factor(-ratio[places], weight, groups[places])
+    factor = min(
+        most_wider, group_factor(-ratio[places], weight, groups[places])
+    )
     half = factor * (high - low) * (1 / 2 + 1 / cells)
     middle = (low + high) / 2
     return middle - half, middle + half, cells
@@ -82,19 +92,19 @@ def _quantiles(errors: Array, weight: Array) -> tuple[float, float]:
 
 
 def group_factor(errors: Array, weight: Array, groups: Array) -> float:
-    """Return how much wider a band is for a group that is none of these, at most MOST_WIDER.
+    """Return how much wider a band is for a group that is none of these.
 
         sqrt(1 + between * (f^2 - 1)),   f = t(0.95, groups - 1) / z(0.95) * sqrt(1 + 1 / groups)
 
     `between` is the share of the variance that lies between groups: only of that do few groups
-    say little. Of a single group nothing tells how the next one differs, unless no row was left
-    out.
+    say little. Of a single group nothing tells how the next one differs: it is infinite, unless no
+    row was left out.
     """
     names = sorted(set(groups))
     if names == [WHOLE]:
         return 1.0
     if len(names) == 1:
-        return MOST_WIDER
+        return math.inf
     student = student_quantile(1 - TAIL, len(names) - 1) / Z_OF_90_PERCENT_BAND
     squared = student**2 * (1 + 1 / len(names))
     mean = np.average(errors, weights=weight)
@@ -105,7 +115,12 @@ def group_factor(errors: Array, weight: Array, groups: Array) -> float:
         own_mean = np.average(errors[own], weights=weight[own])
         between += weight[own].sum() / weight.sum() * (own_mean - mean) ** 2
     share = min(1.0, float(between / total))
-    return min(MOST_WIDER, math.sqrt(1 + share * (squared - 1)))
+    return math.sqrt(1 + share * (squared - 1))
+
+
+def most_wider(target: str) -> float:
+    """Return by how much the band of a target of a scheme grows at most by few groups."""
+    return MOST_WIDER_OF.get(target, MOST_WIDER)
 
 
 def of_load(batch: Batch, load: str) -> Array:
@@ -239,7 +254,9 @@ def _row(
     number = int(np.sum(here & np.isfinite(ratio)))
     if number < FEWEST:
         return
-    low, high, cells = spread(batch, ratio, here, scheme.groups)
+    low, high, cells = spread(
+        batch, ratio, here, scheme.groups, most_wider(TARGETS[name[0]])
+    )
     yield _table_row(name, (low, high), cells, number)
 
 

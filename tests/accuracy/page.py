@@ -198,12 +198,14 @@ brackets the median bias, with a plus where more is predicted than was measured.
 BANDS: Final = """A band is made from the errors of the *other* left-out groups, so a row never
 widens its own band. An engine with 100 rows under a kind of load has a band of its own; where all
 of them are of one group, nothing tells how the next one differs, and the band is a quarter wider.
-Inside: share of rows within it, which should be 90 %. The newest releases of
-each engine, of a quarter of a year, are left out together. Under "stated" are the bands that an
-estimate states: of vendors of which each load is of one source, without it, and of these releases.
+That is the most that few groups add. Inside: share of rows within it, which should be 90 %. The
+newest releases of each engine, of a quarter of a year, are left out together. Under "stated" are
+the bands that an estimate states: of vendors of which each load is of one source, without it, and
+of these releases.
 Rates within both limits (`served_rps`) are of three families in three rounds of MLPerf's Server
-scenario. What two of them err by says little of the third, so with a family, an accelerator or a
-round left out such bands hold too few; with an engine, a maker or a release left out they hold.
+scenario, and what two of them err by says little of the third. Their bands may grow to the double:
+by all that three groups ask for if only groups differ, t(0.95, 2) / z(0.95) * sqrt(4 / 3). With a
+family, an accelerator or a round left out they still hold too few.
 """
 LEVELS: Final = (0.5, 0.9)
 PLANS: Final = """Share of the rows whose mean times, per token and to the first one, are both

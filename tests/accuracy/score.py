@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.accuracy.bands import engines, own_engines, spread
+from tests.accuracy.bands import engines, most_wider, own_engines, spread
 from tests.accuracy.cross import Scheme
 from tests.accuracy.least import Array
 from tests.accuracy.sample import Batch, Sample
@@ -155,6 +155,7 @@ def coverage(
                     ratio,
                     others if others.sum() >= FEWEST else peers,
                     scheme.groups,
+                    most_wider(target),
                 )
                 inside += [bool(low <= -x <= high) for x in ratio[own]]
                 widths += [float(np.exp(high - low))] * int(own.sum())
