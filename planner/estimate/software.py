@@ -21,11 +21,9 @@ from planner.estimate.inference_row import chip_cores
 from planner.estimate.names import RefusedError
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
-from planner.perf.training.error_band import (
-    is_newer_release,
-    is_unseen_software,
-)
+from planner.perf.training.error_band import is_newer_release
 from planner.perf.training.job import Software
+from planner.perf.training.measured import is_unseen_software
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator

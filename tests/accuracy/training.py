@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 
@@ -21,11 +21,9 @@ from planner.estimate.software import kernel_class, training_framework
 from planner.estimate.training_row import ParsedJob, parse_job
 from planner.perf.common.release import release_key
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
-from planner.perf.training.error_band import (
-    MIXTURE_KERNELS,
-    NEWER,
-    error_kinds,
-)
+from planner.perf.training.error_band import NEWER, error_kinds
+from planner.perf.training.job import Task
+from planner.perf.training.measured import MIXTURE_KERNELS, task_kernels
 from planner.perf.training.step import tokens_per_s
 from planner.perf.training.work import RankWork, rank_work
 from tests.accuracy.adapter import training_row
@@ -307,16 +305,20 @@ def _row(
 def covered(batch: Batch) -> Iterator[dict[str, Any]]:
     """Yield what was measured, with its number of rows."""
     jobs = [run.read.job for run in batch.runs if run.row["quality"] != "C"]
-    for kind, names in (
-        ("family", [x.llm.family for x in jobs]),
-        ("GPU", [x.chip.accelerator for x in jobs]),
-        ("architecture", [x.chip.architecture for x in jobs]),
-        ("framework", _frameworks()),
-        (
-            MIXTURE_KERNELS,
-            [x.software.kernels for x in jobs if x.llm.experts],
-        ),
-    ):
+    kinds: Mapping[str, Sequence[str]] = {
+        "family": [x.llm.family for x in jobs],
+        "GPU": [x.chip.accelerator for x in jobs],
+        "architecture": [x.chip.architecture for x in jobs],
+        "framework": _frameworks(),
+        MIXTURE_KERNELS: [x.software.kernels for x in jobs if x.llm.experts],
+        **{
+            task_kernels(task): [
+                x.software.kernels for x in jobs if x.task == task
+            ]
+            for task in get_args(Task)
+        },
+    }
+    for kind, names in kinds.items():
         for name, number in sorted(Counter(names).items()):
             yield _row("kind", kind, name=name, rows=number)
 

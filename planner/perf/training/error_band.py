@@ -16,14 +16,12 @@ from msgspec import Struct
 from planner.facts import table
 from planner.perf.common.constant import constant
 from planner.perf.common.release import release_key
+from planner.perf.training.measured import covered_names
 
 if TYPE_CHECKING:
-    from planner.facts.llm import Llm
     from planner.perf.serving.error_band import Basis
     from planner.perf.training.job import Job
 
-# Classes of kernels of which a mixture of experts was measured.
-MIXTURE_KERNELS: Final = "kernels of mixtures"
 NEWER: Final = "newer"  # kind of the width that a newer release adds
 
 
@@ -92,35 +90,6 @@ def half_widths() -> dict[str, float]:
         "planner.perf", "train_bands.csv", column_types
     )
     return {row["kind"]: row["half"] for row in table_rows}
-
-
-@cache
-def covered_names() -> frozenset[tuple[str, str]]:
-    """Return what was measured: pairs of kind and name."""
-    column_types = {
-        "kind": table.nonempty_text,
-        "name": table.nonempty_text,
-        "rows": table.integer_between(1, 100_000),
-        **table.SOURCE_COLUMNS,
-    }
-    table_rows = table.load_rows(
-        "planner.perf", "train_covered.csv", column_types
-    )
-    return frozenset((row["kind"], row["name"]) for row in table_rows)
-
-
-def is_unseen_software(
-    framework: str, kernels: str, language_model: Llm
-) -> bool:
-    """Return whether no run of a framework was measured, or no mixture with its kernels.
-
-    Kernels of one class run experts alike, whichever framework calls them.
-    """
-    measured = covered_names()
-    return ("framework", framework) not in measured or (
-        bool(language_model.experts)
-        and (MIXTURE_KERNELS, kernels) not in measured
-    )
 
 
 def error_kinds(job: Job, *, assumed: bool) -> frozenset[str]:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from planner.facts.accelerator import SIXTEEN_BIT
+from planner.perf.training.measured import is_unseen_task
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
 
+Task: TypeAlias = Literal["full", "lora", "qlora"]
 Sharding: TypeAlias = Literal["none", "zero1", "zero2", "zero3"]
 Recompute: TypeAlias = Literal[
     "none", "attention", "experts", "ops", "layer", "full", "forced"
@@ -238,10 +240,18 @@ class Job(NamedTuple):
         return self.layout.micro * self.sequence_tokens / self.layout.cp
 
     @property
+    def task(self) -> Task:
+        """What it trains: all weights, or adapters beside weights of 8 or 16 bits, or of 4."""
+        if not self.frozen_bytes:
+            return "full"
+        return "qlora" if self.frozen_bytes < 1 else "lora"
+
+    @property
     def is_unseen(self) -> bool:
         """Whether no run of its software, task or mixed precisions was measured."""
         return (
             self.software.is_unseen
+            or is_unseen_task(self.task, self.software.kernels)
             or self.reference != "none"
             or bool(self.software.expert_precision)
         )

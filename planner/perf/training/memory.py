@@ -344,7 +344,7 @@ def gathered_bytes(job: Job) -> float:
         # Weights of 4 bit are unpacked one matrix at a time.
         unpacked_bytes = (
             BYTES_16BIT * job.llm.hidden * job.llm.ffn / layout.tp
-            if job.frozen_bytes < 1
+            if job.task == "qlora"
             else 0.0
         )
         return root_bytes + 2 * layer_params * job.frozen_bytes + unpacked_bytes

@@ -195,7 +195,7 @@ def _unpacked_bytes(job: Job) -> float:
 
     Weights of 8 bit and more are operands as they are.
     """
-    if not 0 < job.frozen_bytes < 1:
+    if job.task != "qlora":
         return 0.0
     # Embedding and head stay in 16 bit.
     packed_params = sum(local_params(job)) - min(

@@ -12,10 +12,10 @@ from planner.errors import Problem, SpecError
 from planner.facts.cloud import cloud_of_address
 from planner.perf.common.constant import constant
 from planner.perf.reliability.retention import Retention
-from planner.perf.training.error_band import is_unseen_software
 from planner.perf.training.framework import framework_of
 from planner.perf.training.job import Job, ParallelLayout
 from planner.perf.training.loader import MILLION, LoaderWork, loaders
+from planner.perf.training.measured import is_unseen_software
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import frozen_bytes, reference_model
 from planner.solve.cause import because
