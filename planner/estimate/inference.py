@@ -24,7 +24,7 @@ from planner.perf.serving.served_rate import served_rate
 from planner.units import BYTES_PER_GIB, MS_PER_S
 
 if TYPE_CHECKING:
-    from planner.perf.serving.deployment import Deployment
+    from planner.perf.serving.deployment import Deployment, LoadKind
     from planner.perf.serving.load_shape import MeanLatency, ReplicaRates
 
 P99: Final = 0.99
@@ -81,16 +81,8 @@ def predict_inference(deployment: Deployment) -> Estimate:
     """
     replica_rates = deployment.replica_rates()
     _check_fit(deployment, replica_rates)
-    unmeasured_traits, band_basis = assess_novelty(
-        deployment.llm,
-        deployment.layout,
-        deployment.node.accelerator,
-        deployment.engine.kind,
-        # Published rows do not state all settings of drafts and split pools.
-        unstated_settings=_has_unstated_parts(deployment),
-        newer_release=is_newer_release(deployment.engine),
-    )
     load_kind = deployment.demand.load_kind
+    unmeasured_traits, band_basis = _novelty(deployment, load_kind)
     doublings = _doublings_outside(deployment)
     metric_bands = _Bands(
         *(
@@ -130,12 +122,27 @@ def predict_inference(deployment: Deployment) -> Estimate:
             error_band(
                 "served",
                 load_of_engine("open", deployment.engine.kind),
-                unmeasured_traits,
-                band_basis,
+                *_novelty(deployment, "open"),
                 doublings,
             ),
         )
     return Estimate(band_basis, columns, _rate_doubt(deployment, replica_rates))
+
+
+def _novelty(
+    deployment: Deployment, load_kind: LoadKind
+) -> tuple[frozenset[str], Basis]:
+    """Return what is new about a deployment under a kind of load, and what it rests on."""
+    return assess_novelty(
+        deployment.llm,
+        deployment.layout,
+        deployment.node.accelerator,
+        deployment.engine.kind,
+        load_kind=load_kind,
+        # Published rows do not state all settings of drafts and split pools.
+        unstated_settings=_has_unstated_parts(deployment),
+        newer_release=is_newer_release(deployment.engine),
+    )
 
 
 def _check_fit(deployment: Deployment, replica_rates: ReplicaRates) -> None:

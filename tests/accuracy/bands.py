@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.numeric import Z_OF_90_PERCENT_BAND, student_quantile
-from planner.perf.serving.error_band import APART
+from planner.perf.serving.error_band import APART, load_of_engine
 from tests.accuracy import apart
 from tests.accuracy.cross import RELEASE, WHOLE, Scheme
 from tests.accuracy.least import Array, write
@@ -287,6 +287,16 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
         "GPU": [x.node.accelerator.accelerator for x in setups],
         "architecture": [x.node.accelerator.architecture for x in setups],
         "engine": [x.engine.kind for x in setups],
+        "load": [
+            load_of_engine(load, x.engine.kind)
+            for load in LOADS
+            for x, is_sure in zip(
+                setups,
+                of_load(batch, load) & (batch.quality == "A"),
+                strict=True,
+            )
+            if is_sure
+        ],
         "pipeline": [x.engine.kind for x in setups if x.layout.pp > 1],
         # A format that only rows of quality B have is as good as unmeasured.
         "precision": [

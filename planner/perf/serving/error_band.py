@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
     from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.deployment import LoadKind
     from planner.perf.serving.engine import ServingEngine
 
 Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
@@ -153,10 +154,10 @@ def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
 def measured_scope() -> frozenset[tuple[str, str]]:
     """Return what the measurements cover, as (kind, name).
 
-    Kinds are family, GPU, architecture, engine, precision (of the weights, 16 bit being bf16),
-    pipeline: the kinds of engines that were measured with several stages, vendor: those of
-    which several sources measured one kind of load, and apart: architectures of which no row is
-    in the fit.
+    Kinds are family, GPU, architecture, engine, load (of an engine: see `load_of_engine`),
+    precision (of the weights, 16 bit being bf16), pipeline: the kinds of engines that were
+    measured with several stages, vendor: those of which several sources measured one kind of
+    load, and apart: architectures of which no row is in the fit.
     """
     return frozenset(_measured_rows())
 
@@ -391,17 +392,19 @@ def assess_novelty(
     accelerator: Accelerator,
     engine_kind: str,
     *,
+    load_kind: LoadKind | None = None,
     unstated_settings: bool = False,
     newer_release: bool = False,
 ) -> tuple[frozenset[str], Basis]:
     """Return what is new about a configuration, and the basis of its prediction.
 
     spec        no measurement of this architecture
-    physics     something else is new: family, GPU, engine, format of the weights, several stages
-                on an engine that was measured with one only, a vendor of which a single source
-                measured each load, a newer release of the engine, or unstated settings, such as
-                a draft whose guesses are right as often as is assumed; or all that was measured
-                of the architecture is kept apart
+    physics     something else is new: family, GPU, engine (at all, or under a load of this kind
+                where `load_kind` tells it), format of the weights, several stages on an engine
+                that was measured with one only, a vendor of which a single source measured each
+                load, a newer release of the engine, or unstated settings, such as a draft whose
+                guesses are right as often as is assumed; or all that was measured of the
+                architecture is kept apart
     calibrated  all of these are among the measurements
     """
     measured_names = measured_scope()
@@ -418,7 +421,10 @@ def assess_novelty(
         novelties.add("family")
     if ("GPU", accelerator.accelerator) not in measured_names:
         novelties.add("GPU")
-    if ("engine", engine_kind) not in measured_names:
+    own_load = load_of_engine(load_kind or "", engine_kind)
+    if ("engine", engine_kind) not in measured_names or (
+        load_kind and ("load", own_load) not in measured_names
+    ):
         novelties.add("engine")
     if unstated_settings:
         novelties.add("loose")

@@ -37,6 +37,7 @@ def predict_serving(
         sizing.layout,
         sizing.replica.node.accelerator,
         sizing.replica.engine.kind,
+        load_kind="offline" if requirement.mode == "batch" else None,
         unstated_settings=requirement.has_draft,
     )
     replica_count = sizing.replicas_per_group * sizing.peak_groups

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
 from planner.perf.common.layout import ReplicaLayout
+from planner.perf.serving.deployment import LoadKind
 from planner.perf.serving.error_band import (
     assess_novelty,
     error_band,
@@ -74,6 +75,26 @@ def test_only_what_was_measured_is_called_calibrated(
     layout: ReplicaLayout, engine: str, new: set[str]
 ) -> None:
     found, basis = assess_novelty(LLAMA, layout, H100, engine)
+    assert found == new
+    assert basis == ("physics" if new else "calibrated")
+
+
+@pytest.mark.parametrize(
+    ("load", "engine", "new"),
+    [
+        ("closed", "sglang", set()),
+        ("offline", "sglang", {"engine"}),
+        ("open", "sglang", {"engine"}),
+        ("static", "trtllm", {"engine"}),
+        ("static", "vllm", set()),
+    ],
+)
+def test_an_engine_is_new_under_a_load_that_it_was_never_measured_at(
+    load: LoadKind, engine: str, new: set[str]
+) -> None:
+    found, basis = assess_novelty(
+        LLAMA, ONE_STAGE, H100, engine, load_kind=load
+    )
     assert found == new
     assert basis == ("physics" if new else "calibrated")
 
