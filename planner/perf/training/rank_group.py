@@ -90,6 +90,16 @@ def expert_shard_group(job: Job) -> RankGroup:
     )
 
 
+def replica_group(job: Job) -> RankGroup:
+    """Return the ranks with the same part of the states, one of each group of hybrid sharding."""
+    layout = job.layout
+    return _group(
+        job,
+        layout.data_parallel_ranks / layout.shard_group,
+        layout.shard_group * layout.tp,
+    )
+
+
 def _group(job: Job, size: float, stride: int) -> RankGroup:
     """Return a group of `size` ranks that are `stride` apart."""
     return RankGroup(size, max(1.0, min(size, job.link_ranks / stride)))

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 
+from planner.perf.common.constant import constant
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import adapter_params, local_params
 from planner.perf.training.rank_group import (
     dense_shard_group,
     expert_shard_group,
+    replica_group,
 )
 
 if TYPE_CHECKING:
@@ -19,8 +21,13 @@ if TYPE_CHECKING:
 
 # Bytes that the optimizer moves for a parameter: 16 in, 18 out.
 OPTIMIZER_BYTES: Final = 34.0
+PARAMS_PER_MILLION: Final = 1e6
 # Collectives of a layer in a micro-batch: two gathers and one scatter, or the scatter alone.
 LAYER_CALLS: Final = {"zero3": 3.0, "zero2": 1.0}
+# Those of a bucket of gradients once a step: the gather of ZeRO-2; else a scatter and a gather,
+# which an all-reduce is too.
+STEP_CALLS: Final = {"zero3": 0.0, "zero2": 1.0}
+SUM_CALLS: Final = 2.0
 
 
 class ShardingTraffic(NamedTuple):
@@ -33,6 +40,7 @@ class ShardingTraffic(NamedTuple):
     gathers_once          1 when weights are gathered once a step, else 0
     reduce_link_bytes     bytes over the link once a step
     reduce_network_bytes  bytes over the network once a step
+    reduce_latency_s      latency of the network in the collectives once a step, s
     optimizer_bytes       memory traffic of the optimizer in a step, bytes
     """
 
@@ -43,15 +51,25 @@ class ShardingTraffic(NamedTuple):
     gathers_once: float
     reduce_link_bytes: float
     reduce_network_bytes: float
+    reduce_latency_s: float
     optimizer_bytes: float
 
     def at_latency(self, network_latency_s: float) -> ShardingTraffic:
         """Return traffic that was counted at a latency of 1 s at another one, in seconds."""
-        # Most partitions wait for nothing in a micro-batch, and a copy takes time.
-        if not self.shard_latency_s:
-            return self
-        return self._replace(
-            shard_latency_s=self.shard_latency_s * network_latency_s
+        *gathers, shard_s, once, link_bytes, network_bytes, reduce_s, rest = (
+            self
+        )
+        # Searches make many: this takes half as long as `_replace`.
+        return ShardingTraffic._make(
+            (
+                *gathers,
+                shard_s * network_latency_s,
+                once,
+                link_bytes,
+                network_bytes,
+                reduce_s * network_latency_s,
+                rest,
+            )
         )
 
 
@@ -83,8 +101,10 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
     the gradients once a step. Experts are sharded by the ranks that have the same ones.
     """
     sharding = job.layout.sharding
+    replicas = replica_group(job)
     gathered_link = gathered_network = reduced_link = reduced_network = 0.0
-    link_calls = network_calls = replica_bytes = optimizer_params = 0.0
+    link_calls = network_calls = reduce_calls = optimizer_params = 0.0
+    step_calls = STEP_CALLS.get(sharding, SUM_CALLS)
     # One pass without generators: a search counts the traffic of thousands of partitions.
     for part in _state_parts(job):
         group = part.group
@@ -94,7 +114,13 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
         reduced_bytes = _reduced_bytes(job, part)
         reduced_link += reduced_bytes * group.link_share
         reduced_network += reduced_bytes * group.network_share
-        replica_bytes += _replica_bytes(job, part)
+        summed_bytes = _summed_bytes(job, part)
+        reduced_link += summed_bytes * replicas.link_share
+        reduced_network += summed_bytes * replicas.network_share
+        reduce_calls += _buckets(part) * (
+            step_calls * group.network_doublings
+            + SUM_CALLS * replicas.network_doublings
+        )
         link_calls += part.call_layers * group.link_doublings
         network_calls += part.call_layers * group.network_doublings
         optimizer_params += part.trained_params / (
@@ -108,7 +134,8 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
         shard_latency_s=layer_calls * job.network_latency_s * network_calls,
         gathers_once=float(sharding == "zero3" and job.keeps_gathered),
         reduce_link_bytes=reduced_link,
-        reduce_network_bytes=reduced_network + replica_bytes,
+        reduce_network_bytes=reduced_network,
+        reduce_latency_s=job.network_latency_s * reduce_calls,
         optimizer_bytes=OPTIMIZER_BYTES * optimizer_params,
     )
 
@@ -174,11 +201,22 @@ def _reduced_bytes(job: Job, part: _StatePart) -> float:
     return gradient_bytes * part.trained_params if part.group.size > 1 else 0.0
 
 
-def _replica_bytes(job: Job, part: _StatePart) -> float:
-    """Return the bytes of the sum of gradients over groups of hybrid sharding."""
-    layout = job.layout
-    if not layout.shard_size:
+def _buckets(part: _StatePart) -> float:
+    """Return the buckets of the gradients of a rank, each of which is a collective by itself.
+
+    parameters / max(40 million, a million for each rank of the group), one at least
+    """
+    if not part.trained_params:
         return 0.0
-    group_share = layout.shard_group / layout.data_parallel_ranks
-    shard_params = part.trained_params / part.group.size
-    return 2 * BYTES_16BIT * shard_params * (1 - group_share)
+    bucket_params = PARAMS_PER_MILLION * max(
+        constant("gradient_bucket", "least"),
+        constant("gradient_bucket", "rank") * part.group.size,
+    )
+    return max(1.0, part.trained_params / bucket_params)
+
+
+def _summed_bytes(job: Job, part: _StatePart) -> float:
+    """Return the bytes of whole tensors that the groups of hybrid sharding sum once a step."""
+    if not job.layout.shard_size:
+        return 0.0
+    return 2 * BYTES_16BIT * part.trained_params / part.group.size

@@ -350,7 +350,7 @@ def sharding_time(
 
     gather = max(network bytes / network_bytes_s, link bytes / link_bytes_s) + latency * calls
              + latency of the network
-    once   = zero * (network time + link time of the reduction)
+    once   = zero * (network time + link time of the reduction + latency of the network)
              + optimizer bytes / memory_bytes_s + step
 
     `link_bytes_s` and `network_bytes_s` are the bandwidths that collectives reach.
@@ -366,6 +366,7 @@ def sharding_time(
     reduce_s = (
         work_counts.reduce_network_bytes / network_bytes_s
         + work_counts.reduce_link_bytes / link_bytes_s
+        + work_counts.reduce_latency_s
     )
     return ShardingTime(
         gather_s,

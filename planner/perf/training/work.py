@@ -148,6 +148,7 @@ class RankWork(Struct, frozen=True, kw_only=True):
     gathers_once: float
     reduce_link_bytes: float
     reduce_network_bytes: float
+    reduce_latency_s: float
     optimizer_bytes: float
     rank_doublings: float
     peak_flop_s: float

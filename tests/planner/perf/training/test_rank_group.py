@@ -38,6 +38,7 @@ class Rank(NamedTuple):
     expert_part: tuple[int, int]
     ring: tuple[int, int, int]
     expert_ring: tuple[int, int]
+    data: int
     machine: int
 
 
@@ -52,9 +53,10 @@ def ranks(layout: ParallelLayout, per_machine: int) -> list[Rank]:
             expert_part=(number % stage % layout.ep, pp),
             ring=(tp, dp, pp),
             expert_ring=(number % stage // layout.ep, pp),
+            data=dp * layout.cp + cp,
             machine=number // per_machine,
         )
-        for number, (pp, dp, _, tp) in enumerate(placed)
+        for number, (pp, dp, cp, tp) in enumerate(placed)
     ]
 
 
@@ -122,6 +124,28 @@ def test_every_tensor_is_gathered_by_the_ranks_that_share_it() -> None:
         assert found.reduce_network_bytes == pytest.approx(
             BYTES_OF_A_STEP * sum(p * net for p, (_, net) in crossed)
         )
+
+
+def test_hybrid_sharding_sums_over_the_ranks_with_the_same_shard() -> None:
+    """Ranks of neighboring groups may share a machine, and then a part of the sum stays there."""
+    within = 0
+    for job, per_machine in jobs():
+        if job.layout.ep > 1:
+            continue
+        everyone = ranks(job.layout, per_machine)
+        params = sum(local_params(job))
+        for size in (1, 2, 4, 8):
+            if job.layout.data_parallel_ranks % size:
+                continue
+            grouped = job.layout._replace(sharding="zero3", shard_size=size)
+            shards = [(*x.dense_part, x.data % size) for x in everyone]
+            link, network = crossing(everyone, shards)
+            found = sharding_traffic(job.with_layout(grouped))
+            summed = BYTES_OF_A_STEP * params / size
+            assert found.reduce_link_bytes == pytest.approx(summed * link)
+            assert found.reduce_network_bytes == pytest.approx(summed * network)
+            within += link > 0
+    assert within
 
 
 def test_rings_and_tensor_groups_cross_machines_where_their_neighbors_do() -> (
@@ -194,4 +218,22 @@ def test_latency_costs_what_its_messages_wait() -> None:
     # Two gathers and a scatter of each layer over two machines.
     assert sharding_traffic(gathered).shard_latency_s == pytest.approx(
         3 * gathered.llm.layers * gathered.network_latency_s
+    )
+    # Once a step two collectives of each bucket of 40 million parameters, of which there is one
+    # for adapters.
+    summed = gathered._replace(layout=ParallelLayout(dp=16, sharding="zero1"))
+    buckets = sum(local_params(summed)) / 40e6
+    assert sharding_traffic(summed).reduce_latency_s == pytest.approx(
+        2 * buckets * summed.network_latency_s
+    )
+    adapted = summed._replace(frozen_bytes=2.0, lora_rank=8)
+    assert sharding_traffic(adapted).reduce_latency_s == pytest.approx(
+        2 * summed.network_latency_s
+    )
+    late, prompt = (
+        step_time(rank_work(x), training_coefficients(x)).once_a_step
+        for x in (summed, summed._replace(network_latency_s=0.0))
+    )
+    assert late - prompt == pytest.approx(
+        c.zero * sharding_traffic(summed).reduce_latency_s
     )
