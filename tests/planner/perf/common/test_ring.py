@@ -18,6 +18,7 @@ from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
 from planner.perf.common.layout import Node, ReplicaLayout
 from planner.perf.serving.coefficients import SERVING
+from planner.perf.serving.engine import coefficient_keys, find_engine
 from planner.perf.serving.step import step_times
 from planner.perf.serving.work import ReplicaProfile, profile_replica
 from planner.perf.training.coefficients import training_coefficients
@@ -258,6 +259,27 @@ def test_attention_groups_within_machines_reduce_over_their_links() -> None:
         )
         assert slow.reduce_network_bytes == 0
         assert reduce_seconds(slow) == pytest.approx(reduce_seconds(fast))
+
+
+def test_an_exchange_between_machines_waits_as_much_longer_as_a_reduction() -> (
+    None
+):
+    """Measured: a step of tensor parallelism over two machines in place of one."""
+    layout = ReplicaLayout(
+        precision="fp8", kv_precision="bf16", tp=16, adp=16, ep=16
+    )
+    engine = find_engine("vllm")
+    within, between = (
+        SERVING.select(
+            coefficient_keys(layout, machine_of(count), engine),
+            engine.software_year,
+        )
+        for count in (16, 8)
+    )
+    assert between.gather_latency / within.gather_latency == pytest.approx(
+        between.link_latency / within.link_latency
+    )
+    assert between.gather_latency > 100e-6
 
 
 def test_a_ring_that_passes_keys_on_has_one_nic_in_each_machine() -> None:
