@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.accuracy.bars import BANDED, EARLIER, WITHIN_LIMITS, Bar
+from tests.accuracy.bars import EARLIER, WITHIN_LIMITS, Bar
+from tests.accuracy.score import BANDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,10 @@ from tests.accuracy.bands import of_few_sources
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
 from tests.accuracy.score import (
+    BANDED,
     LOADS,
     coverage,
+    inside,
     optimistic,
     order,
     ratios,
@@ -41,13 +43,6 @@ WITHIN_MOST: Final = 15.0
 # What no fit had seen at all: a cluster, an engine, an architecture.
 STRANGERS: Final = ("source", "engine", "maker")
 WIDTHS: Final = {"tpot": 3.0, "throughput": 2.5, "ttft": 15.0}
-# Numbers that have a band, each with its name in a scheme.
-BANDED: Final = {
-    "tpot": "tpot",
-    "throughput": "throughput",
-    "ttft": "ttft",
-    "served_rps": "within",
-}
 # Confidence, and the least and most of the rows that may be within the plan.
 CONFIDENCES: Final = ((0.5, 45.0, 60.0), (0.9, 87.0, 95.0))
 # Bars that are shown as missed, and do not fail the check. Those of plans at even odds were met
@@ -177,11 +172,10 @@ def _strangers(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
                 coverage(batch, scheme, target, LOADS, earlier=earlier)
                 for scheme in strange
             ]
-            rows = sum(x.rows for x in found)
             yield Bar(
                 f"90 % bands of {number}: inside, whole sources, engines and makers left out"
                 f"{remark}",
-                100 * sum(x.inside * x.rows for x in found) / rows,
+                100 * inside(found),
                 85.0,
                 95.0,
             )
@@ -217,10 +211,9 @@ def _bands(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
                 coverage(batch, scheme, target, LOADS, earlier=earlier)
                 for scheme in schemes
             ]
-            inside = sum(x.inside * x.rows for x in found)
             yield Bar(
                 f"90 % bands of {number}: rows inside, left out{remark}",
-                100 * inside / sum(x.rows for x in found),
+                100 * inside(found),
                 85.0,
                 96.0,
             )

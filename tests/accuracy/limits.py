@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tests.accuracy.bands import MOST_WIDER, MOST_WIDER_OF
+from tests.accuracy.cross import USUAL
 from tests.accuracy.fit import cold
-from tests.accuracy.score import ratios, score
+from tests.accuracy.score import (
+    BANDED,
+    LOADS,
+    coverage,
+    inside,
+    ratios,
+    score,
+)
 
 if TYPE_CHECKING:
     from tests.accuracy.cross import Scheme
@@ -57,6 +66,9 @@ SPAN_COLUMNS: Final = (
     ">vLLM",
 )
 TAILS: Final = (0.05, 0.95)
+# By how much few groups may widen a band: not at all, as they do, and more.
+WIDER: Final = (1.0, MOST_WIDER_OF["throughput"], MOST_WIDER, 1.5, 2.05)
+COVERAGE_COLUMNS: Final = ("number", *(f">{most:g} times" for most in WIDER))
 
 
 def _engine(sample: Sample) -> str:
@@ -145,6 +157,23 @@ def spans(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[tuple[str, ...]]:
                     for here in (full, full & batch.earlier, full & ours)
                 ),
             )
+
+
+def coverages(
+    batch: Batch, schemes: Sequence[Scheme]
+) -> Iterator[tuple[str, ...]]:
+    """Yield what share of rows bands hold and how wide they are, by what few groups may add."""
+    left_out = [scheme for scheme in schemes if scheme.name in USUAL]
+    for number, target in BANDED.items():
+        cells = []
+        for most in WIDER:
+            found = [
+                coverage(batch, scheme, target, LOADS, most_wider=most)
+                for scheme in left_out
+            ]
+            width = max(x.width for x in found)
+            cells.append(f"{100 * inside(found):.0f} % in {width:.1f} x")
+        yield (number, *cells)
 
 
 def _span(ratio: Array) -> str:

@@ -11,10 +11,11 @@ import numpy as np
 
 from tests.accuracy import expected, fit, limits, loaded, margins, strangers
 from tests.accuracy.aims import COLUMNS, aim_rows
-from tests.accuracy.bars import BANDED, ERRORS, SERVED, Bar, label
+from tests.accuracy.bars import ERRORS, SERVED, Bar, label
 from tests.accuracy.cross import RELEASE, WHOLE, Scheme
 from tests.accuracy.sample import Batch
 from tests.accuracy.score import (
+    BANDED,
     LOADS,
     MEASURES,
     coverage,
@@ -107,6 +108,10 @@ def page(
     parts += ["## Aims\n", AIMED, _table(COLUMNS, aim_rows(bars))]
     parts += [CAUSES, _table(limits.COLUMNS, limits.rows(batch, schemes))]
     parts += [SPANS, _table(limits.SPAN_COLUMNS, limits.spans(batch, schemes))]
+    parts += [
+        COVERAGES,
+        _table(limits.COVERAGE_COLUMNS, limits.coverages(batch, schemes)),
+    ]
     parts += ["## Errors\n", *_errors(batch, schemes)]
     source = next(s for s in schemes if s.name == "source")
     parts += [
@@ -176,8 +181,8 @@ LOGS: Final = """Start-up logs that are not scored state no pool, less than 10 G
 that are not the defaults, or a model whose architecture is not among our facts.
 """
 AIMED: Final = """What predictions are to reach one day. In bold is what does not reach it yet;
-figures of training stand once, since its table did not grow. The two tables below tell what limits
-each of those in bold.
+figures of training stand once, since its table did not grow. The three tables below tell what
+limits each of those in bold.
 """
 CAUSES: Final = """**Errors.** What those that are missed would be, and over how many cells, if
 some rows were not scored; the fits are the same. Times per token and to the first one are missed
@@ -188,24 +193,31 @@ same server were given their tokens faster, something else held the run up: no l
 SPANS: Final = """**Widths.** A band of 90 % is no narrower than the errors that it holds. This
 is what the middle nine tenths of the errors span, with a family or a source left out: a band of
 one width that is to hold them is as wide at least. Over all rows that is more than the aim for
-the time per token and the first token. Of throughput it is less, and the rest is what few cells
-and few groups add, since they say little of the next one. Bands are made of all rows, so they are
-wide for the rows from before, which err less, and hold more than nine tenths of those.
+the time per token and the first token. Bands are made of all rows, so they are wide for the rows
+from before, which err less, and hold more than nine tenths of those.
+"""
+COVERAGES: Final = """**Coverage.** Few groups say little of the next one, so they widen a band: to
+1.25 times its width at most, throughput to 1.05 times, and rates within limits, of which there are
+three groups, to 2.05 times. This is what bands would hold, and how wide they would be, if they
+might grow by so much: in the median of the widest scheme. Those of the time per token would hold
+nine tenths of all rows at 1.5 times; they hold more of the rows from before already, and their
+width, which is missed too, would be further off. Rates within limits miss even so: one accelerator
+differs from the others by more than the others do, and no factor on groups tells that.
 """
 EXPECTED: Final = """Median error over rows of quality A, each predicted without its source; in
 brackets the median bias, with a plus where more is predicted than was measured.
 """
 BANDS: Final = """A band is made from the errors of the *other* left-out groups, so a row never
 widens its own band. An engine with 100 rows under a kind of load has a band of its own; where all
-of them are of one group, nothing tells how the next one differs, and the band is a quarter wider.
-That is the most that few groups add. Inside: share of rows within it, which should be 90 %. The
+of them are of one group, nothing tells how the next one differs, and the band is wider by the most
+that few groups may add. Inside: share of rows within it, which should be 90 %. The
 newest releases of each engine, of a quarter of a year, are left out together. Under "stated" are
 the bands that an estimate states: of vendors of which each load is of one source, without it, and
 of these releases.
 Rates within both limits (`served_rps`) are of three families in three rounds of MLPerf's Server
 scenario, and what two of them err by says little of the third. Their bands may grow to the double:
-by all that three groups ask for if only groups differ, t(0.95, 2) / z(0.95) * sqrt(4 / 3). With a
-family, an accelerator or a round left out they still hold too few.
+by all that three groups ask for if nothing but groups differs, t(0.95, 2) / z(0.95) * sqrt(4 / 3).
+With a family, an accelerator or a round left out they still hold too few.
 """
 LEVELS: Final = (0.5, 0.9)
 PLANS: Final = """Share of the rows whose mean times, per token and to the first one, are both

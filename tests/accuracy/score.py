@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.accuracy.bands import engines, most_wider, own_engines, spread
+from tests.accuracy.bands import engines, own_engines, spread, widest
 from tests.accuracy.cross import Scheme
 from tests.accuracy.least import Array
 from tests.accuracy.sample import Batch, Sample
@@ -29,6 +29,13 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "TTFT, closed loop": ("ttft", ("closed",)),
     "rate served at the measured TPOT": ("served", ("server",)),
     "rate within both limits": ("within", ("server",)),
+}
+# Numbers that have a band, each with its name in a scheme.
+BANDED: Final = {
+    "tpot": "tpot",
+    "throughput": "throughput",
+    "ttft": "ttft",
+    "served_rps": "within",
 }
 LOADS: Final = (
     ("offline",),
@@ -127,10 +134,12 @@ def coverage(
     loads: Sequence[Sequence[str]],
     *,
     earlier: bool = False,
+    most_wider: float | None = None,
 ) -> Coverage:
     """Band each left-out group by the errors of the other left-out groups.
 
     An engine with a band of its own is banded by its own rows, but where engines are left out.
+    Few groups widen a band by `most_wider` at most, where it is given.
     """
     ratio = scheme.ratio(target)
     inside: list[bool] = []
@@ -155,7 +164,7 @@ def coverage(
                     ratio,
                     others if others.sum() >= FEWEST else peers,
                     scheme.groups,
-                    most_wider(target),
+                    most_wider or widest(target),
                 )
                 inside += [bool(low <= -x <= high) for x in ratio[own]]
                 widths += [float(np.exp(high - low))] * int(own.sum())
@@ -164,6 +173,11 @@ def coverage(
     return Coverage(
         float(np.mean(inside)), float(np.median(widths)), len(inside)
     )
+
+
+def inside(found: Sequence[Coverage]) -> float:
+    """Return the share of all rows that are inside their bands."""
+    return sum(x.inside * x.rows for x in found) / sum(x.rows for x in found)
 
 
 def _by_engine(batch: Batch, here: Array) -> Iterator[tuple[Array, Array]]:
