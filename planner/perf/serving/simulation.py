@@ -226,7 +226,7 @@ class ReplicaSimulation:
             if (
                 self.admitted_count < slot_count
                 and not self.admission_closed
-                and self._is_waited()
+                and self._has_waiting()
             ):
                 # The first stage is idle until the arrival, or busy until it is free.
                 start_s = max(self.waiting[-1].due_s, self.stage_free_s)
@@ -253,7 +253,7 @@ class ReplicaSimulation:
                 self._finish_request(answer_event_s)
         return self.now_s
 
-    def _is_waited(self) -> bool:
+    def _has_waiting(self) -> bool:
         """Return whether a request waits, with the first one at the end of `waiting`."""
         if not self.waiting and self.arriving:
             self.arriving.reverse()
@@ -269,7 +269,7 @@ class ReplicaSimulation:
         budget_tokens = self.token_budget
         pool_tokens, answer_share = self.pool_tokens, self.answer_share
         prompts: list[Request] = []
-        while self.admitted_count < self.slot_count and self._is_waited():
+        while self.admitted_count < self.slot_count and self._has_waiting():
             request = self.waiting[-1]
             if request.due_s > now_s:
                 break
