@@ -78,13 +78,11 @@ class Decision(Struct, frozen=True):
                  undecided: another run may tell otherwise
     batch_count  batches that this took
     limit        the limit that is not kept, as far as was measured; None when all are
-    reached_s    what was measured of it
     """
 
     verdict: Verdict
     batch_count: int
     limit: TrialLimit | None = None
-    reached_s: float = 0.0
 
 
 class LateShare(Struct, frozen=True):
@@ -210,7 +208,7 @@ class Trial:
         for limit in limits:
             late = self._late_share(batch_count, limit.metric, limit.limit_s)
             if late.misses(limit):
-                return self._decision("misses", limit, batch_count)
+                return Decision("misses", batch_count, limit)
         if batch_count < self._first_confirmation:
             return None
         return self._confirm(limits, batch_count)
@@ -267,7 +265,7 @@ class Trial:
             late = self._late_share(batch_count, limit.metric, limit.limit_s)
             # At the last look nothing is left that it may fall.
             if not late.may_fall_to(limit.late_share, batch_count / LOOKS[-1]):
-                return self._decision("undecided", limit, batch_count)
+                return Decision("undecided", batch_count, limit)
             room = limit.late_share - late.mean
             is_repeatable &= room >= widths * late.half_width
             is_exact &= room >= 0 and self._is_exact(limit, batch_count)
@@ -282,12 +280,6 @@ class Trial:
         return self._is_kept(
             replace(limit, limit_s=limit.limit_s * (1 + TOLERANCE)), batch_count
         )
-
-    def _decision(
-        self, verdict: Verdict, limit: TrialLimit, batch_count: int
-    ) -> Decision:
-        reached = self.percentile(limit.metric, limit.percentile, batch_count)
-        return Decision(verdict, batch_count, limit, reached.estimate_s)
 
     @property
     def request_count(self) -> int:

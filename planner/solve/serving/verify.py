@@ -414,13 +414,17 @@ def _missed_in(
 ) -> LayoutRejection | None:
     """Return the limit that a trial finds missed, or else the one that it cannot decide."""
     decision = trial.decide(trial_limits(requirement))
-    if decision.limit is None:
+    limit = decision.limit
+    if limit is None:
         return None
+    reached = trial.percentile(
+        limit.metric, limit.percentile, decision.batch_count
+    )
     return LayoutRejection(
         layout=replica.layout,
-        constraint=f"{decision.limit.metric}_p{decision.limit.percentile}",
-        reached=decision.reached_s,
-        limit=decision.limit.limit_s,
+        constraint=f"{limit.metric}_p{limit.percentile}",
+        reached=reached.estimate_s,
+        limit=limit.limit_s,
         groups=groups,
         is_undecided=decision.verdict == "undecided",
     )

@@ -121,8 +121,6 @@ def test_what_is_undecided_is_judged_as_it_is_measured(
         if decision.verdict == "undecided":
             found.append(decision.limit is None)
             assert (measured_s <= limit.limit_s) == found[-1], seed
-            if not found[-1]:
-                assert decision.reached_s == measured_s
     assert True in found
     assert False in found
 
