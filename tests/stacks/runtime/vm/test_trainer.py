@@ -194,6 +194,7 @@ OF_A_SIZE = (
     "batch",
     "accumulation",
     "checkpointing",
+    "activation_checkpoint",
     "recompute",
     "selective",
     "save",
