@@ -134,7 +134,7 @@ class Batch:
             ]
         )
         self.message = self._of(lambda x: x.demand.message_tokens)
-        self.budget = self._of(lambda x: float(x.engine.token_budget))
+        self.budget = self._of(lambda x: x.budget_tokens)
         self.requests = self._of(lambda x: x.demand.request_count)
         self.replicas = self._of(lambda x: float(x.replica_count))
         self.prompt = self._of(lambda x: x.demand.prompt_tokens)

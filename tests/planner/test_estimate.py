@@ -382,7 +382,8 @@ def test_what_is_new_widens_the_band_and_weakens_the_basis() -> None:
     vendor, alien = width(gpu="TPU-v5e", **tpu)
     # Of this one there are rows, which are kept apart from the fit.
     apart, kept = width(gpu="TPU-v6e", **tpu)
-    assert known < family < vendor
+    # Of vLLM, families that are left out err no more than others: bands are never narrower.
+    assert known * (1 - 1e-9) < family < vendor
     assert known < apart < vendor
     bases = ("calibrated", "physics", "physics", "spec")
     assert (seen, new, kept, alien) == bases

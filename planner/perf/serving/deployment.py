@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from planner.perf.serving.coefficients import SERVING, Coefficients
 from planner.perf.serving.engine import VARIED_LENGTHS, coefficient_keys
+from planner.perf.serving.fitted_memory import default_step_tokens
 from planner.perf.serving.load_shape import (
     ReplicaRates,
     TokenCounts,
@@ -104,6 +105,16 @@ class Deployment(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def budget_tokens(self) -> float:
+        """Most tokens of a step: as stated, else the engine's default; 0 where none is known."""
+        if self.engine.token_budget:
+            return float(self.engine.token_budget)
+        memory = _startup_memory(self.llm, self.layout, self.node, self.engine)
+        if memory is not None:
+            return float(memory.max_step_tokens)
+        return default_step_tokens(self.engine.kind, self.node.memory_gib)
+
+    @property
     def profile(self) -> ReplicaProfile:
         """Work of one replica in bytes, FLOP and counts."""
         return profile_replica(self.llm, self.layout, self.node)
@@ -183,7 +194,7 @@ class Deployment(Struct, frozen=True, kw_only=True):
             interference_share=interference_share,
             serial_share=serial_share,
             message_tokens=demand.message_tokens,
-            budget_tokens=float(self.engine.token_budget),
+            budget_tokens=self.budget_tokens,
             first_share=demand.first_share,
         )
 

@@ -89,6 +89,13 @@ def step_tokens(
     return int(tokens) // page_tokens * page_tokens
 
 
+def default_step_tokens(engine_kind: str, memory_gib: float) -> float:
+    """Return the most tokens of a step that an engine takes by itself; 0 where unknown."""
+    if all(row["engine"] != engine_kind for row in _step_rows()):
+        return 0.0
+    return float(_step_row(engine_kind, memory_gib)["step_tokens"])
+
+
 def set_aside_gib(
     engine_kind: str,
     memory_gib: float,

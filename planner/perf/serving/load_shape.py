@@ -55,7 +55,7 @@ class ReplicaRates(Struct, frozen=True, kw_only=True):
     interference_share  share of `prompt_busy_s` that decoding requests wait for
     serial_share        1, or 0 when separate workers process the prompts
     message_tokens      tokens of one message to the client, 1 when each is sent by itself
-    budget_tokens       most tokens of a step; 0 where it is the engine's default
+    budget_tokens       most tokens of a step; 0 where it is unknown
     first_share         share of the requests of a run that all users send at its start; 0 of a
                         run without end
     """
@@ -76,7 +76,7 @@ class ReplicaRates(Struct, frozen=True, kw_only=True):
     @property
     def prompt_steps(self) -> float:
         """Steps that a prompt takes of those in which others decode, at most 1."""
-        # A budget of 0 is that of the coefficient: the larger of both where one is 0.
+        # An unknown budget is that of the coefficient: the larger of both where one is 0.
         is_stated = smaller(self.budget_tokens, 1.0)
         budget_tokens = (
             is_stated * self.budget_tokens

@@ -55,6 +55,41 @@ def test_a_blank_scheduler_is_what_the_release_does(
     )
 
 
+@pytest.mark.parametrize(
+    ("engine", "accelerator", "tokens"),
+    [
+        # vllm/engine/arg_utils.py: 8,192 of a server on 70 GiB and more, but on A100.
+        ("vllm", "h100-sxm", 8192),
+        ("vllm", "a100-80gb-sxm", 2048),
+        ("vllm", "l40s", 2048),
+        # sglang/srt/server_args.py, by memory.
+        ("sglang", "l40s", 4096),
+        ("sglang", "h100-sxm", 8192),
+        ("sglang", "b200-sxm", 16384),
+        ("tensorrt-llm", "h100-sxm", 8192),
+    ],
+)
+def test_a_blank_budget_is_what_the_engine_takes_by_itself(
+    engine: str, accelerator: str, tokens: int
+) -> None:
+    cells = {
+        "model": "llama-3.1-8b",
+        "gpu": accelerator,
+        "framework": engine,
+        "weight_precision": "bf16",
+        "version": "",
+        "tp": "1",
+        "concurrency": "32",
+        "input_len": "6000",
+    }
+    blank = answer(**cells)
+    assert blank["status"] == "ok"
+    assert answer(**cells, token_budget=str(tokens)) == blank
+    # A prompt of 6,000 tokens takes part of a step of this one, and a whole one of the other.
+    other = 4 * tokens if tokens < 6000 else tokens // 4
+    assert answer(**cells, token_budget=str(other)) != blank
+
+
 def test_a_word_that_is_neither_yes_nor_no_is_refused() -> None:
     found = answer(async_scheduling="maybe")
     assert found["status"] == "refused"
