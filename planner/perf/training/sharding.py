@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
@@ -101,12 +102,12 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
     the gradients once a step. Experts are sharded by the ranks that have the same ones.
     """
     sharding = job.layout.sharding
-    replicas = replica_group(job)
+    parts = _state_parts(job)
     gathered_link = gathered_network = reduced_link = reduced_network = 0.0
     link_calls = network_calls = reduce_calls = optimizer_params = 0.0
     step_calls = STEP_CALLS.get(sharding, SUM_CALLS)
     # One pass without generators: a search counts the traffic of thousands of partitions.
-    for part in _state_parts(job):
+    for part in parts:
         group = part.group
         gathered_bytes = _gathered_bytes(job, part)
         gathered_link += gathered_bytes * group.link_share
@@ -114,17 +115,19 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
         reduced_bytes = _reduced_bytes(job, part)
         reduced_link += reduced_bytes * group.link_share
         reduced_network += reduced_bytes * group.network_share
-        summed_bytes = _summed_bytes(job, part)
-        reduced_link += summed_bytes * replicas.link_share
-        reduced_network += summed_bytes * replicas.network_share
-        reduce_calls += _buckets(part) * (
-            step_calls * group.network_doublings
-            + SUM_CALLS * replicas.network_doublings
-        )
+        reduce_calls += step_calls * _buckets(part) * group.network_doublings
         link_calls += part.call_layers * group.link_doublings
         network_calls += part.call_layers * group.network_doublings
         optimizer_params += part.trained_params / (
             group.size if sharding != "none" else 1
+        )
+    if job.layout.shard_size:
+        replicas = replica_group(job)
+        summed_bytes = sum(map(_summed_bytes, parts))
+        reduced_link += summed_bytes * replicas.link_share
+        reduced_network += summed_bytes * replicas.network_share
+        reduce_calls += (
+            SUM_CALLS * sum(map(_buckets, parts)) * replicas.network_doublings
         )
     layer_calls = LAYER_CALLS.get(sharding, 0.0)
     return ShardingTraffic(
@@ -208,15 +211,18 @@ def _buckets(part: _StatePart) -> float:
     """
     if not part.trained_params:
         return 0.0
-    bucket_params = PARAMS_PER_MILLION * max(
+    return max(1.0, part.trained_params / _bucket_params(part.group.size))
+
+
+@cache
+def _bucket_params(ranks: float) -> float:
+    """Return the parameters of a bucket that so many ranks sum."""
+    return PARAMS_PER_MILLION * max(
         constant("gradient_bucket", "least"),
-        constant("gradient_bucket", "rank") * part.group.size,
+        constant("gradient_bucket", "rank") * ranks,
     )
-    return max(1.0, part.trained_params / bucket_params)
 
 
-def _summed_bytes(job: Job, part: _StatePart) -> float:
+def _summed_bytes(part: _StatePart) -> float:
     """Return the bytes of whole tensors that the groups of hybrid sharding sum once a step."""
-    if not job.layout.shard_size:
-        return 0.0
     return 2 * BYTES_16BIT * part.trained_params / part.group.size
