@@ -70,10 +70,15 @@ def load_rows(
 
 def data_text(package: str, file_name: str) -> str:
     """Return the text of a file in the data folder of a package."""
+    return package_text(package, f"data/{file_name}")
+
+
+def package_text(package: str, path: str) -> str:
+    """Return the text of a file of a package; raises FileNotFoundError where it has none."""
     # importlib.resources does the same, and takes 7 ms to import.
-    file_bytes = pkgutil.get_data(package, f"data/{file_name}")
+    file_bytes = pkgutil.get_data(package, path)
     if file_bytes is None:
-        raise FileNotFoundError(file_name)
+        raise FileNotFoundError(path)
     return file_bytes.decode("utf-8")
 
 

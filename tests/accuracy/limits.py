@@ -67,7 +67,7 @@ SPAN_COLUMNS: Final = (
 )
 TAILS: Final = (0.05, 0.95)
 # By how much few groups may widen a band: not at all, as they do, and more.
-WIDER: Final = (1.0, MOST_WIDER_OF["throughput"], MOST_WIDER, 1.5, 2.05)
+WIDER: Final = sorted((1.0, MOST_WIDER, 1.5, *MOST_WIDER_OF.values()))
 COVERAGE_COLUMNS: Final = ("number", *(f">{most:g} times" for most in WIDER))
 
 
