@@ -168,10 +168,15 @@ def read_spec(path: str, overrides: tuple[KeyOverride, ...] = ()) -> SpecFile:
 def _similar_file(path: Path) -> str | None:
     """Return the name of a file beside a path that is close to it, if one is.
 
-    Names are compared without their ending, which makes all of them alike.
+    Names are compared without their ending, which makes all of them alike. Another ending is one
+    of another sort of file, so the rest of its name has to be the same.
     """
     try:
-        names = {entry.stem: entry.name for entry in path.parent.iterdir()}
+        names = {
+            entry.stem: entry.name
+            for entry in path.parent.iterdir()
+            if path.suffix in ("", entry.suffix) or entry.stem == path.stem
+        }
     except OSError:
         return None
     stem = closest(path.stem, names)

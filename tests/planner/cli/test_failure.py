@@ -208,14 +208,18 @@ def test_a_result_is_not_mixed_with_an_error(
     ("asked", "told"),
     [
         ("chta.yaml", "did you mean 'chat.yaml'?"),
-        # The same ending alone makes no names alike.
+        ("chat.yml", "did you mean 'chat.yaml'?"),
+        ("chta", "did you mean 'chat.yaml'?"),
+        # The same ending alone makes no names alike, and another one another sort of file.
         ("none.yaml", "check the path, or write a spec with: tonnage init"),
+        ("noes.yaml", "check the path, or write a spec with: tonnage init"),
     ],
 )
 def test_a_file_that_is_not_there_is_told_with_one_that_is_close(
     tonnage: Command, here: Path, asked: str, told: str
 ) -> None:
     (here / "chat.yaml").write_text(chat())
+    (here / "notes.md").write_text("# Notes\n")
     code, _, err = tonnage("plan", asked)
     assert code == 6
     assert f"next: {told}" in err
