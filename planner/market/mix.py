@@ -218,7 +218,14 @@ def without_commitment(mixed: Offer, on_demand: Offer) -> Offer:
     ]
     if all(tier.owned is not None for tier in tiers):
         tiers.append(_tier(on_demand))
-    return replace(mixed, mix=PurchaseMix(tuple(tiers)))
+    if len(tiers) > 1:
+        return _mixed(mixed, tiers)
+    return replace(
+        mixed,
+        purchase=tiers[0].purchase,
+        usd_hour=tiers[0].usd_hour,
+        mix=None,
+    )
 
 
 def settled_mix(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -11,13 +12,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.market.bought import CommitmentSaving
+from planner.market.mix import without_commitment
 from planner.market.owned import OwnedUse, paid_machines
 from planner.market.regret import Regret
-from planner.market.term import TERM_OF
+from planner.market.term import TERM_OF, TERM_PURCHASES
+from planner.solve.serving.apart_fleet import ApartFleet
 from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
+from planner.solve.serving.hour_search import HourSearch
 from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_fleet import pool_candidates
+from planner.solve.serving.own_hours import cheapest_by_hours
 from planner.solve.serving.pool_answer import (
     choice_warnings,
     serving_pool,
@@ -39,9 +44,9 @@ from planner.solve.solution import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from planner.market.offer import Catalog
     from planner.perf.serving.correction import Correction
     from planner.solve.rival import RivalFleet
-    from planner.solve.serving.apart_fleet import ApartFleet
     from planner.solve.serving.bill import BilledPool
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.fleet_finder import FleetFinder
@@ -155,9 +160,11 @@ def pools_solution(
         token_volume=token_volume(requirement, answer.predictions, fleet.bill),
         commitments=_joined_commitments(
             commitment_options(
-                pool.requirement, candidate, settings.catalog, settings.futures
+                asked, candidate, settings.catalog, settings.futures
             )
-            for pool, candidate in candidates
+            for asked, candidate in _uncommitted(
+                finder, requirement, fleet, settings.catalog
+            )
         ),
         owned=tuple(_owned(spec, settings, candidates)),
         find_reasons=partial(
@@ -223,6 +230,54 @@ def _correction(fleet: MixedFleet | ApartFleet) -> Correction | None:
 def _billed_candidates(fleet: MixedFleet | ApartFleet) -> PoolCandidates:
     """Return each pool with what it is as a fleet; the bill is that of both."""
     return [*zip(fleet.pools, fleet.candidates, strict=True)]
+
+
+def _uncommitted(
+    finder: FleetFinder,
+    requirement: ServingRequirement,
+    fleet: MixedFleet | ApartFleet,
+    catalog: Catalog,
+) -> list[tuple[ServingRequirement, ServingCandidate]]:
+    """Return what each pool has to do and is, in the hours that it would have on demand.
+
+    What is committed to stands in quiet hours too, where on demand nobody would pay for it.
+    Nothing where these machine types cannot be had on demand.
+    """
+    if (
+        isinstance(fleet, ApartFleet)
+        or not fleet.hours
+        or not any(map(_is_committed, fleet.pools))
+    ):
+        return _asked_candidates(fleet)
+    offers = [
+        without_commitment(
+            pool.offer, catalog.offers_by_place[pool.offer.key[:3]]["on_demand"]
+        )
+        for pool in fleet.pools
+    ]
+    hours = HourSearch(requirement, finder.search)
+    if len(offers) > 1:
+        pair = hours.cheapest_pair(offers, math.inf)
+        return [] if pair is None else _asked_candidates(pair)
+    alone = finder.search.solve(requirement, offers, tells_why=False).best
+    by_hours = cheapest_by_hours(hours, alone, offers)
+    if by_hours is not None:
+        return _asked_candidates(by_hours)
+    return [] if alone is None else [(requirement, alone)]
+
+
+def _is_committed(pool: BilledPool) -> bool:
+    return any(purchase in TERM_PURCHASES for purchase in pool.offer.purchases)
+
+
+def _asked_candidates(
+    fleet: MixedFleet | ApartFleet,
+) -> list[tuple[ServingRequirement, ServingCandidate]]:
+    """Return what each pool has to do, and what it is as a fleet."""
+    return [
+        (pool.requirement, candidate)
+        for pool, candidate in _billed_candidates(fleet)
+    ]
 
 
 def _joined_predictions(

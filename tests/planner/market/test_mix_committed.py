@@ -341,6 +341,31 @@ def test_a_plan_says_what_a_commitment_would_save(catalog, term: str) -> None:
     ) == pytest.approx(float(option.committed_usd), rel=1e-3)
 
 
+def test_what_is_saved_is_told_alike_by_a_fleet_that_has_it(catalog) -> None:
+    """On demand its machines would stand in the hours that need them, and in no others."""
+    text = Path("blueprints/rag-prefix-cache.yaml").read_text()
+    text = text.replace("requests_per_day: 250k", "requests_per_day: 1M")
+    here = few(catalog, "p5.4xlarge", "us-east-1")
+    plain, committed = (
+        plan_of(here, text + f"\nbuy: {{spot: never, commit: {commit}}}\n")
+        for commit in ("none", "[none, 3y]")
+    )
+    [base, above] = committed.solution.pools[0].purchases
+    assert (base.purchase, above.purchase) == ("reserved_3y", "on_demand")
+    [three_years] = [
+        found
+        for found in plain.cost.commitments
+        if found.purchase == "reserved_3y"
+    ]
+    assert three_years.nodes == base.nodes
+    assert committed.cost.commitments == plain.cost.commitments
+    saved_usd = plain.cost.total - committed.cost.total
+    # What is committed to anyway saves some starts too.
+    assert float(saved_usd) == pytest.approx(
+        float(three_years.saved_usd_month), rel=0.02
+    )
+
+
 @pytest.mark.parametrize("extra", ["shutdown: {ttl: 3d}", "update: recreate"])
 def test_what_ends_or_is_on_spot_is_not_committed_to(
     catalog, extra: str
