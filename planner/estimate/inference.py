@@ -16,7 +16,7 @@ from planner.perf.serving.error_band import (
     assess_novelty,
     error_band,
     extrapolation,
-    is_newer_release,
+    is_unmeasured_release,
     load_of_accelerator,
     load_of_engine,
 )
@@ -141,7 +141,7 @@ def _novelty(
         load_kind=load_kind,
         # Published rows do not state all settings of drafts and split pools.
         unstated_settings=_has_unstated_parts(deployment),
-        newer_release=is_newer_release(deployment.engine),
+        unmeasured_release=is_unmeasured_release(deployment.engine),
     )
 
 

@@ -60,7 +60,7 @@ def _band(sample: Sample, target: str, *, newer: bool) -> tuple[float, float]:
         setup.layout,
         setup.node.accelerator,
         setup.engine.kind,
-        newer_release=newer,
+        unmeasured_release=newer,
     )
     load_kind = load_of_engine(setup.demand.load_kind, setup.engine.kind)
     band = error_band(target, load_kind, novelties, basis)

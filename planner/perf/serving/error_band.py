@@ -10,12 +10,14 @@ load has its own errors, others have those of all engines. Widths are half width
             + (doublings beyond the measured ranges * width of one doubling)^2
             + sum over new (vendor, release) of (left-out reach^2 - fitted reach^2)
 
+An engine has few of them. Where its own rows show no difference, that of all engines counts.
+
 A pipeline of an engine that nobody measured with one, and weights in a format that nobody
 measured, cannot be left out of a fit: each counts as much as the worse of the two kinds that can.
 
-A vendor whose every load is known from one source, and a release that is newer than those of the
-fit, are few: they err to one side. So their reach counts, which is the larger distance from the
-middle of the base to the 5 and 95 % quantiles of the same rows, left out and in the fit.
+A vendor whose every load is known from one source, and a release beyond those of the fit, are few:
+they err to one side. So their reach counts, which is the larger distance from the middle of the
+base to the 5 and 95 % quantiles of the same rows, left out and in the fit.
 
 An architecture without measurements rests on its data sheet; its band is wider by the constant
 `unseen`, what a vendor adds excepted. One that was measured, but of which no row is in the fit, is
@@ -26,7 +28,7 @@ same band as if nobody had measured it.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -38,7 +40,7 @@ from planner.perf.common.constant import constant
 from planner.perf.serving.engine import engine_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
@@ -197,23 +199,24 @@ def _measured_ranges() -> dict[str, tuple[float, float]]:
     }
 
 
-def is_newer_release(serving_engine: ServingEngine) -> bool:
-    """Return whether a release is of a later month than every release that is known.
+def is_unmeasured_release(serving_engine: ServingEngine) -> bool:
+    """Return whether a release is of an earlier or a later month than all that are known.
 
     Known are those that were measured, and the one that the engine's own row describes.
     """
-    range_name = f"release {serving_engine.kind}"
-    newest_year = max(
-        _measured_ranges().get(range_name, (0.0, 0.0))[1],
-        *(
-            engine_row["year"]
-            for engine_row in engine_rows().values()
-            if engine_row["kind"] == serving_engine.kind
-        ),
-    )
-    return _month_number(serving_engine.software_year) > _month_number(
-        newest_year
-    )
+    month = _month_number(serving_engine.software_year)
+    known_months = [
+        _month_number(year)
+        for year in (
+            *_measured_ranges().get(f"release {serving_engine.kind}", ()),
+            *(
+                engine_row["year"]
+                for engine_row in engine_rows().values()
+                if engine_row["kind"] == serving_engine.kind
+            ),
+        )
+    ]
+    return not min(known_months) <= month <= max(known_months)
 
 
 def _month_number(year: float) -> int:
@@ -271,19 +274,15 @@ def error_band(
         )
     squared_width = ((log_high - log_low) / 2) ** 2
     # Independent errors add in quadrature: the excess over the full fit.
-    fitted_width = _half_width(target, load_kind, "none")
     squared_width += novelty_excess(
         novelties,
         {
-            kind: _half_width(target, load_kind, kind) ** 2 - fitted_width**2
+            kind: _told_excess(_width_excess, target, load_kind, kind)
             for kind in LEFT_OUT_KINDS
         },
     )
     squared_width += sum(
-        max(
-            0.0,
-            _half_width(target, load_kind, kind) ** 2 - fitted_width**2,
-        )
+        _told_excess(_width_excess, target, load_kind, kind)
         for kind in STRANGE_KINDS
         if kind in novelties and (target, load_kind, kind) in band_rows
     )
@@ -293,8 +292,9 @@ def error_band(
     squared_width *= unseen_factor(novelties, basis) ** 2
     log_middle = (log_low + log_high) / 2
     # A vendor is left out with its architectures: nothing of them is unseen beyond that.
+    few_excess = partial(_few_excess, log_middle)
     squared_width += sum(
-        _few_excess(target, load_kind, kind, log_middle)
+        _told_excess(few_excess, target, load_kind, kind)
         for kind in sorted(novelties & FEW_KINDS.keys())
     )
     half_width = math.sqrt(squared_width)
@@ -351,8 +351,33 @@ def with_draft(band: Band) -> Band:
     )
 
 
+def _told_excess(
+    excess: Callable[[str, str, str], float],
+    target: str,
+    load_kind: str,
+    kind: str,
+) -> float:
+    """Return by how much a novelty makes a band wider, ln^2; never below 0.
+
+    An engine has few families and releases. Where leaving them out shows nothing, those of all
+    engines tell it.
+    """
+    own = excess(target, load_kind, kind)
+    if own > 0:
+        return own
+    return max(0.0, excess(target, load_kind.partition(" ")[0], kind))
+
+
+def _width_excess(target: str, load_kind: str, kind: str) -> float:
+    """Return how much larger the squared half width of left-out rows is than that in the fit."""
+    return (
+        _half_width(target, load_kind, kind) ** 2
+        - _half_width(target, load_kind, "none") ** 2
+    )
+
+
 def _few_excess(
-    target: str, load_kind: str, kind: str, log_middle: float
+    log_middle: float, target: str, load_kind: str, kind: str
 ) -> float:
     """Return how much larger the squared reach of left-out rows is than that in the fit."""
     band_rows = _band_rows()
@@ -364,7 +389,7 @@ def _few_excess(
             band_rows[target, load_kind, FEW_KINDS[kind]],
         )
     )
-    return max(0.0, left_out**2 - fitted**2)
+    return left_out**2 - fitted**2
 
 
 def _known_load(target: str, load_kind: str, new: str) -> str:
@@ -394,7 +419,7 @@ def assess_novelty(
     *,
     load_kind: LoadKind | None = None,
     unstated_settings: bool = False,
-    newer_release: bool = False,
+    unmeasured_release: bool = False,
 ) -> tuple[frozenset[str], Basis]:
     """Return what is new about a configuration, and the basis of its prediction.
 
@@ -402,7 +427,8 @@ def assess_novelty(
     physics     something else is new: family, GPU, engine (at all, or under a load of this kind
                 where `load_kind` tells it), format of the weights, several stages on an engine
                 that was measured with one only, a vendor of which a single source measured each
-                load, a newer release of the engine, or unstated settings, such as a draft whose
+                load, a release of the engine beyond those that were
+                measured, or unstated settings, such as a draft whose
                 guesses are right as often as is assumed; or all that was measured of the
                 architecture is kept apart
     calibrated  all of these are among the measurements
@@ -428,7 +454,7 @@ def assess_novelty(
         novelties.add("engine")
     if unstated_settings:
         novelties.add("loose")
-    if newer_release:
+    if unmeasured_release:
         novelties.add("release")
     is_new_vendor = ("vendor", accelerator.vendor) not in measured_names
     if is_new_vendor:
