@@ -198,8 +198,8 @@ SENTENCES: Final = {
     "it alone",
     "rows-apart": "speeds of {accelerator} rest on formulas; how far they are off is known from "
     "{rows:,} published measurements, which no fit of its hardware has",
-    "no-rows": "nobody is known to have published how {accelerator} serves: speeds rest on its "
-    "data sheet, with the errors that other makers had",
+    "no-rows": "no measurement of {accelerator} is among those that predictions of services are "
+    "judged by: speeds rest on its data sheet, with the errors that other makers had",
     "moved-data": "the data lie on {data_cloud}: bring them to {cloud} before, or reading them "
     "across the internet may starve the job",
     "slow-data": "reading the dataset is slower than training: accelerators wait "

@@ -26,7 +26,7 @@ from planner.estimate.engine_row import (
 from planner.estimate.model_row import CONFIG_COLUMN, row_model
 from planner.estimate.names import RefusedError
 from planner.facts import table
-from planner.facts.accelerator import SIXTEEN_BIT
+from planner.facts.accelerator import SIXTEEN_BIT, chip_cores
 from planner.facts.model_name import named_precision
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
@@ -224,26 +224,6 @@ def _row_layout(
     )
 
 
-@cache
-def _core_table() -> dict[str, int]:
-    column_types = {
-        "accelerator": table.nonempty_text,
-        "cores": table.integer_between(2, 64),
-        **table.SOURCE_COLUMNS,
-    }
-    return {
-        core_row["accelerator"]: core_row["cores"]
-        for core_row in table.load_rows(
-            "planner.estimate", "cores.csv", column_types
-        )
-    }
-
-
-def chip_cores(accelerator: Accelerator) -> int:
-    """Return the cores of a chip over which its engines cut a model; 1 of most accelerators."""
-    return _core_table().get(accelerator.accelerator, 1)
-
-
 def _tp_in_chips(table_row: Row, accelerator: Accelerator) -> Row:
     """Return a row whose tp counts chips; some engines count their cores.
 
@@ -266,16 +246,17 @@ def _smallest_tp(
     language_model: Llm,
     accelerator: Accelerator,
 ) -> Row:
-    """Return a row that states only n_gpus with the smallest tp that fits, and replicas of it.
+    """Return a row that states no layout with the smallest tp that fits, and replicas of it.
 
-    What fits leaves a share of the memory to the KV cache. Rows that state any part of a layout
-    are left as they are, and so are models that nothing fits.
+    Where it states no n_gpus either, it is one replica. What fits leaves a share of the memory to
+    the KV cache. Rows that state any part of a layout are left as they are, and so are models that
+    nothing fits.
     """
-    gpu_count = read_count(table_row, "n_gpus", 0)
-    if not gpu_count or any(read_cell(table_row, x) for x in LAYOUT_COLUMNS):
+    if any(read_cell(table_row, x) for x in LAYOUT_COLUMNS):
         return table_row
+    gpu_count = read_count(table_row, "n_gpus", 0)
     room = constant("weights_share") * accelerator.memory_gib * BYTES_PER_GIB
-    for tp_degree in range(1, gpu_count + 1):
+    for tp_degree in range(1, (gpu_count or HOST_GPUS) + 1):
         layout = _pool_layout(weight_precision, tp_degree, 1, 1, 1)
         if (
             gpu_count % tp_degree == 0

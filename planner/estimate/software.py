@@ -17,9 +17,8 @@ from planner.estimate.cell import (
     read_version,
     read_year,
 )
-from planner.estimate.inference_row import chip_cores
 from planner.estimate.names import RefusedError
-from planner.facts.accelerator import SIXTEEN_BIT
+from planner.facts.accelerator import SIXTEEN_BIT, chip_cores
 from planner.perf.common.constant import constant
 from planner.perf.training.error_band import is_newer_release
 from planner.perf.training.job import Software

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from msgspec import Struct
 
 from planner.estimate.cell import Row, read_cell, read_choice, read_count
-from planner.estimate.inference_row import chip_cores
 from planner.estimate.names import RefusedError
 from planner.estimate.software import training_framework
+from planner.facts.accelerator import chip_cores
 from planner.perf.training.job import ParallelLayout
 from planner.perf.training.memory import exceeds_memory
 from planner.perf.training.model_states import model_states

@@ -237,6 +237,26 @@ def accelerators() -> dict[str, Accelerator]:
 
 
 @cache
+def _core_table() -> dict[str, int]:
+    columns: table.Columns = {
+        "accelerator": table.one_of(*accelerators()),
+        "cores": table.integer_between(2, 64),
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        core_row["accelerator"]: core_row["cores"]
+        for core_row in table.load_rows(
+            "planner.facts", "accelerator_cores.csv", columns
+        )
+    }
+
+
+def chip_cores(accelerator: Accelerator) -> int:
+    """Return the cores of a chip over which its engines cut a model; 1 of most accelerators."""
+    return _core_table().get(accelerator.accelerator, 1)
+
+
+@cache
 def mig_profiles() -> tuple[MigProfile, ...]:
     """Return all MIG profiles. Raises CatalogError for an invalid row."""
     columns: table.Columns = {

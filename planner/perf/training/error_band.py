@@ -63,12 +63,15 @@ def is_newer_release(
 
     A stated release is compared with those of its framework, where measured runs state theirs.
     Else a stated year (0 is none) is compared with the newest run of the framework and of its
-    class of kernels.
+    class of kernels. Without a year nothing tells how old a release is of which no run was
+    measured, so it counts as newer.
     """
     newest = _newest_releases()
     of_framework = newest.get(("framework", framework))
     if version and of_framework is not None and of_framework.version:
         return release_key(version) > release_key(of_framework.version)
+    if version and of_framework is not None and not year:
+        return True
     measured_years = [
         release.year
         for release in (of_framework, newest.get(("kernels", kernels)))
@@ -196,7 +199,7 @@ def prediction_basis(job: Job, *, assumed: bool = False) -> Basis:
     """Return the basis of a prediction.
 
     calibrated  accelerator and family are measured; plain dense or mixture-of-experts run
-    physics     the architecture is measured; accelerator, family or kind is not
+    physics     the architecture is measured; accelerator, family, kind or release is not
     spec        the architecture has no measurement: only the data sheet is known
     """
     measured = covered_names()
@@ -208,4 +211,5 @@ def prediction_basis(job: Job, *, assumed: bool = False) -> Basis:
     ) in measured
     # Other kinds have too few measured runs to count as calibrated.
     unusual_kinds = error_kinds(job, assumed=assumed) - {"dense", "moe"}
-    return "calibrated" if both_covered and not unusual_kinds else "physics"
+    is_usual = not unusual_kinds and not job.software.is_newer
+    return "calibrated" if both_covered and is_usual else "physics"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from planner.cost.weekly_load import NO_SPARES
 from planner.errors import InfeasibleError, Problem
+from planner.facts.accelerator import chip_cores
 from planner.facts.serving_engine import gap_reasons, spoken_name
 from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout, can_shard
@@ -69,6 +71,7 @@ def predict_fixed(
     """Predict a given fleet; raise InfeasibleError when it cannot run or keep up.
 
     `layout_options` may set precision, kv_precision, tp, pp and ep.
+    tp counts the cores of chips that have several where the machine has fewer chips.
     Defaults: first allowed precision that the accelerator runs, tp = all accelerators of the
     machine, pp = ep = 1.
     """
@@ -110,6 +113,8 @@ def _fixed_layout(
     precision = layout_options.get(
         "precision", (served_precisions or requirement.precisions)[0]
     )
+    tp = int(layout_options.get("tp", node.accelerator_count))
+    pp = int(layout_options.get("pp", 1))
     return ReplicaLayout(
         precision=precision,
         kv_precision=layout_options.get(
@@ -118,10 +123,20 @@ def _fixed_layout(
                 requirement.load.engine, precision, requirement.kv_precisions[0]
             ),
         ),
-        tp=int(layout_options.get("tp", node.accelerator_count)),
-        pp=int(layout_options.get("pp", 1)),
+        tp=_tp_in_chips(tp, pp, node),
+        pp=pp,
         ep=int(layout_options.get("ep", 1)),
     )
+
+
+def _tp_in_chips(tp: int, pp: int, node: Node) -> int:
+    """Return over how many chips tp cuts a layer.
+
+    Where a machine has fewer of them, it counts their cores, as engines of such chips do.
+    """
+    if tp * pp <= node.accelerator_count:
+        return tp
+    return math.ceil(tp / chip_cores(node.accelerator))
 
 
 def _check_layout(llm: Llm, layout: ReplicaLayout, node: Node) -> None:

@@ -128,6 +128,8 @@ def test_accelerators_without_a_layout_are_the_smallest_group_that_fits() -> (
         **large, n_gpus="4", tp="2", replicas="2"
     )
     assert answer(n_gpus="8") == answer(n_gpus="8", tp="1", replicas="8")
+    assert answer(**large, n_gpus="") == answer(**large, n_gpus="2", tp="2")
+    assert answer(n_gpus="") == answer(n_gpus="1", tp="1")
 
 
 def test_cores_of_inferentia_make_chips() -> None:
@@ -140,3 +142,11 @@ def test_cores_of_inferentia_make_chips() -> None:
         "n_gpus": "12",
     }
     assert answer(**chips, tp="24") == answer(**chips, tp="12")
+
+
+def test_both_cores_of_a_tpu7x_are_ranks() -> None:
+    """As vLLM runs it there: one chip, tensor parallelism over two."""
+    chip = {"model": "qwen3-32b", "gpu": "TPU7x", "framework": "vllm"}
+    assert answer(**chip, n_gpus="1", tp="2") == answer(
+        **chip, n_gpus="1", tp="1"
+    )

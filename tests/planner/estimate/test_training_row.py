@@ -228,6 +228,7 @@ def test_a_release_after_all_measured_ones_is_as_fast_as_the_newest_and_wider() 
         assert half_ln(**cells, version="27.10") > half_ln(
             **cells, version="26.08"
         )
+        assert later["basis"] == "physics"
         # A date says nothing where the release is stated, and all where none is.
         assert answer(**cells, version="26.08", date="2027-01") == newest
     torchtitan = {"framework": "torchtitan", "compiled": "yes"}
@@ -235,6 +236,11 @@ def test_a_release_after_all_measured_ones_is_as_fast_as_the_newest_and_wider() 
         **torchtitan, date="2025-06"
     )
     assert half_ln(**torchtitan) == half_ln(**torchtitan, date="2025-06")
+    # No run of it that was measured states a release.
+    assert half_ln(**torchtitan, version="9.9") > half_ln(**torchtitan)
+    assert half_ln(**torchtitan, version="9.9", date="2025-06") == half_ln(
+        **torchtitan
+    )
 
 
 def test_no_measured_run_is_of_a_newer_release_and_the_width_is_measured() -> (
