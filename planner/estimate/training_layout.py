@@ -331,13 +331,21 @@ def _laid_out(
 def _default_batch(
     accelerator: Accelerator, gpu_count: int, row_batch: _RowBatch
 ) -> _RowBatch:
-    """Return the batch of a run that states no layout; TPU runs take one sequence a chip."""
+    """Return the batch of a run that states no layout.
+
+    TPU runs take one sequence a chip, and those of a stated batch all of it in one step: their
+    framework accumulates nothing by itself.
+    """
     is_tpu = accelerator.vendor == "google"
-    global_batch = row_batch.global_batch
-    takes_one = is_tpu or global_batch > 0
+    global_batch = row_batch.global_batch or (
+        float(gpu_count) if is_tpu else 0.0
+    )
+    usual_micro = 1.0 if global_batch else 0.0
+    if is_tpu and not row_batch.accumulation_steps:
+        usual_micro = max(1.0, global_batch // gpu_count)
     return _RowBatch(
-        global_batch or (float(gpu_count) if is_tpu else 0.0),
-        row_batch.micro_batch or (1.0 if takes_one else 0.0),
+        global_batch,
+        row_batch.micro_batch or usual_micro,
         row_batch.accumulation_steps,
     )
 

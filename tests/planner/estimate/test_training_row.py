@@ -286,3 +286,39 @@ def test_tensor_parallelism_of_neuron_chips_counts_their_cores(
     # Where all degrees make up the accelerators they count these.
     whole = {"tp": "2", "dp": "8", "n_gpus": "16"}
     assert parse_job(ROW | cells | whole).job.layout.tp == 2
+
+
+# What AI-Hypercomputer/tpu-recipes tells of MaxText on TPU7x in bf16: chips, batch, sequence, and
+# tokens a second of a chip.
+TPU7X = [
+    ("deepseek-v3", 128, 2048, 4096, 2425.8),
+    ("qwen3-235b-a22b", 256, 8192, 4096, 4245.9),
+    ("llama-3.1-405b", 256, 1536, 8192, 499.8),
+    ("llama-3.1-70b", 64, 256, 8192, 2687.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "chips", "batch", "sequence", "published"), TPU7X
+)
+def test_a_batch_of_tpus_is_one_step(
+    model: str, chips: int, batch: int, sequence: int, published: float
+) -> None:
+    """Nothing is accumulated unless that is stated, and then a step takes longer."""
+    cells = {
+        "model": model,
+        "gpu": "tpu7x",
+        "framework": "maxtext",
+        "sharding": "zero3",
+        "n_gpus": str(chips),
+        "global_batch": str(batch),
+        "seq_len": str(sequence),
+        "precision": "bf16",
+        "tp": "",
+    }
+    at_once = answer(**cells, micro_batch="")
+    assert at_once == answer(**cells, micro_batch=str(batch // chips))
+    speed = float(at_once["tokens_per_s_per_gpu"])
+    assert published / 1.3 < speed < published * 1.3
+    many = answer(**cells, micro_batch="", grad_accum=str(batch // chips))
+    assert float(many["tokens_per_s_per_gpu"]) < speed
