@@ -50,11 +50,16 @@ class CutFamily(Struct, frozen=True):
 
 
 def enumerate_layouts(
-    job: Job, accelerators: int, node_accelerators: int
+    job: Job,
+    accelerators: int,
+    node_accelerators: int,
+    *,
+    shards_pipelines: bool = False,
 ) -> Iterator[ParallelLayout]:
     """Yield every allowed layout over `accelerators`, without recomputation.
 
-    `node_accelerators` share one link. The rules:
+    `node_accelerators` share one link. With `shards_pipelines` a pipeline has each sharding of the
+    framework, and not its first one alone. The rules:
 
     tp             power of two within `node_accelerators`; divides attention heads and widths
     pp             divides the layers, or the layers plus embedding and head
@@ -70,6 +75,7 @@ def enumerate_layouts(
         accelerators,
         node_accelerators,
         framework_name=job.software.framework,
+        shards_pipelines=shards_pipelines,
     ):
         for cut_layout in family.cut_layouts:
             yield from expand_cut(job, cut_layout)
@@ -84,6 +90,7 @@ def cut_families(
     node_accelerators: int,
     *,
     framework_name: str = USUAL_FRAMEWORK,
+    shards_pipelines: bool = False,
 ) -> tuple[CutFamily, ...]:
     """Return every partition of weights, sequences and states, at one sequence each.
 
@@ -98,6 +105,7 @@ def cut_families(
         accelerators,
         node_accelerators,
         framework=frameworks()[framework_name],
+        shards_pipelines=shards_pipelines,
     ):
         expert_ranks = dict.fromkeys(layout.ep for layout in cut_layouts)
         families.append(CutFamily(cut_index, cut_layouts, tuple(expert_ranks)))
@@ -113,6 +121,7 @@ def _iterate_families(
     node_accelerators: int,
     *,
     framework: Framework,
+    shards_pipelines: bool,
 ) -> Iterator[tuple[ParallelLayout, ...]]:
     cuts = framework.cuts
     for tp in (
@@ -144,6 +153,7 @@ def _iterate_families(
                         cut_layout,
                         node_accelerators // tp,
                         framework,
+                        shards_pipelines=shards_pipelines,
                     )
                 )
 
@@ -153,17 +163,21 @@ def _shard_states(
     cut_layout: ParallelLayout,
     link_ranks: int,
     framework: Framework,
+    *,
+    shards_pipelines: bool,
 ) -> Iterator[ParallelLayout]:
     """Yield a partition with each expert parallelism and each sharding of the states.
 
-    With a pipeline, and on a single rank, the first sharding of a framework is the candidate:
-    that of Megatron is ZeRO-1, since ZeRO-2 and ZeRO-3 communicate in every micro-batch.
+    On a single rank the first sharding of a framework is the candidate. So it is with a pipeline,
+    unless that is to have each: ZeRO-2 and ZeRO-3 of Megatron communicate in every micro-batch.
     Dense models also shard ZeRO-3 over the `link_ranks` ranks of one link.
     """
     # Experts spread over all ranks of one pipeline stage.
     rank_count = cut_layout.tp * cut_layout.data_parallel_ranks
     # One data-parallel rank has no other rank to shard over.
-    only_first = cut_layout.pp > 1 or cut_layout.data_parallel_ranks == 1
+    only_first = cut_layout.data_parallel_ranks == 1 or (
+        cut_layout.pp > 1 and not shards_pipelines
+    )
     shardings = framework.shardings[:1] if only_first else framework.shardings
     expert_ranks = [
         ranks_divisor

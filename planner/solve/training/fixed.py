@@ -167,8 +167,12 @@ def _matching_layouts(
             for option, setting in exact_options.items()
         )
 
+    layouts = possible_layouts(
+        search_space, shards_pipelines="sharding" in exact_options
+    )
+    asked_layouts = [*filter(is_asked_for, layouts)]
     # The options contradict the rules of layouts, whatever the memory.
-    if not any(map(is_asked_for, possible_layouts(search_space))):
+    if not asked_layouts:
         option_text = ", ".join(
             f"{option} {setting}" for option, setting in exact_options.items()
         )
@@ -179,7 +183,7 @@ def _matching_layouts(
         raise _infeasible(message, "leave one of them out")
     return timed_layouts(
         search_space,
-        is_asked_for,
+        asked_layouts,
         RECOMPUTE_MODES.get(layout_options.get("recompute", "")),
     )
 

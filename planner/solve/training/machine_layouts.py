@@ -20,7 +20,7 @@ from planner.perf.training.work import rank_work
 from planner.units import BYTES_PER_GB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from planner.facts.accelerator import Accelerator
     from planner.market.offer import Instance
@@ -133,27 +133,34 @@ def fastest_layouts(
     return tuple(fastest)
 
 
-def possible_layouts(search_space: LayoutSearch) -> list[ParallelLayout]:
-    """Return the layouts over the accelerators of a search, whatever the memory."""
+def possible_layouts(
+    search_space: LayoutSearch, *, shards_pipelines: bool = False
+) -> list[ParallelLayout]:
+    """Return the layouts over the accelerators of a search, whatever the memory.
+
+    With `shards_pipelines` a pipeline may have each sharding of the framework, which no search
+    looks at.
+    """
     return list(
         enumerate_layouts(
             search_space.job,
             search_space.accelerators,
             search_space.node_accelerators,
+            shards_pipelines=shards_pipelines,
         )
     )
 
 
 def timed_layouts(
     search_space: LayoutSearch,
-    accepts: Callable[[ParallelLayout], bool],
+    layouts: Iterable[ParallelLayout],
     recompute_mode: Recompute | None = None,
 ) -> Iterator[TimedLayout]:
-    """Yield the possible layouts that are accepted and fit in memory, with their step times.
+    """Yield the layouts of some that fit in memory, with their step times.
 
     Each has the least recomputation with which it fits, or the given one.
     """
-    for parallel_layout in filter(accepts, possible_layouts(search_space)):
+    for parallel_layout in layouts:
         fitted_layout = (
             # A given mode is timed as it is, and dropped when it does not fit.
             parallel_layout._replace(recompute=recompute_mode)

@@ -19,7 +19,10 @@ from planner.market.purchase import machine_line, tier_offer
 from planner.perf.reliability import interruption
 from planner.solve.training.bill import paid_node_hours
 from planner.solve.training.cluster import Cluster
-from planner.solve.training.machine_layouts import timed_layouts
+from planner.solve.training.machine_layouts import (
+    possible_layouts,
+    timed_layouts,
+)
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
@@ -200,9 +203,13 @@ def on_base(
         if search_space.job.software == training_job.software
         for timed_layout in timed_layouts(
             search_space,
-            lambda layout: all(
-                getattr(layout, size) == getattr(whole, size)
-                for size in KEPT_SIZES
+            (
+                layout
+                for layout in possible_layouts(search_space)
+                if all(
+                    getattr(layout, size) == getattr(whole, size)
+                    for size in KEPT_SIZES
+                )
             ),
         )
     ]

@@ -21,6 +21,7 @@ from planner.units import SECONDS_PER_HOUR
 from providers.catalog.load import load_catalog
 
 if TYPE_CHECKING:
+    from planner.market.offer import Offer
     from planner.solve.training.objective import Objective
 
 CATALOG = load_catalog(None)
@@ -40,17 +41,21 @@ def requirement(tokens: str) -> TrainingRequirement:
     return training_requirement(spec, lambda _: b"", 0.9)
 
 
+def offer_of(machine: str) -> Offer:
+    return next(
+        offer
+        for offer in CATALOG.offers
+        if offer.instance.instance_type == machine
+        and offer.purchase == "on_demand"
+    )
+
+
 @pytest.mark.parametrize("nodes", [64, 512, 2048])
 @pytest.mark.parametrize("tokens", ["16M", "10T", "1000T"])
 def test_a_run_ends_within_a_century_or_is_refused_at_once(
     nodes: int, tokens: str
 ) -> None:
-    offer = next(
-        offer
-        for offer in CATALOG.offers
-        if offer.instance.instance_type == "p5.48xlarge"
-        and offer.purchase == "on_demand"
-    )
+    offer = offer_of("p5.48xlarge")
     try:
         estimate = estimate_training(
             requirement(tokens), offer, nodes, LAYOUT, CATALOG.price_book
@@ -67,6 +72,18 @@ def test_a_run_ends_within_a_century_or_is_refused_at_once(
         )
         assert days_usd <= Decimal(LONGEST_RUN_S) * 2
         assert (nodes, tokens) != (2048, "16M")
+
+
+@pytest.mark.parametrize("sharding", ["zero1", "zero2", "zero3"])
+def test_a_pipeline_has_the_sharding_that_is_asked_for(sharding: str) -> None:
+    """Meta sharded gradients of Llama 3.1 405B, in a pipeline; a search looks at ZeRO-1 alone."""
+    asked, machine = requirement("16M"), offer_of("p5.48xlarge")
+    named = LAYOUT | {"sharding": sharding}
+    found = estimate_training(asked, machine, 64, named, CATALOG.price_book)
+    assert {x.job.layout.sharding for x in found.layouts} == {sharding}
+    assert {x.job.layout.pp for x in found.layouts} == {16}
+    free = estimate_training(asked, machine, 64, LAYOUT, CATALOG.price_book)
+    assert free.layouts[0].job.layout.sharding == "zero1"
 
 
 @pytest.mark.parametrize("objective", ["cost", "time"])
