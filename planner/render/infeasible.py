@@ -8,7 +8,7 @@ from planner.render import period
 from planner.render.against import other_total
 from planner.render.diff.wording import UNKNOWN
 from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
-from planner.render.rivals import fleet_text
+from planner.render.rivals import fleet_text, rivals_of
 
 if TYPE_CHECKING:
     from planner.plan.types import Binding, Plan
@@ -53,6 +53,19 @@ def infeasible_blocks(plan: Plan) -> list[Block]:
     else:
         page_blocks.append(
             Paragraph("  no single change makes it feasible: relax two", "warn")
+        )
+    missed = [
+        (rival.location, rival.machines, rival.takes)
+        for rival in rivals_of(plan)
+        if not rival.is_offered
+    ]
+    if missed:
+        page_blocks.append(
+            PageTable(
+                ("what is left", "", "what stops it"),
+                tuple(missed),
+                width=LINE_WIDTH,
+            )
         )
     page_blocks += [
         Paragraph(f"! {warning.message}", "warn", LINE_WIDTH)

@@ -582,14 +582,15 @@ def infeasible_solution(
     llm: Llm | None,
     funnel: tuple[tuple[str, int], ...],
     offers_considered: int,
+    rejected: tuple[RivalFleet, ...] = (),
 ) -> Solution:
-    """Return the solution of a spec that nothing meets, with the nearest that would do."""
+    """Return that nothing meets a spec, what would, and what each of the `rejected` misses."""
     return Solution(
         status="infeasible",
         pools=(),
         predictions={},
         bindings=nearest,
-        alternatives=(),
+        alternatives=rejected,
         bill=None,
         warnings=(),
         week=week,

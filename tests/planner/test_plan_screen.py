@@ -19,7 +19,7 @@ from planner.render.bill import MOST_NAMED_LINES, NAMED_LINES
 from planner.render.page import LINE_WIDTH, PAGE_LINES, PageTable
 from planner.render.plan import fleet_page, plan_page, reasons_page
 from providers.catalog.load import load_catalog
-from tests.conftest import BLUEPRINTS, TODAY, chat, present
+from tests.conftest import BLUEPRINTS, ROOT, TODAY, chat, present
 from tests.stacks.engine.test_simulated import plan_of
 
 NARROW = 80
@@ -103,6 +103,27 @@ def test_an_infeasible_plan_fits_a_screen_too(tonnage, here) -> None:
     lines = shown.splitlines()
     assert len(lines) <= PAGE_LINES
     assert max(map(len, lines)) <= LINE_WIDTH
+
+
+@pytest.mark.parametrize(
+    ("chip", "told"),
+    [
+        ("inferentia2", r"inf2\.48xlarge +tpot_p95: \d+ ms > 40 ms"),
+        ("tpu-v5e", r"ct5lp-hightpu-1t +memory: needs \d+ GiB of 16 GiB each"),
+    ],
+)
+def test_an_infeasible_plan_says_what_stops_the_machines_that_are_left(
+    tonnage, here, chip: str, told: str
+) -> None:
+    """The rules on offers let them through, so the funnel does not say it."""
+    spec = (ROOT / "blueprints" / "chat-70b.yaml").read_text()
+    head, _, _ = spec.partition("\nwhere:")
+    (here / "chat.yaml").write_text(
+        f"{head}\nwhere: {{accelerators: {{allow: [{chip}]}}}}\n"
+    )
+    shown = tonnage("plan", "chat.yaml")[1]
+    assert "INFEASIBLE" in shown
+    assert re.search(told, shown)
 
 
 @EVERY

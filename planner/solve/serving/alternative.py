@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
 
 from planner.solve.cause import DEARER, because
 from planner.solve.rival import RivalFleet, billed_rival, ranked_rivals
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from planner.solve.serving.candidate import ServingCandidate
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingResult, ServingSearch
+
+UNBOUNDED_USD: Final = Decimal("Infinity")
 
 
 def alternatives(
@@ -34,7 +37,21 @@ def alternatives(
     # One group fewer shows which limit sets the size of the fleet.
     smaller = smaller_fleet(requirement, search, selection)
     smaller_options = [smaller] if smaller else []
-    rejected_options = [
+    rejected_options = rejected_rivals(
+        search_result, max_count, selection.bill.total
+    )
+    return ranked_rivals(
+        [*pricier_options, *smaller_options, *rejected_options]
+    )
+
+
+def rejected_rivals(
+    search_result: ServingResult,
+    max_count: int,
+    ceiling_usd: Decimal = UNBOUNDED_USD,
+) -> tuple[RivalFleet, ...]:
+    """Return the fleets that come nearest to the limits and miss one, and cost less than that."""
+    return tuple(
         RivalFleet(
             offer=rejected_offer.offer,
             nodes=rejected_offer.nodes,
@@ -43,11 +60,8 @@ def alternatives(
             is_bound=True,
         )
         for rejected_offer in nearest_rejected(
-            search_result.rejected_offers, selection.bill.total, max_count
+            search_result.rejected_offers, ceiling_usd, max_count
         )
-    ]
-    return ranked_rivals(
-        [*pricier_options, *smaller_options, *rejected_options]
     )
 
 

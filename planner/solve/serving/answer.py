@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from planner.market.owned import paid_machines
-from planner.solve.serving.alternative import alternatives, dearer_pool
+from planner.solve.serving.alternative import (
+    alternatives,
+    dearer_pool,
+    rejected_rivals,
+)
 from planner.solve.serving.apart_answer import apart_solution
 from planner.solve.serving.apart_fleet import ApartFleet
 from planner.solve.serving.class_warning import class_warnings
@@ -113,7 +117,12 @@ def solve_serving(
         )
     if selection is None or selection.bill.exceeds(budget_usd):
         return _infeasible(
-            settings, finder, requirement, mixed or selection, budget_usd
+            settings,
+            finder,
+            requirement,
+            cheapest=mixed or selection,
+            budget_usd=budget_usd,
+            rejected=rejected_rivals(search_result, settings.alternative_count),
         )
     return _found_solution(
         spec,
@@ -129,10 +138,15 @@ def _infeasible(
     settings: SolveSettings,
     finder: FleetFinder,
     requirement: ServingRequirement,
+    *,
     cheapest: AnyFleet | None,
     budget_usd: Decimal | None,
+    rejected: tuple[RivalFleet, ...],
 ) -> Solution:
-    """Return that nothing serves, with what would; `cheapest` is beyond the budget."""
+    """Return that nothing serves, with what would; `cheapest` is beyond the budget.
+
+    Without one, all fleets are `rejected`: they miss a limit.
+    """
     offer_filter = finder.offer_filter
     infeasible = infeasible_solution(
         relaxations(
@@ -147,6 +161,7 @@ def _infeasible(
         llm=requirement.llm,
         funnel=offer_filter.funnel,
         offers_considered=len(settings.catalog.offers),
+        rejected=() if cheapest else rejected,
     )
     refused = refused_spot_warnings(requirement, offer_filter.cheapest())
     return replace(infeasible, warnings=tuple(refused))

@@ -48,6 +48,8 @@ from planner.solve.warning import (
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Catalog, Offer
     from planner.market.offer_filter import OfferFilter
@@ -93,6 +95,11 @@ def solve_training(
             llm=requirement.llm,
             funnel=market.funnel,
             offers_considered=market.allowed_count,
+            rejected=tuple(
+                _rejected_alternatives(
+                    ranking, cluster_search, alternative_count
+                )
+            ),
         )
     cluster = selection.cluster
     return Solution(
@@ -286,9 +293,7 @@ def _alternatives(
 ) -> tuple[RivalFleet, ...]:
     """Return other feasible machine types, then the rejected offers.
 
-    At most `alternative_count` of each group: feasible, too slow or over a budget, and without
-    a layout that fits in memory. A rejected offer has the lower bound of its cost, USD of the
-    run.
+    At most `alternative_count` of each group.
     """
     seen_types = {selection.cluster.offer.instance.instance_type}
     alternatives: list[RivalFleet] = []
@@ -305,6 +310,20 @@ def _alternatives(
                     candidate, lost_by(cluster_search, candidate.cluster)
                 )
             )
+    alternatives += _rejected_alternatives(
+        ranking, cluster_search, alternative_count
+    )
+    return tuple(alternatives)
+
+
+def _rejected_alternatives(
+    ranking: ClusterRanking, cluster_search: TrainSearch, alternative_count: int
+) -> Iterator[RivalFleet]:
+    """Yield the rejected offers, with the lower bound of their cost, USD of the run.
+
+    First those that are too slow or over a budget, then those without a layout that fits in
+    memory; at most `alternative_count` of each.
+    """
     # A finite duration: a layout fits, but a time limit or budget is violated.
     late_offers = [
         (cluster_search.bound_usd(ranked_offer.offer), ranked_offer)
@@ -325,8 +344,7 @@ def _alternatives(
                 ranked_offer[1].offer.key,
             ),
         )[:alternative_count]:
-            alternatives.append(_late_alternative(rejected_offer, bound_usd))
-    return tuple(alternatives)
+            yield _late_alternative(rejected_offer, bound_usd)
 
 
 def _feasible_alternative(
