@@ -12,7 +12,8 @@ from planner.errors import PolicyError
 from providers.files import MAX_DOCUMENT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions
     from planner.plan.types import Plan
@@ -31,10 +32,12 @@ def refuse_overspending(
     options: PlanningOptions,
     *,
     counts_stacks: bool,
+    together_usd: Mapping[str, Decimal] | None = None,
 ) -> None:
     """Raise PolicyError for plans that exceed a budget, and tell of those that nearly do.
 
-    With `counts_stacks` the stacks that stand are counted too.
+    With `counts_stacks` the stacks that stand are counted too. `together_usd` has what stacks pay
+    a month that buy together.
     """
     if path is None:
         return
@@ -45,7 +48,9 @@ def refuse_overspending(
     )
     budgets = read_budgets(file_bytes, path)
     stacks = readable_stacks(open_engine(options)) if counts_stacks else ()
-    problems, warnings = judge(budgets, tuple(spendings_of(plans, stacks)))
+    problems, warnings = judge(
+        budgets, tuple(spendings_of(plans, stacks, together_usd or {}))
+    )
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
     if problems:

@@ -18,7 +18,8 @@ from planner.cli.planning import UsedPlan, find_plan
 from planner.cli.refusal import refuse_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.cli.option import OptionValues
@@ -103,6 +104,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     any_changed = False
     plans: list[Plan] = []
     uses: list[PlanUse | None] = []
+    together_usd: dict[str, Decimal] = {}
     # Specs of one repository often have models and traffic in common. Each process that they
     # are divided among has a memory of its own.
     memory = Memory()
@@ -127,6 +129,8 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         plan = used.plan
         plans.append(plan)
         uses.append(used.use)
+        if used.together_usd is not None:
+            together_usd[plan.stack.name] = used.together_usd
         _write_record(plan, option_values["record"])
         _say_refusals(plan, options)
         _offer_rename(plan, options)
@@ -149,7 +153,9 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
             tco_page(spec_files[0], plans[0], catalog, options),
             option_values,
         )
-    _refuse_plans(plans, spec_files, options, option_values)
+    _refuse_plans(
+        plans, spec_files, options, option_values, together_usd=together_usd
+    )
     return _exit_code(worst_exit_code, option_values, changed=any_changed)
 
 
@@ -198,8 +204,13 @@ def _refuse_plans(
     spec_files: list[SpecFile],
     options: PlanningOptions,
     option_values: OptionValues,
+    *,
+    together_usd: Mapping[str, Decimal],
 ) -> None:
-    """Raise PolicyError for plans that a policy denies, or that exceed a budget."""
+    """Raise PolicyError for plans that a policy denies, or that exceed a budget.
+
+    `together_usd` has what each pays a month with the others, where they buy together.
+    """
     verdicts = policy.judge_specs(
         option_values["policy"], list(zip(plans, spec_files, strict=True))
     )
@@ -213,6 +224,7 @@ def _refuse_plans(
             plans,
             options,
             counts_stacks=options.uses_stack_state,
+            together_usd=together_usd,
         ),
     )
 
@@ -238,7 +250,15 @@ def _written(
 
         plans, document = shared_plans(spec_files, searches, catalog, options)
         write_portfolio(document, option_values)
-        return map(UsedPlan, plans)
+        return [
+            UsedPlan(
+                plan,
+                together_usd=workload.together.usd
+                if workload.together
+                else None,
+            )
+            for plan, workload in zip(plans, document.workloads, strict=True)
+        ]
     if option_values["format"] == "html":
         from planner.cli.report import write_report
 

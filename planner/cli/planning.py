@@ -17,6 +17,8 @@ from planner.cli.compose import (
 )
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from planner.cli.compose import PlanningOptions, SpecFile
     from planner.cli.shared_quota import PlanUse
     from planner.market.offer import Catalog
@@ -32,10 +34,14 @@ if TYPE_CHECKING:
 
 
 class UsedPlan(Struct, frozen=True):
-    """A plan as it leaves its process, with what its fleet adds to quotas, if that is known."""
+    """A plan as it leaves its process, with what its fleet adds to quotas, if that is known.
+
+    `together_usd` is its part of what services pay together a month, where they do.
+    """
 
     plan: Plan
     use: PlanUse | None = None
+    together_usd: Decimal | None = None
 
 
 class FoundPlan(Struct, frozen=True):

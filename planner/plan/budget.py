@@ -43,14 +43,18 @@ class Spending(Struct, frozen=True, kw_only=True):
     stands: bool = False
 
     @classmethod
-    def of_plan(cls, plan: Plan) -> Spending:
-        """Return what a plan would cost."""
+    def of_plan(
+        cls, plan: Plan, together_usd: Decimal | None = None
+    ) -> Spending:
+        """Return what a plan would cost: its part, where it is bought together with others."""
         # Where machines are lacking, a fallback is bought.
-        costs = [plan.cost, *(rung.cost for rung in plan.fallbacks)]
+        fallbacks = [rung.cost for rung in plan.fallbacks]
+        costs = [plan.cost, *fallbacks]
+        own_usd = plan.cost.total if together_usd is None else together_usd
         return cls(
             name=plan.stack.name,
             labels=plan.spec.normalized.get("labels", {}),
-            usd=max(Decimal(0), *(cost.total for cost in costs)),
+            usd=max(Decimal(0), own_usd, *(cost.total for cost in fallbacks)),
             is_complete=not any(cost.is_partial for cost in costs),
             unpriced=tuple(
                 dict.fromkeys(name for cost in costs for name in cost.unpriced)
@@ -232,13 +236,18 @@ def judge(
 
 
 def spendings_of(
-    plans: Iterable[Plan], stacks: Iterable[StackStatus]
+    plans: Iterable[Plan],
+    stacks: Iterable[StackStatus],
+    together_usd: Mapping[str, Decimal],
 ) -> Iterator[Spending]:
-    """Yield what plans would cost, and what the other stacks go on to cost."""
+    """Yield what plans would cost, and what the other stacks go on to cost.
+
+    `together_usd` has what stacks pay a month that buy together.
+    """
     planned = set()
     for plan in plans:
         planned.add(plan.stack.name)
-        yield Spending.of_plan(plan)
+        yield Spending.of_plan(plan, together_usd.get(plan.stack.name))
     for status in stacks:
         spending = Spending.of_stack(status)
         if status.stack not in planned and spending is not None:

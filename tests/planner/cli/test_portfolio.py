@@ -421,3 +421,20 @@ def test_services_that_would_share_accelerators_are_named(
     )
     _, out, _ = tonnage("plan", "host.yaml", "-f", "json")
     assert json.loads(out)["cost"]["total"] == group["usd"]
+
+
+@pytest.mark.parametrize(("left_usd", "code"), [("1", 0), ("-1", 5)])
+def test_a_budget_is_held_against_what_services_pay_together(
+    tonnage: Command, here: Path, left_usd: str, code: int
+) -> None:
+    """Alone they pay more than what the first budget lets them."""
+    specs = of_three_zones(here)
+    total = document_of(tonnage, specs)["total"]
+    together = Decimal(total["together"]["usd"])
+    assert Decimal(total["alone"]["usd"]) > together + 1
+    limit = together + Decimal(left_usd)
+    (here / "budgets.yaml").write_text(f"budgets: [{{limit: {limit}/month}}]\n")
+    found, _, err = tonnage(
+        "plan", "--share", *specs, "--budgets", "budgets.yaml"
+    )
+    assert found == code, err
