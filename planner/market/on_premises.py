@@ -23,7 +23,10 @@ PLAIN_UNITS: Final = ("share", "ratio")
 
 
 class OwnMachine(Struct, frozen=True, kw_only=True):
-    """A kind of machine: its accelerators, how many there are, price in USD and power in kW."""
+    """A kind of machine: its accelerators, how many there are, price in USD and power in kW.
+
+    `network_gbps` is None where the file does not say it.
+    """
 
     place: Place
     name: str
@@ -32,6 +35,7 @@ class OwnMachine(Struct, frozen=True, kw_only=True):
     nodes: int
     price: Decimal
     power: Decimal
+    network_gbps: Decimal | None
 
 
 class DataCenter(Struct, frozen=True, kw_only=True):
@@ -40,7 +44,7 @@ class DataCenter(Struct, frozen=True, kw_only=True):
     years            of use
     electricity      USD a kWh
     pue              power of the site over that of its machines
-    space            USD a machine and month
+    space            USD a machine and month, or None: `kw_usd` a month for each kW of it
     staff            USD a month for all machines
     utilization      share of the hours in which they draw their power
     residual         share of the price that is left at the end
@@ -53,26 +57,31 @@ class DataCenter(Struct, frozen=True, kw_only=True):
     years: Decimal | None
     electricity: Decimal | None
     pue: Decimal | None
-    space: Decimal
-    staff: Decimal
+    space: Decimal | None
+    staff: Decimal | None
     utilization: Decimal | None
     residual: Decimal | None
     cost_of_capital: Decimal | None
+    kw_usd: Decimal = Decimal(0)
     assumed: tuple[tuple[str, str], ...] = ()
 
     def running_usd(self, machine: OwnMachine) -> Decimal:
         """Return what one machine costs a month besides its price, USD.
 
         power * PUE * 730 * utilization * electricity + space + staff / all machines
+        with space = power * USD a kW and month where the file does not state it
         """
         energy_kwh = (
             machine.power * self.value_of("pue") * HOURS_PER_MONTH
         ) * self.value_of("utilization")
         all_machines = sum(each.nodes for each in self.machines)
+        space_usd = self.space
+        if space_usd is None:
+            space_usd = machine.power * self.kw_usd
         return (
             energy_kwh * self.value_of("electricity")
-            + self.space
-            + self.staff / all_machines
+            + space_usd
+            + self.value_of("staff") / all_machines
         )
 
     def capital_usd(self, machine: OwnMachine, years: Decimal) -> Decimal:
@@ -159,7 +168,11 @@ def read_data_center(file_bytes: bytes, path: str) -> DataCenter:
     }
     return replace(
         stated,
-        **{key: assumption.value for key, assumption in assumed.items()},
+        **{
+            # A machine takes as much room as its power does.
+            "kw_usd" if key == "space" else key: assumption.value
+            for key, assumption in assumed.items()
+        },
         assumed=tuple(
             (assumption.text(key), assumption.source)
             for key, assumption in assumed.items()

@@ -67,7 +67,7 @@ def own_instead(
 
 
 def same_machine(machine: OwnMachine, settings: SolveSettings) -> Offer:
-    """Return the cheapest offer on demand with the accelerators of a machine.
+    """Return the cheapest offer on demand with the accelerators of a machine, and its network.
 
     Raises SpecError where no cloud has such a machine.
     """
@@ -91,7 +91,16 @@ def same_machine(machine: OwnMachine, settings: SolveSettings) -> Offer:
                 f"{machine.accelerator}",
             )
         )
-    return min(same, key=lambda offer: (offer.usd_hour, offer.key))
+    cheapest = min(same, key=lambda offer: (offer.usd_hour, offer.key))
+    if machine.network_gbps is None:
+        return cheapest
+    own_gbps = float(machine.network_gbps)
+    instance = replace(
+        cheapest.instance,
+        network_gbps=own_gbps,
+        fabric_gbps=min(cheapest.instance.fabric_gbps, own_gbps),
+    )
+    return replace(cheapest, instance=instance)
 
 
 def placed_on(

@@ -33,8 +33,8 @@ cost_of_capital: 8%
 PLANNED_USD = Decimal(500)
 
 
-def center_of(nodes: int) -> DataCenter:
-    text = CENTER.replace("NODES", str(nodes))
+def center_of(nodes: int, network: str = "") -> DataCenter:
+    text = CENTER.replace("NODES", str(nodes)).replace("10kW", f"10kW{network}")
     return read_data_center(text.encode(), "dc.yaml")
 
 
@@ -42,14 +42,15 @@ def blueprint(name: str) -> str:
     return (ROOT / f"blueprints/{name}.yaml").read_text()
 
 
-def run_on(catalog: Any, text: str, nodes: int) -> OwnedRun:
+def run_on(catalog: Any, text: str, nodes: int, network: str = "") -> OwnedRun:
     settings = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",
         alternative_count=0,
     )
-    [found] = own_run(spec_of(text), settings, center_of(nodes), PLANNED_USD)
+    center = center_of(nodes, network)
+    [found] = own_run(spec_of(text), settings, center, PLANNED_USD)
     return found
 
 
@@ -138,3 +139,14 @@ def test_one_run_is_told_in_the_singular(
         even_runs=even_runs,
     )
     assert paid_runs_text(run) == said
+
+
+def test_a_run_over_a_slow_network_takes_longer(catalog) -> None:
+    """That of the same machine of a cloud counts where the file says nothing."""
+    text = blueprint("finetune-70b")
+    hours = {
+        network: run_on(catalog, text, 4, network).node_hours
+        for network in ("", ", network_gbps: 3200", ", network_gbps: 25")
+    }
+    unsaid, fast, slow = hours.values()
+    assert unsaid == fast < slow

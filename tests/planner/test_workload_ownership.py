@@ -158,6 +158,19 @@ def test_what_is_left_out_is_assumed_and_said() -> None:
     assert center.pue == Decimal("1.58")
 
 
+def test_machines_alone_are_enough() -> None:
+    """Rooms are let by the kW, and one person cares for all machines."""
+    machines, _, _ = FILE.partition("years:")
+    center = center_of(4, machines)
+    assert len(center.assumed) == 8
+    energy = Decimal("0.6") * Decimal("1.58") * 730
+    assert center.running_usd(center.machines[0]) == (
+        energy * Decimal("0.0895")
+        + Decimal("0.6") * Decimal("184.06")
+        + Decimal("7367.5") / 4
+    )
+
+
 def test_what_is_assumed_has_its_unit() -> None:
     kept = [
         line for line in FILE.splitlines() if not line.startswith("electricity")
@@ -196,7 +209,7 @@ def test_a_plan_is_compared_on_its_page(tonnage: Command, here: Path) -> None:
     [
         (FILE.replace("0.6kW", "0.6"), "cannot be read"),
         (FILE.replace("l4,", "l44,"), "l44"),
-        (FILE.replace("space: 50\n", ""), "space is missing"),
+        (FILE.replace("price: 9000, ", ""), "price is missing"),
     ],
 )
 def test_a_wrong_data_center_is_refused(text: str, told: str) -> None:
