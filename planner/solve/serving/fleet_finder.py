@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Machines of each hour saved up to 6 % where that was measured: decision 112.
 MOST_SAVED: Final = 1.1
+# Of a limit: `explain --pareto` asks for no longer ones either.
+MOST_TIMES: Final = 4
 AnyFleet: TypeAlias = ServingCandidate | MixedFleet | ApartFleet
 
 
@@ -240,7 +242,19 @@ class FleetFinder:
             requirement, prompts, answers, limit
         )
 
-    def kept_seconds(
+    def looser_seconds(
+        self,
+        requirement: ServingRequirement,
+        limit: LatencyLimit,
+        fleet: AnyFleet,
+    ) -> Decimal:
+        """Return a value of a limit that a fleet keeps, or the longest that anybody would take."""
+        return min(
+            self._kept_seconds(requirement, limit, fleet),
+            MOST_TIMES * limit.seconds,
+        )
+
+    def _kept_seconds(
         self,
         requirement: ServingRequirement,
         limit: LatencyLimit,

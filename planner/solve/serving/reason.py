@@ -261,7 +261,9 @@ class _Wishes:
         )
         if unlimited is None:
             return Reasons()
-        seconds = self._finder.kept_seconds(self._requirement, limit, unlimited)
+        seconds = self._finder.looser_seconds(
+            self._requirement, limit, unlimited
+        )
         relaxed = self._cheaper_fleet(
             self._requirement.with_limit(limit.key, seconds)
         )

@@ -159,7 +159,7 @@ def _loosened_limit(
     if unlimited is None:
         return []
     if budget_usd is not None:
-        limit_values = [finder.kept_seconds(requirement, limit, unlimited)]
+        limit_values = [finder.looser_seconds(requirement, limit, unlimited)]
     else:
         limit_values = _reachable_limits(
             requirement, finder.search, finder.offer_filter.cheapest(), limit

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -219,6 +220,16 @@ def test_relaxing_a_binding_constraint_as_told_saves_what_is_told(
     assert solution.bill.total - relaxed == binding.saves_usd
     # Without any limit nothing has to hold with confidence, and less may do.
     assert cost_of(catalog, text.replace("{e2e_p95: 6s}", "{}")) <= relaxed
+
+
+def test_no_limit_is_loosened_beyond_four_times_of_it(catalog) -> None:
+    """Five weaker machines would keep no limit on the first token below minutes."""
+    text = Path("blueprints/chat-70b.yaml").read_text()
+    solution = solve(catalog, text)
+    [loosened] = [b for b in solution.bindings if b.constraint == "ttft_p95"]
+    told = describe(loosened.relax_to).replace(" ", "")
+    assert told == "3.2s"
+    assert cost_of(catalog, text.replace("800ms", told)) == loosened.usd
 
 
 def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(
