@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner import figures
 from planner.facts.commitment import commitment_forms
 from planner.market.term import TERM_OF
-from planner.units import MONTHS_PER_YEAR, SECONDS_PER_DAY
+from planner.units import HOURS_PER_MONTH, MONTHS_PER_YEAR, SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from decimal import Decimal
 
     from planner.plan.types import Plan
 
@@ -23,6 +25,7 @@ class Commitment(Struct, frozen=True, kw_only=True):
     """What somebody has to buy before an apply.
 
     term     for how long, and when it is paid: "3 years"
+    owed_usd  what the whole term costs, however early a workload ends
     form     what it is called: "savings plan"; empty where that is not known
     command  shows what is sold, or buys it; empty likewise
     """
@@ -31,6 +34,7 @@ class Commitment(Struct, frozen=True, kw_only=True):
     machine: str
     place: str
     term: str
+    owed_usd: Decimal
     form: str
     command: str
 
@@ -38,6 +42,12 @@ class Commitment(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """The commitment in words."""
         return f"{self.nodes} x {self.machine} in {self.place} for {self.term}"
+
+    @property
+    def purchase_text(self) -> str:
+        """The commitment in words, with its form and what is owed."""
+        form = f" ({self.form})" if self.form else ""
+        return f"{self.text}{form}: {figures.dollars(self.owed_usd)} are owed"
 
 
 def commitments_of(plan: Plan) -> Iterator[Commitment]:
@@ -54,6 +64,10 @@ def commitments_of(plan: Plan) -> Iterator[Commitment]:
                 machine=pool.instance_type,
                 place=f"{pool.provider} {pool.region}",
                 term=term.name,
+                owed_usd=purchase.nodes
+                * purchase.usd_per_hour
+                * HOURS_PER_MONTH
+                * term.months,
                 form=facts.name if facts else "",
                 command=facts.command.format(
                     region=pool.region,

@@ -505,8 +505,7 @@ def purchase_blocks(plan: Plan, *, full: bool) -> list[Block]:
     for commitment in commitments_of(plan):
         page_blocks += [
             Paragraph(
-                f"! to buy before apply: {commitment.text}"
-                + (f" ({commitment.form})" if commitment.form else ""),
+                f"! to buy before apply: {commitment.purchase_text}",
                 "warn",
                 LINE_WIDTH,
             ),

@@ -9,7 +9,9 @@ import pytest
 
 from planner.market.term import TERMS, Term
 from planner.plan.commitment import commitments_of
-from tests.conftest import chat, only
+from planner.render import text
+from planner.render.plan import plan_page
+from tests.conftest import TODAY, chat, only
 from tests.stacks.engine.test_simulated import plan_of
 
 HOURS_OF_YEAR = 8760
@@ -56,7 +58,14 @@ def test_a_term_that_is_paid_before_says_what_is_due(
     assert part.paid_at_start_usd == (
         due.quantize(Decimal("0.01")) if share else None
     )
-    assert [bought.term for bought in commitments_of(found)] == [term.name]
+    [bought] = commitments_of(found)
+    assert bought.term == term.name
+    # Whoever ends it earlier owes it all.
+    assert bought.owed_usd == part.nodes * part.usd_per_hour * hours
+    owed = f"{float(bought.owed_usd):,.0f}"
+    page = " ".join(text.render(plan_page(found, today=TODAY)).split())
+    assert f"for {term.name}" in page
+    assert f"${owed} are owed" in page
 
 
 @pytest.mark.parametrize(("cloud", "term"), KNOWN)
