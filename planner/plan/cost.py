@@ -74,11 +74,12 @@ class CostCause(DocumentPart, frozen=True, kw_only=True):
     """What the bill would be if only one thing were other than planned."""
 
     cause: Annotated[
-        Literal["work", "prices", "months", "traffic"],
+        Literal["work", "prices", "months", "traffic", "reclaims"],
         Meta(
-            description="work: speed, failures and reclaims; prices: what they are since their "
-            "dates; months: their days; traffic: that of a service, of which a month has more or "
-            "less than its spec says"
+            description="work: speed, failures and reclaims of what ends; prices: what they are "
+            "since their dates; months: their days; traffic: that of a service, of which a month "
+            "has more or less than its spec says; reclaims: how often a cloud takes back its "
+            "machines on spot, at both ends of what is published"
         ),
     ]
     low: Annotated[Decimal, Meta(description="one in 20 is less, USD")]
@@ -97,6 +98,13 @@ class CostBand(DocumentPart, frozen=True, kw_only=True):
             "those of independent errors do, by their squares"
         ),
     ]
+    dearest_month_usd: Annotated[
+        Decimal | None,
+        Meta(
+            description="the dearest month of four years, with all else as planned; none of what "
+            "is not billed by the month"
+        ),
+    ] = None
 
 
 class TokenCost(DocumentPart, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from planner.market.price_age import YEAR_DIGITS, age_days
 from planner.market.price_change import price_ratios
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.numeric import BAND_END, nearest_rank
+from planner.perf.reliability.spot_pool import billed_share
 from planner.plan import cost as types
 from planner.plan.number import plain_money
 from planner.solve.capacity import minute_nodes, most_nodes
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Catalog
+    from planner.perf.reliability.spot_pool import RateEnd
     from planner.solve.solution import SizedPool, Solution
     from planner.spec.model import ShutdownRule
 
@@ -71,19 +73,22 @@ def cost_band(
     everything else as planned.
     """
     found: list[
-        tuple[Literal["work", "prices", "months", "traffic"], _Range]
+        tuple[
+            Literal["work", "prices", "months", "traffic", "reclaims"], _Range
+        ]
     ] = [("prices", _price_range(solution, bill, catalog))]
     work_range = _work_range(solution, bill, shutdown)
     if work_range is not None:
         found.append(("work", work_range))
+    month_totals: list[Decimal] = []
     if bill.period == "month":
-        found.append(
-            ("months", _month_range(solution, bill, catalog, shutdown))
-        )
+        month_totals = _month_totals(solution, bill, catalog, shutdown)
+        found.append(("months", _middle_of(month_totals)))
     if solution.pools[0].role == "serve":
-        found.append(
-            ("traffic", _traffic_range(solution, bill, catalog, shutdown))
-        )
+        found += [
+            ("traffic", _traffic_range(solution, bill, catalog, shutdown)),
+            ("reclaims", _reclaim_range(solution, bill, catalog)),
+        ]
     causes = [
         types.CostCause(
             cause=cause, low=plain_money(ends.low), high=plain_money(ends.high)
@@ -100,6 +105,9 @@ def cost_band(
         low=plain_money(bill.total - below),
         high=plain_money(bill.total + above),
         causes=tuple(causes),
+        dearest_month_usd=plain_money(month_totals[-1])
+        if month_totals
+        else None,
     )
 
 
@@ -180,10 +188,10 @@ def _spot_ratios(
     return min(1.0, low), max(1.0, high)
 
 
-def _month_range(
+def _month_totals(
     solution: Solution, bill: Bill, catalog: Catalog, shutdown: ShutdownRule
-) -> _Range:
-    """Return the totals of a short and a long month of the calendar, against one of 730 hours."""
+) -> list[Decimal]:
+    """Return the totals of the months of the calendar, against one of 730 hours, ascending."""
     nodes = tuple(
         map(
             sum,
@@ -199,10 +207,14 @@ def _month_range(
         )
     )
     first_year = int(catalog.as_of[:YEAR_DIGITS])
-    totals = sorted(
+    return sorted(
         _changed_total(bill, partial(_month_factor, factors))
         for factors in month_factors(first_year, nodes)
     )
+
+
+def _middle_of(totals: list[Decimal]) -> _Range:
+    """Return the 5th and the 95th percentile of ascending totals."""
     return _Range(
         nearest_rank(totals, 1 - BAND_END), nearest_rank(totals, BAND_END)
     )
@@ -260,6 +272,38 @@ def _traffic_factor(
         return 1.0 if stands else nodes
 
     return factor_of
+
+
+def _reclaim_range(solution: Solution, bill: Bill, catalog: Catalog) -> _Range:
+    """Return the totals of a service where a cloud takes back many machines on spot, and few.
+
+    Nobody pays for a machine until the cloud has one again, so many cost less.
+    """
+    pools = {pool.name: pool for pool in solution.pools}
+
+    def factor_of(end: RateEnd, line: BillLine) -> float:
+        pool = pools.get(line.pool)
+        if pool is None or line.purchase != "spot":
+            return 1.0
+        return _billed_factor(pool, end, catalog)
+
+    return _Range(
+        _changed_total(bill, partial(factor_of, "high")),
+        _changed_total(bill, partial(factor_of, "low")),
+    )
+
+
+def _billed_factor(pool: SizedPool, end: RateEnd, catalog: Catalog) -> float:
+    """Return the billed hours of machines on spot at one rate of reclaims, against the mean."""
+    machine = pool.instance
+    place = (machine.provider, machine.instance_type, pool.region)
+    spot = catalog.offers_by_place.get(place, {}).get("spot")
+    known = spot.reclaim_band if spot is not None else None
+    billed_at = partial(
+        billed_share, machine.provider, machine.family, pool.startup_s
+    )
+    band = (known.low_share, known.high_share) if known is not None else None
+    return billed_at(end=end, band=band) / billed_at()
 
 
 def _egress_factor(

@@ -51,6 +51,7 @@ CAUSE_PHRASES: Final = {
     "prices": "the age of prices",
     "months": "the days of a month",
     "traffic": "the traffic of a month",
+    "reclaims": "how often machines on spot are taken back",
 }
 RELEASE_PHRASES: Final = {
     "done": "the job ends it when it is done",
@@ -153,6 +154,9 @@ def _band_blocks(plan: Plan, *, full: bool) -> list[Block]:
         f"{CAUSE_PHRASES[one.cause]} alone"
         for one in plan.cost.band.causes
     )
+    dearest_usd = plan.cost.band.dearest_month_usd
+    if dearest_usd is not None:
+        causes += f"; the dearest month: {mark}{figures.dollars(dearest_usd)}"
     return [Paragraph(f"  90 % of such bills: {causes}", width=LINE_WIDTH)]
 
 

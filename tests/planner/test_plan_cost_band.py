@@ -334,3 +334,29 @@ def test_machines_of_an_elastic_service_come_and_go_with_its_traffic(
 def test_of_a_job_no_traffic_moves_the_bill(catalog) -> None:
     for name in ("classify-backlog", "pretrain-7b", "workspace-night"):
         assert cause(blueprint(catalog, name), "traffic") is None
+
+
+def test_the_dearest_month_has_31_days(catalog) -> None:
+    """A fleet that always runs pays 744 hours then, and no months but the long ones as much."""
+    plan = plan_of(
+        catalog, chat(extra=AWS % "spot: never", traffic="peak_rps: 1")
+    )
+    months = present(cause(plan, "months"))
+    dearest_usd = present(band_of(plan).dearest_month_usd)
+    assert dearest_usd == months.high
+    assert float(dearest_usd) == pytest.approx(
+        float(plan.cost.total) * 744 / 730, rel=2e-3
+    )
+    job = blueprint(catalog, "pretrain-7b")
+    assert band_of(job).dearest_month_usd is None
+
+
+def test_where_spot_is_taken_back_more_often_less_is_paid(catalog) -> None:
+    """Until a cloud has one again, nobody pays for a machine."""
+    extra = "buy: {spot: only}\nwhere: {clouds: [gcp]}"
+    plan = plan_of(catalog, chat(extra=extra))
+    reclaims = present(cause(plan, "reclaims"))
+    assert reclaims.low < plan.cost.total <= reclaims.high
+    assert float(reclaims.low) > 0.5 * float(plan.cost.total)
+    on_demand = plan_of(catalog, chat(extra="buy: {spot: never}"))
+    assert cause(on_demand, "reclaims") is None

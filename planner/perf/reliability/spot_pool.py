@@ -76,13 +76,21 @@ def spot_pool(
 
 
 @cache
-def billed_share(provider: str, family: str, startup_s: float = 0.0) -> float:
+def billed_share(
+    provider: str,
+    family: str,
+    startup_s: float = 0.0,
+    *,
+    end: RateEnd | None = None,
+    band: tuple[float, float] | None = None,
+) -> float:
     """Return for which share of the hours that a spot machine should run it is billed.
 
     away   = 1 - 1 / (1 + c * r * (w + s)) * 1 / (1 + (1 - c) * r * (w + s))
     billed = 1 - away * w / (w + s)
 
-    r  mean rate of reclaims of the family, 1/s
+    r  mean rate of reclaims of the family, 1/s, or that of an `end` of what is published; where
+       that is open away is `spot_away` (see `spot_pool`, as for `band`)
     c  `reclaim_together`, the share of them that take all of a type and zone
     w  `wait_h`, s until the cloud has a machine again, which nobody pays
     s  `startup_s`, until the machine serves, which is paid
@@ -90,7 +98,9 @@ def billed_share(provider: str, family: str, startup_s: float = 0.0) -> float:
     It grows with the start-up: without one it is the least.
     """
     row = reclaim_row(provider, family)
-    rate = reclaim_rate(row["monthly"])
+    low_share, high_share = band or (row["low"], OPEN_END)
+    share = {None: row["monthly"], "low": low_share, "high": high_share}[end]
+    rate = reclaim_rate(share)
     wait_s: float = row["wait_h"] * SECONDS_PER_HOUR
     if not wait_s:
         return 1.0
@@ -98,6 +108,8 @@ def billed_share(provider: str, family: str, startup_s: float = 0.0) -> float:
     together = constant("reclaim_together")
     there = 1 / (1 + together * rate * absence_s)
     there /= 1 + (1 - together) * rate * absence_s
+    if end == "high" and share == OPEN_END:
+        there = 1 - constant("spot_away")
     return 1 - (1 - there) * wait_s / absence_s
 
 

@@ -163,3 +163,23 @@ def test_a_machine_is_billed_while_it_is_there_or_starts(cloud: str) -> None:
     assert 1 - found == pytest.approx(1 - played, rel=0.02)
     # What a bound of costs takes is the least.
     assert billed_share(cloud, "any") <= found < 1
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_hours_that_are_billed_are_between_those_of_both_ends(
+    cloud: str,
+) -> None:
+    startup_s = 1800.0
+    mean = billed_share(cloud, "any", startup_s)
+    often, seldom = (
+        billed_share(cloud, "any", startup_s, end=end)
+        for end in ("high", "low")
+    )
+    assert often < mean <= seldom <= 1
+    # Where nobody says how often, machines are away as long as in traces.
+    wait_h = reclaims(cloud, "any.type", "monthly").wait_h
+    unpaid = constant("spot_away") * wait_h / (wait_h + startup_s / 3600)
+    if reclaims(cloud, "any.type", "high").hourly == reclaim_rate(1) * 3600:
+        assert often == pytest.approx(1 - unpaid)
+    never = (0.0, 0.0)
+    assert billed_share(cloud, "any", startup_s, end="high", band=never) == 1
