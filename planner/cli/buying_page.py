@@ -30,13 +30,15 @@ INTRO: Final = (
     "explain SPEC --ways` says the same of a spec of yours. Each row with machines of ours is a"
     " plan of its own that meets the limits of the spec, verified by the simulation, so "
     "machines and regions differ. Its prices are those of the catalog, each with its source and"
-    " date: `tonnage plan SPEC --full` with that block `buy`. The row of small clouds is a plan "
-    "too, whose bill has the machines alone. It and what the same tokens cost at a service are "
+    " date: `tonnage explain SPEC` with that block `buy` lists them, and those of services and "
+    "small clouds. The row of small clouds is a plan too, whose bill has the machines alone. It "
+    "and what the same tokens cost at a service are "
     "[comparisons](bills.md#what-else-the-same-work-would-cost), not offers. Machines of your own "
     f"are those of `blueprints/{OWN_MACHINES}` at its prices, sized by the same simulation, "
     "a share of their month where a job ends; a spec of yours names its own file in "
-    "`where.on_premises`. What a commitment loses is held against rows of scenarios "
-    "(`planner/market/data/scenarios.csv`)."
+    "`where.on_premises`. What a commitment loses is held against the same machines on demand in "
+    "rows of scenarios (`planner/market/data/scenarios.csv`); another machine may cost less on "
+    "demand, as its row says."
 )
 
 

@@ -8,6 +8,8 @@ from planner import figures
 from planner.render.page import Heading, PageTable, Paragraph
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.plan.types import CostLine, Plan, PriceOrigin
     from planner.render.page import Block
 
@@ -40,7 +42,7 @@ def price_blocks(plan: Plan) -> list[Block]:
     """Return a table of the prices of a bill, and one of the sources that they name."""
     if not plan.cost.lines:
         return []
-    price_rows = [
+    price_rows: list[tuple[str, ...]] = [
         (
             cost_line.name,
             figures.unit_price(cost_line.unit_price),
@@ -53,6 +55,7 @@ def price_blocks(plan: Plan) -> list[Block]:
         )
         for cost_line in plan.cost.lines
     ]
+    price_rows += _compared_rows(plan)
     source_rows = [
         (origin.name, origin.as_of, origin.what, origin.url or "")
         for origin in plan.cost.sources
@@ -68,6 +71,32 @@ def price_blocks(plan: Plan) -> list[Block]:
         columns = ("source", "date", "what it is", "address")
         blocks += [Paragraph(""), PageTable(columns, tuple(source_rows))]
     return blocks
+
+
+def _compared_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Yield the prices of what a bill is compared with: services by the token, small clouds."""
+    for hosted in plan.cost.hosted:
+        for what, usd in (
+            ("prompts", hosted.input_usd),
+            ("answers", hosted.output_usd),
+        ):
+            yield (
+                f"{what} at {hosted.provider}",
+                figures.token_price(usd).removeprefix("$"),
+                "million tokens",
+                hosted.price_as_of,
+                hosted.price_source,
+                hosted.name,
+            )
+    for fleet in plan.cost.elsewhere:
+        yield (
+            f"a machine at {fleet.cloud}",
+            figures.unit_price(fleet.usd_hour),
+            "node-hour",
+            fleet.price_as_of,
+            fleet.price_source,
+            fleet.machine,
+        )
 
 
 def _is_named(origin: PriceOrigin, source: str) -> bool:

@@ -16,7 +16,7 @@ from planner.market.own_prices import read_own_prices
 from planner.render import text
 from planner.render.explain import reasons_page
 from providers.catalog.manifest import CATALOG_FOLDER
-from tests.conftest import BLUEPRINTS, chat, present
+from tests.conftest import BLUEPRINTS, ROOT, chat, present
 from tests.planner.cli.conftest import Command
 from tests.stacks.engine.test_simulated import plan_of
 
@@ -135,6 +135,29 @@ def test_explain_shows_each_line_with_its_row_and_the_address(
     for origin in plan.cost.sources:
         assert f"  {origin.name} " in told
         assert origin.url is None or origin.url in told
+
+
+def test_explain_shows_the_prices_of_what_a_bill_is_compared_with(
+    catalog: Catalog,
+) -> None:
+    """A reader follows what an API and a small cloud would cost as far as a line of the bill."""
+    spec = (ROOT / "blueprints" / "chat-70b.yaml").read_text()
+    plan = plan_of(catalog, spec)
+    told = text.render(reasons_page(plan)).splitlines()
+    assert plan.cost.hosted
+    assert plan.cost.elsewhere
+    for hosted in plan.cost.hosted:
+        prices = (hosted.input_usd, hosted.output_usd)
+        for what, usd in zip(("prompts", "answers"), prices, strict=True):
+            [line] = [
+                row for row in told if f"{what} at {hosted.provider} " in row
+            ]
+            assert hosted.price_source in line
+            assert f"{usd:.2f}" in line
+    for fleet in plan.cost.elsewhere:
+        [line] = [row for row in told if f"a machine at {fleet.cloud} " in row]
+        assert fleet.price_source in line
+        assert fleet.price_as_of in line
 
 
 def test_a_name_of_several_words_is_read_before_its_words() -> None:
