@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.render import period
 from planner.render.against import against_plan, other_total
-from planner.render.bill import total_text
+from planner.render.bill import LOWER_BOUND, bound_mark, total_text
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -28,6 +29,7 @@ from planner.render.rivals import (
     binding_blocks,
     fleet_text,
 )
+from planner.render.token_cost import price_cells, token_cells, token_titles
 from planner.sentence import describe
 from planner.workload.registry import workload_of_kind
 
@@ -113,13 +115,19 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
         if answer.binding is not None:
             reason_text += f"; one fewer: {describe(answer.binding)}"
         table_rows.append(
-            (_fleet_text(answer), _cost_text(answer), reason_text)
+            (
+                _fleet_text(answer),
+                _cost_text(answer),
+                *_token_cells(plan, answer),
+                reason_text,
+            )
         )
     return (
         PageTable(
             (
                 "asked about",
                 _cost_title(plan),
+                *token_titles(plan.cost.tokens),
                 "why not, against the chosen fleet",
             ),
             tuple(table_rows),
@@ -138,15 +146,38 @@ def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
     if answer.usd is None:
         return (Paragraph(f"{question_text}: {_reason_text(answer)}", "warn"),)
     table_rows = (
-        ("now", "", total_text(plan), ""),
+        (
+            "now",
+            "",
+            total_text(plan),
+            *price_cells(plan.cost.tokens, bound_mark(plan)),
+            "",
+        ),
         (
             question_text,
             _fleet_text(answer),
             _cost_text(answer),
+            *_token_cells(plan, answer, factor),
             against_plan(plan, answer.usd, is_partial=answer.is_partial),
         ),
     )
-    return (PageTable(("", "fleet", _cost_title(plan), ">change"), table_rows),)
+    column_titles = (
+        "",
+        "fleet",
+        _cost_title(plan),
+        *token_titles(plan.cost.tokens),
+        ">change",
+    )
+    return (PageTable(column_titles, table_rows, width=LINE_WIDTH),)
+
+
+def _token_cells(
+    plan: Plan, answer: Counterfactual, factor: float = 1.0
+) -> tuple[str, ...]:
+    """Return what tokens and requests cost of an answer with `factor` times as many of them."""
+    usd = None if answer.usd is None else answer.usd / Decimal(factor)
+    mark = LOWER_BOUND if answer.is_partial else ""
+    return token_cells(plan.cost.tokens, usd, mark)
 
 
 def _reason_text(answer: Counterfactual) -> str:

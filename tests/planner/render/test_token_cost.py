@@ -57,6 +57,7 @@ def usd(cell: str) -> float:
     [
         (("explain", "s.yaml", "--ways"), "$/mo"),
         (("explain", "s.yaml", "--pareto"), "$/mo"),
+        (("explain", "s.yaml", "g6e.*xlarge"), "$/mo"),
         (("plan", "s.yaml", "t.yaml", "--share"), "$/mo together"),
         (("plan", "s.yaml", "t.yaml"), "cost"),
     ],
@@ -92,6 +93,19 @@ def test_each_row_is_its_bill_over_the_tokens_and_requests_of_the_plan(
             assert usd(row[title]) == pytest.approx(
                 price, rel=slack, abs=last_digit / 2
             )
+
+
+def test_more_traffic_has_more_tokens_and_requests(
+    tonnage: Command, here: Path
+) -> None:
+    (here / "s.yaml").write_text(SPEC)
+    asked = ("explain", "s.yaml", "--traffic", "3x", "-f", "markdown")
+    now, more = table_rows(tonnage(*asked)[1], "$/M tokens")
+    grown = usd(more["$/mo"]) / usd(now["$/mo"]) / 3
+    for title in ("$/M tokens", "$/1k requests"):
+        assert usd(more[title]) == pytest.approx(
+            usd(now[title]) * grown, rel=0.02
+        )
 
 
 def test_the_plan_page_and_its_comparisons_say_the_same_of_the_plan(
