@@ -421,6 +421,17 @@ def _elastic_line(pool: Pool, elastic: Elastic) -> str:
     """Say how far the machines of a pool follow the load, and how soon."""
     startup = figures.about(float(pool.startup_s))
     linger = figures.about(elastic.linger_s)
+    returns = (
+        "; with none left, the schedule or tonnage start bring one back"
+        if not elastic.least_share
+        else ""
+    )
+    if elastic.most_nodes == 1:
+        return (
+            f"elastic: one machine, which leaves without work for {linger}{returns}"
+            if returns
+            else "elastic: one machine is the least and the most"
+        )
     extra_nodes = elastic.most_nodes - pool.nodes
     price = (
         f", {figures.dollars(extra_nodes * pool.usd_per_hour, cents=True)}/h more"
@@ -430,7 +441,7 @@ def _elastic_line(pool: Pool, elastic: Elastic) -> str:
     return (
         f"elastic: up to {elastic.most_nodes} machines{price}; another one above "
         f"{float(elastic.target_requests):,.0f} requests on each, which answers after {startup}; "
-        f"one leaves when fewer were enough for {linger}"
+        f"one leaves when fewer were enough for {linger}{returns}"
     )
 
 

@@ -190,3 +190,23 @@ def test_a_service_that_may_sleep_says_what_wakes_it(
     [(_, group)] = stack.scaling_groups
     assert set(group.least_nodes) == {0}
     assert group.nodes >= 1
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "told"),
+    [
+        ("0.5", "2", "elastic: up to 2 machines"),
+        ("0", "2", "with none left, the schedule or tonnage start bring one"),
+        ("0", "1", "elastic: one machine, which leaves without work for"),
+    ],
+)
+def test_a_page_says_of_no_second_machine_where_there_is_none(
+    tonnage: Command, here: Path, least: str, most: str, told: str
+) -> None:
+    (here / "s.yaml").write_text(
+        chat(extra=f"elastic: {{least: {least}, most: {most}}}")
+    )
+    code, out, _ = tonnage("plan", "s.yaml")
+    page = " ".join(out.split())
+    assert (code, told in page) == (0, True), page
+    assert ("another one above" in page) == (most != "1")
