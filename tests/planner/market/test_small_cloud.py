@@ -253,3 +253,16 @@ def test_a_standing_stack_is_not_taken_down_for_it(
     resources = tonnage("status", "chat", "--simulate", "-f", "json")[1]
     assert tonnage("apply", spec_path, "--simulate", "--yes")[0] == 2
     assert tonnage("status", "chat", "--simulate", "-f", "json")[1] == resources
+
+
+@pytest.mark.parametrize("cloud", small_clouds())
+def test_spot_of_a_small_cloud_is_refused_and_not_said_to_be_sold_by_nobody(
+    cloud: str,
+) -> None:
+    where = f"where: {{clouds: [{cloud}]}}"
+    with pytest.raises(SpecError, match="publishes how often"):
+        spec_of(chat(extra=f"buy: {{spot: only}}\n{where}"))
+    assert spec_of(chat(extra=where))
+    for large in clouds():
+        other = f"where: {{clouds: [{large}]}}"
+        assert spec_of(chat(extra=f"buy: {{spot: only}}\n{other}"))

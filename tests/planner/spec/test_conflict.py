@@ -195,6 +195,10 @@ EXAMPLES = {
         training("flex_start: true", TTL),
         training("flex_start: true"),
     ),
+    "small-cloud-spot": (
+        chat(extra="where: {clouds: [nebius]}\nbuy: {spot: only}"),
+        chat(extra="where: {clouds: [nebius]}\nbuy: {spot: never}"),
+    ),
     "mix-kind": (
         f"{WORKSPACE}buy: {{on_demand_base: 40%}}\n",
         f"{WORKSPACE}buy: {{spot: never}}\n",
