@@ -106,11 +106,15 @@ def outdone(batch: Batch) -> Array:
     return found
 
 
-def rows(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[tuple[str, ...]]:
+def rows(
+    batch: Batch, schemes: Sequence[Scheme], among: Array | None = None
+) -> Iterator[tuple[str, ...]]:
     """Yield the errors with no rows left aside, and without those of each cause.
 
-    The fits are those of the page, which knew the rows that are left aside here.
+    The fits are those of the page, which knew the rows that are left aside here. With `among` no
+    other rows are scored.
     """
+    unscored = np.zeros(len(batch.samples), bool) if among is None else ~among
     left_out = {scheme.name: scheme for scheme in schemes}
     aside = {
         **{
@@ -124,7 +128,7 @@ def rows(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[tuple[str, ...]]:
         yield (
             name,
             *(
-                _error(batch, left_out[scheme], measure, without)
+                _error(batch, left_out[scheme], measure, without | unscored)
                 for measure, scheme in ERRORS
             ),
         )

@@ -107,6 +107,10 @@ def page(
     parts += [LOGS]
     parts += ["## Aims\n", AIMED, _table(COLUMNS, aim_rows(bars))]
     parts += [CAUSES, _table(limits.COLUMNS, limits.rows(batch, schemes))]
+    parts += [
+        EARLIER_CAUSES,
+        _table(limits.COLUMNS, limits.rows(batch, schemes, batch.earlier)),
+    ]
     parts += [SPANS, _table(limits.SPAN_COLUMNS, limits.spans(batch, schemes))]
     parts += [
         COVERAGES,
@@ -189,6 +193,8 @@ some rows were not scored; the fits are the same. Times per token and to the fir
 for SGLang and TensorRT-LLM: of vLLM, which a plan starts where its spec names no other engine,
 all four are within their aims. Throughput is missed for weights of 4 bits. Where more users of the
 same server were given their tokens faster, something else held the run up: no load explains it.
+"""
+EARLIER_CAUSES: Final = """The same of the rows from before alone:
 """
 SPANS: Final = """**Widths.** A band of 90 % is no narrower than the errors that it holds. This
 is what the middle nine tenths of the errors span, with a family or a source left out: a band of
