@@ -194,8 +194,8 @@ for SGLang and TensorRT-LLM: of vLLM, which a plan starts where its spec names n
 all four are within their aims. Throughput is missed for weights of 4 bits. Where more users of the
 same server were given their tokens faster, something else held the run up: no load explains it.
 """
-EARLIER_CAUSES: Final = """The same of the rows from before alone, among which SGLang has no closed loop.
-Without those of TensorRT-LLM all four are within their aims there too.
+EARLIER_CAUSES: Final = """The same of the rows from before alone. SGLang has no closed loop among
+them. Without those of TensorRT-LLM all four are within their aims there too.
 """
 SPANS: Final = """**Widths.** A band of 90 % is no narrower than the errors that it holds. This
 is what the middle nine tenths of the errors span, with a family or a source left out: a band of
