@@ -10,7 +10,8 @@ load has its own errors, others have those of all engines. Widths are half width
             + (doublings beyond the measured ranges * width of one doubling)^2
             + sum over new (vendor, release) of (left-out reach^2 - fitted reach^2)
 
-An engine has few of them. Where its own rows show no difference, that of all engines counts.
+An engine has few families and releases. Where its own rows show no difference, that of all engines
+counts.
 
 A pipeline of an engine that nobody measured with one, and weights in a format that nobody
 measured, cannot be left out of a fit: each counts as much as the worse of the two kinds that can.
