@@ -121,6 +121,7 @@ def _answer(
     from planner.cli.ownership import (
         machines_of_ones_own,
         names_of_own_machines,
+        own_machine_page,
     )
     from planner.estimate.calibration_worth import calibration_worth
     from planner.render import buying, explain, variation
@@ -130,7 +131,10 @@ def _answer(
 
     match question:
         case "offer":
-            return explain.rejections_page(plan, why_not(spec, settings, words))
+            own_page = own_machine_page(plan, spec, settings, words)
+            return own_page or explain.rejections_page(
+                plan, why_not(spec, settings, words)
+            )
         case "traffic":
             factor = _parse_factor(words)
             return explain.scaling_page(

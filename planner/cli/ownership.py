@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from planner.cli import progress
 from planner.cli.compose import own_catalog, solve_settings
@@ -42,6 +43,26 @@ def tco_page(
     with progress.waiting("sizing machines of your own"):
         found = _sized(plan, spec, settings, center)
     return ownership_page(plan, center, found)
+
+
+def own_machine_page(
+    plan: Plan, spec: Spec, settings: SolveSettings, name: str
+) -> Page | None:
+    """Return what one kind of own machines would cost instead; None where none is called so."""
+    center = data_center(spec, settings)
+    if center is None:
+        return None
+    named = tuple(
+        machine for machine in center.machines if machine.name == name
+    )
+    if not named:
+        return None
+    found = [
+        one
+        for one in _sized(plan, spec, settings, center)
+        if one.machine.name == name
+    ]
+    return ownership_page(plan, replace(center, machines=named), found)
 
 
 def data_center(spec: Spec, settings: SolveSettings) -> DataCenter | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,30 @@ def test_a_plan_is_compared_on_its_page(tonnage: Command, here: Path) -> None:
     )
     code, _, told = tonnage("plan", "s.yaml", "--tco")
     assert (code, "dc.yaml:1:" in told) == (2, True)
+
+
+def test_a_machine_of_ones_own_is_explained_by_its_name(
+    tonnage: Command, here: Path
+) -> None:
+    """With the same figures as beside the plan; people care for those of other kinds too."""
+    machines, rest = FILE.replace("NODES", "4").split("]\n", 1)
+    other = machines.partition("[")[2].replace("l4", "a10g")
+    (here / "dc.yaml").write_text(f"{machines},\n  {other}]\n{rest}")
+    (here / "s.yaml").write_text(
+        chat(
+            traffic="peak_rps: 20\n  profile: diurnal",
+            extra="where: {on_premises: dc.yaml}",
+        )
+    )
+    beside = tonnage("plan", "s.yaml", "--tco", "-f", "markdown")[1]
+    code, page, _ = tonnage("explain", "s.yaml", "l4-1", "-f", "markdown")
+    assert code == 0
+    [line] = [row for row in page.splitlines() if re.match(r"\| \d+ x l4", row)]
+    assert line in beside
+    assert "a10g-1" in beside
+    assert "a10g-1" not in page
+    code, _, told = tonnage("explain", "s.yaml", "l4-2")
+    assert (code, "no machine type matches 'l4-2'" in told) == (6, True)
 
 
 @pytest.mark.parametrize(
