@@ -128,7 +128,9 @@ class HourProgram:
         self._sure_weights: dict[tuple[Counts, float, float], float] = {}
         self._fewest: dict[float, tuple[Counts, ...]] = {}
 
-    def cheapest(self) -> tuple[Counts, ...] | None:
+    def cheapest(
+        self, ceiling_usd: float = math.inf
+    ) -> tuple[Counts, ...] | None:
         """Return the groups of both kinds in each hour, which cost the least in all.
 
         minimize  sum of hours * (other USD * n + machine USD * max(0, n - owned - c))
@@ -138,22 +140,18 @@ class HourProgram:
                   that runs, and sum of n >= 1, in each hour
 
         over n of each kind and hour, and c of each kind. The last hour of a week comes before the
-        first. None where no groups carry the load.
+        first. None where no groups carry the load. Two kinds that would cost a ceiling without any
+        start are not looked for.
         """
         if not self._kinds[1].most_groups:
             return self._cheapest_alone()
         # Those that may cost least come first, so few ways through the hours are looked for.
-        plans = sorted(
-            (self._always_bound(always), always)
-            for always in itertools.product(
-                *(range(kind.most_always + 1) for kind in self._kinds)
-            )
-        )
+        plans = sorted(self._always_bounds())
         # A commitment costs the same in whatever hours its machines run.
         best_usd = math.inf
         best: tuple[Counts, ...] | None = None
         for bound_usd, always in plans:
-            if bound_usd >= best_usd:
+            if bound_usd >= min(best_usd, ceiling_usd):
                 break
             usd, counts = self._through_all(always)
             usd += self._always_usd(always)
@@ -275,19 +273,49 @@ class HourProgram:
                 return weight
         return 0.0
 
-    def _always_bound(self, always: tuple[int, ...]) -> float:
-        """Return what all hours cost at least where so many groups are committed to, USD."""
-        return self._always_usd(always) + sum(
-            hours
-            * min(
-                (
-                    self._hour_usd(counts, always)
-                    for counts in self._enough(rate_rps)
-                ),
-                default=math.inf,
-            )
+    def _always_bounds(self) -> Iterator[tuple[float, Counts]]:
+        """Yield what all hours cost at least for each number of groups that are committed to, USD.
+
+        bound = USD of all hours * c + sum over loads of hours * least USD of groups that carry it
+        """
+        loads = [
+            (hours, self._enough(rate_rps))
             for rate_rps, hours in self._hours_by_rate.items()
+        ]
+        if not all(enough for _, enough in loads):
+            return
+        # Hundreds of commitments have the same few numbers of groups.
+        first_usd, second_usd = (
+            [
+                [kind.hour_usd(groups, always) for groups in range(most + 1)]
+                # More than ever run are not committed to.
+                for always in range(min(kind.most_always, most) + 1)
+            ]
+            for number, kind in enumerate(self._kinds)
+            for most in [
+                max(counts[number] for _, enough in loads for counts in enough)
+            ]
         )
+        for always in itertools.product(
+            range(len(first_usd)), range(len(second_usd))
+        ):
+            first, second = first_usd[always[0]], second_usd[always[1]]
+            yield (
+                self._always_usd(always)
+                + sum(
+                    [
+                        hours
+                        * min(
+                            [
+                                first[each] + second[other]
+                                for each, other in enough
+                            ]
+                        )
+                        for hours, enough in loads
+                    ]
+                ),
+                always,
+            )
 
     def _always_usd(self, always: Sequence[int]) -> float:
         return sum(

@@ -27,16 +27,16 @@ from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
 from planner.solve.serving.hour_price import HourPrices, beside_spares
 from planner.solve.serving.hour_program import HourLoad, HourProgram, no_kind
 from planner.solve.serving.mixed_fleet import (
-    HIGHEST_WEIGHT,
     keeps_limits,
     may_be_had,
+    whole_weights,
 )
 from planner.solve.serving.pool_kind import PoolKinds, offer_pairs
 from planner.solve.serving.replica_capacity import SAME_SHARE, groups_for
 from planner.solve.serving.spot_promise import has_promise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from planner.market.offer import Offer
     from planner.solve.serving.hour_bound import BoundKind
@@ -231,7 +231,7 @@ class HourSearch:
         ):
             self._push_bounded(frontier, families)
             return
-        counts = self._counts(families)
+        counts = self._counts(families, ceiling_usd)
         if counts is None:
             return
         # One type that costs less alone is another search.
@@ -368,10 +368,13 @@ class HourSearch:
                     for family, factor in zip(families, factors, strict=False)
                 ]
             )
-            # Pools together have no less beside their groups than each has alone.
-            + max(self._price_of(family).fixed_usd for family in families)
+            + self._fixed_usd(families)
             - ROUNDING_USD
         )
+
+    def _fixed_usd(self, families: Families) -> float:
+        """Return what stands beside the groups of two pools: no less than beside those of one."""
+        return max(self._price_of(family).fixed_usd for family in families)
 
     def _machine_bound(self, family: _Family) -> BoundKind:
         """Return groups that cost what their machines cost at least."""
@@ -399,18 +402,23 @@ class HourSearch:
     def _price_of(self, family: _Family) -> GroupPrices:
         return self._prices.of_groups(family.kinds[0])
 
-    def _counts(self, families: Families) -> tuple[HourlyCount, ...] | None:
+    def _counts(
+        self, families: Families, ceiling_usd: float
+    ) -> tuple[HourlyCount, ...] | None:
         """Return the cheapest groups in each hour by what they may carry at most.
 
-        None where nothing carries the load.
+        None where nothing carries the load, or two types cost a ceiling without a start.
         """
-        weights = _weights(
-            [self._most_rps(family)[self._rate_rps] for family in families]
-        )
-        if weights is None:
+        rates_rps = [
+            self._most_rps(family)[self._rate_rps] for family in families
+        ]
+        if not all(rates_rps):
             return None
+        weights = whole_weights(rates_rps)
         program = self._program(families, weights)
-        hourly = program.cheapest()
+        hourly = program.cheapest(
+            ceiling_usd - self._fixed_usd(families) + ROUNDING_USD
+        )
         if hourly is None:
             return None
         up_weight = tuple(
@@ -580,16 +588,3 @@ class HourSearch:
         """Return what a group carries at most and at least at the peak, requests/s."""
         bounds = self._capacity.group_bounds(kind, self._rate_rps)
         return bounds.high_rps, bounds.low_rps
-
-
-def _weights(rates_rps: Sequence[float]) -> tuple[int, ...] | None:
-    """Return whole weights of groups, in proportion to what they carry at the peak.
-
-    None where one of them carries nothing.
-    """
-    if not all(rates_rps):
-        return None
-    return tuple(
-        max(1, round(HIGHEST_WEIGHT * rate_rps / max(rates_rps)))
-        for rate_rps in rates_rps
-    )

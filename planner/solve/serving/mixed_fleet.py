@@ -18,6 +18,8 @@ from planner.solve.serving.sizing import FleetSizing, sized_fleet
 from planner.solve.solution import FleetSummary, joint_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.cost.bill import Bill
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
@@ -93,15 +95,15 @@ def pool_candidates(
     )
 
 
-def router_weights(counts: tuple[PoolCount, ...]) -> tuple[int, ...]:
+def whole_weights(rates_rps: Sequence[float]) -> tuple[int, ...]:
     """Return whole weights of a group of each pool, in proportion to what it carries.
 
     weight = round(10,000 * requests/s of the group / those of the strongest), at least 1
     """
-    strongest_rps = max(count.group_rps for count in counts)
+    strongest_rps = max(rates_rps)
     return tuple(
-        max(1, round(HIGHEST_WEIGHT * count.group_rps / strongest_rps))
-        for count in counts
+        max(1, round(HIGHEST_WEIGHT * rate_rps / strongest_rps))
+        for rate_rps in rates_rps
     )
 
 
@@ -122,7 +124,7 @@ def mixed_fleet(
     price_book: PriceBook,
 ) -> MixedFleet:
     """Return a fleet of some groups of each kind: the weight of each, and what that brings it."""
-    weights = router_weights(counts)
+    weights = whole_weights([count.group_rps for count in counts])
     pools = tuple(
         billed_pool(
             name, requirement.with_share(share), count.kind, count.groups

@@ -17,8 +17,8 @@ from planner.solve.serving import mixed_search, replica_capacity
 from planner.solve.serving.mixed_fleet import (
     HIGHEST_WEIGHT,
     PoolCount,
-    router_weights,
     traffic_shares,
+    whole_weights,
 )
 from planner.solve.serving.mixed_search import MixedSearch
 from planner.solve.serving.requirement import serving_requirement
@@ -172,7 +172,7 @@ def test_a_router_gives_each_machine_what_it_carries(seed: int) -> None:
         PoolCount(KIND, draw.randint(1, 20), draw.uniform(0.01, 30))
         for _ in range(2)
     )
-    weights = router_weights(counts)
+    weights = whole_weights([count.group_rps for count in counts])
     shares = traffic_shares(counts, weights)
     carried = [count.groups * count.group_rps for count in counts]
     assert max(weights) == HIGHEST_WEIGHT
