@@ -24,10 +24,10 @@ DAYS_PER_YEAR: Final = 365
 class Commitment(Struct, frozen=True, kw_only=True):
     """What somebody has to buy before an apply.
 
-    term     for how long, and when it is paid: "3 years"
+    term      for how long, and when it is paid: "3 years"
     owed_usd  what the whole term costs, however early a workload ends
-    form     what it is called: "savings plan"; empty where that is not known
-    command  shows what is sold, or buys it; empty likewise
+    form      what it is called: "savings plan"; empty where that is not known
+    command   shows what is sold, or buys it; empty likewise
     """
 
     nodes: int

@@ -249,12 +249,18 @@ def _uncommitted(
         or not any(map(_is_committed, fleet.pools))
     ):
         return _asked_candidates(fleet)
-    offers = [
-        without_commitment(
-            pool.offer, catalog.offers_by_place[pool.offer.key[:3]]["on_demand"]
-        )
+    on_demand = [
+        catalog.offers_by_place[pool.offer.key[:3]].get("on_demand")
         for pool in fleet.pools
     ]
+    offers = [
+        without_commitment(pool.offer, plain)
+        for pool, plain in zip(fleet.pools, on_demand, strict=True)
+        if plain is not None
+    ]
+    # A region may sell commitments to a machine type alone.
+    if len(offers) < len(fleet.pools):
+        return []
     hours = HourSearch(requirement, finder.search)
     if len(offers) > 1:
         pair = hours.cheapest_pair(offers, math.inf)

@@ -366,6 +366,21 @@ def test_what_is_saved_is_told_alike_by_a_fleet_that_has_it(catalog) -> None:
     )
 
 
+def test_a_type_that_is_sold_by_commitment_alone_is_planned(catalog) -> None:
+    """There is no bill on demand that it could be held against."""
+    committed = only(
+        few(catalog, "p5.4xlarge", "us-east-1"),
+        lambda offer: offer.purchase == "reserved_1y",
+    )
+    text = Path("blueprints/chat-70b.yaml").read_text()
+    solution = find(committed, f"{text}\nbuy: {{spot: never, commit: 1y}}\n")
+    [pool] = solution.pools
+    # Its hours are its own, which is where a plan looks for those on demand.
+    assert pool.week is not None
+    assert [part.purchase for part in pool.purchases] == ["reserved_1y"]
+    assert solution.commitments == ()
+
+
 @pytest.mark.parametrize("extra", ["shutdown: {ttl: 3d}", "update: recreate"])
 def test_what_ends_or_is_on_spot_is_not_committed_to(
     catalog, extra: str
