@@ -40,13 +40,15 @@ def least_usd(
     owned: Mapping[tuple[str, str, str], int],
     ceiling: Decimal,
     reserved: Mapping[tuple[str, str, str], int] | None = None,
+    *,
+    is_on_demand: bool = True,
 ) -> Decimal | None:
     """The least that machines cost in a month, as the lines of a bill are rounded.
 
     Each of the `places` has what is sold of a machine type in a region, by the way to buy; on
-    demand always. `owned` is by cloud, type and region, and so is what is `reserved`: where it is
-    given, all machines are taken from one of them, which no quota counts. None when nothing
-    passes for `ceiling` dollars.
+    demand always. `is_on_demand` says whether machines above a commitment may be bought so.
+    `owned` is by cloud, type and region, and so is what is `reserved`: where it is given, all are
+    taken from one of them, which no quota counts. None when nothing passes for `ceiling` dollars.
     """
     judge = FleetJudge()
     costs = [
@@ -80,6 +82,7 @@ def least_usd(
                     None
                     if reserved is None
                     else reserved[place["on_demand"].key[:3]],
+                    is_on_demand=is_on_demand,
                 ),
                 judge=judge,
                 ceiling=ceiling,
@@ -168,12 +171,15 @@ class _Buyer:
         term_prices: list[Decimal],
         owned: int,
         reserved: int | None,
+        *,
+        is_on_demand: bool,
     ) -> None:
         self._need = need
         self._on_demand = on_demand
         self._term_prices = term_prices
         self._owned = owned
         self._reserved = reserved
+        self._is_on_demand = is_on_demand
         # An account has what is reserved for it already.
         self._quotas = on_demand.quotas if reserved is None else ()
 
@@ -204,7 +210,8 @@ class _Buyer:
             self._cost(minutes, owned, committed, usd_hour)
             for usd_hour in self._term_prices or [Decimal(0)]
             for committed in range(above + 1 if self._term_prices else 1)
-            if self._is_within_quotas(fleet, owned, committed)
+            if (self._is_on_demand or committed == above)
+            and self._is_within_quotas(fleet, owned, committed)
         ]
         # The exact cost decides, and the rounded one is paid.
         return min(ways)[1] if ways else None

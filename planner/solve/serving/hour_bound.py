@@ -30,12 +30,14 @@ class BoundKind(Struct, frozen=True):
     group_rps     requests/s that one carries in hours of each load
     requests_usd  least that parts of groups cost which carry all hours of each load
     most_groups   that may be had
+    always_usd    a group in the period, where each is paid in all hours; 0 where it may not be
     """
 
     usd: float
     group_rps: tuple[float, ...]
     requests_usd: tuple[float, ...]
     most_groups: float = math.inf
+    always_usd: float = 0.0
 
     def carrying(self, factor: float) -> BoundKind:
         """Return groups that carry so many times as much, at the same price."""
@@ -71,6 +73,7 @@ class HourBounds:
         usd: float,
         group_rps: Mapping[float, float],
         most_groups: float = math.inf,
+        always_usd: float = 0.0,
     ) -> BoundKind:
         """Return groups that cost so much at least, and carry so much by the rate of a load."""
         carried_rps = tuple(group_rps[load.rate_rps] for load in self._loads)
@@ -82,6 +85,7 @@ class HourBounds:
                 for load, rps in zip(self._loads, carried_rps, strict=True)
             ),
             most_groups=most_groups,
+            always_usd=always_usd,
         )
 
     def linear_usd(self, kinds: Sequence[BoundKind]) -> float:
@@ -106,9 +110,11 @@ class HourBounds:
         """Return a bound by whole groups, USD in the period; infinite where none carry a load.
 
         Each hour has its cheapest groups, with the weights that suit it best, and each kind runs
-        in some hour.
+        in some hour. Where all are paid in all hours, those of one hour are.
         """
         first, second = self._both(kinds)
+        is_always_paid = all(kind.always_usd for kind in kinds)
+        always_usd = 0.0
         total_usd = 0.0
         # What it costs at least that a kind runs for an hour in which it would not.
         first_usd = second_usd = math.inf
@@ -119,6 +125,15 @@ class HourBounds:
                 return math.inf
             least_usd, _ = min(priced)
             total_usd += load.hours * least_usd
+            if is_always_paid:
+                always_usd = max(
+                    always_usd,
+                    min(
+                        max(1, groups) * first.always_usd
+                        + max(1, beside) * second.always_usd
+                        for _, (groups, beside) in priced
+                    ),
+                )
             part = min(1.0, load.hours)
             first_usd = min(
                 first_usd,
@@ -128,7 +143,7 @@ class HourBounds:
                 second_usd,
                 part * (_usd_with(priced, 1, second.usd) - least_usd),
             )
-        return total_usd + max(first_usd, second_usd)
+        return max(always_usd, total_usd + max(first_usd, second_usd))
 
     def cheapest(
         self, kinds: Sequence[BoundKind]

@@ -7,6 +7,7 @@ between two times in which it is needed, and whether it is committed to.
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING
@@ -82,6 +83,9 @@ def cheapest_levels(
         for number in range(1, numbers[-1] + 1)
     ]
     free = [level(number, kind.other_usd) for number in each]
+    if kind.machine_usd == math.inf:
+        # All are committed to.
+        return _running(free)
     bought = [
         level(number, kind.other_usd + kind.machine_usd) for number in each
     ]
@@ -96,8 +100,12 @@ def cheapest_levels(
         ),
     ]
     paid = owned + min(range(len(more_usd)), key=more_usd.__getitem__)
-    chosen = [*free[:paid], *bought[paid:]]
-    return tuple(map(sum, zip(*(one.runs for one in chosen), strict=True)))
+    return _running([*free[:paid], *bought[paid:]])
+
+
+def _running(groups: Sequence[_Level]) -> tuple[int, ...]:
+    """Return how many of some groups run in each hour."""
+    return tuple(map(sum, zip(*(group.runs for group in groups), strict=True)))
 
 
 def _cheapest_level(

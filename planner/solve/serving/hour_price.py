@@ -45,7 +45,7 @@ class GroupPrices(Struct, frozen=True):
 
     kind       without what a start costs
     once_usd   bill of one group
-    run_usd    a group in one hour of each week
+    run_usd    a group in one hour of each week, beside what is paid in all hours
     fixed_usd  a fleet beside its groups
     """
 
@@ -89,10 +89,19 @@ class HourPrices:
             )
         return self._machines_usd[key]
 
+    def of_all_hours(self, offer: Offer, nodes: int) -> float:
+        """Return what machines cost that are paid in all hours, USD in the period.
+
+        That is 0 where they are paid in the hours that they run, or some are owned.
+        """
+        if offer.owned_nodes or not _is_committed(offer):
+            return 0.0
+        return HOURS_PER_WEEK * self.of_machines(offer, nodes)
+
     def of_groups(self, kind: PoolKind) -> GroupPrices:
         """Return what groups of a kind cost with all lines of a bill, but for their starts.
 
-        price of an hour = (bill of 2 groups - bill of 1) / hours of the week
+        price of a group = bill of 2 groups - bill of 1
         """
         alike = _alike(kind)
         if alike not in self._groups:
@@ -100,12 +109,15 @@ class HourPrices:
             # Two groups in place of one tell what an hour of a group costs.
             twice = tuple(2 * count for count in self._once)
             twice_usd = self._on_demand_usd(kind, twice)
-            run_usd = (twice_usd - once_usd) / self._week_hours
+            group_usd = twice_usd - once_usd
+            priced = self._priced(kind, group_usd)
             self._groups[alike] = GroupPrices(
-                kind=self._priced(kind, run_usd),
+                kind=priced,
                 once_usd=once_usd,
-                run_usd=run_usd,
-                fixed_usd=once_usd - run_usd * self._week_hours,
+                run_usd=priced.other_usd
+                if priced.machine_usd == math.inf
+                else priced.other_usd + priced.machine_usd,
+                fixed_usd=once_usd - group_usd,
             )
         return self._groups[alike]
 
@@ -153,15 +165,9 @@ class HourPrices:
         )
         return float(bill.total)
 
-    def _priced(self, kind: PoolKind, run_usd: float) -> HourKind:
+    def _priced(self, kind: PoolKind, group_usd: float) -> HourKind:
         """Return what a group costs, by its price where nothing is owned or committed to."""
         nodes, tiers = kind.group.nodes, mix_of(kind.offer).tiers
-        # Bought in one way, all that an hour costs is paid in that hour.
-        machine_usd = run_usd
-        if len(tiers) > 1:
-            machine_usd = self._weekly_hour_usd(
-                nodes * float(tiers[-1].usd_hour)
-            )
         always_usd = min(
             (
                 HOURS_PER_WEEK
@@ -171,6 +177,18 @@ class HourPrices:
             ),
             default=math.inf,
         )
+        run_usd = group_usd / self._week_hours
+        if _is_committed(kind.offer):
+            machine_usd = math.inf
+            other_usd = (group_usd - always_usd) / self._week_hours
+        else:
+            # Bought in one way, all that an hour costs is paid in that hour.
+            machine_usd = run_usd
+            if len(tiers) > 1:
+                machine_usd = self._weekly_hour_usd(
+                    nodes * float(tiers[-1].usd_hour)
+                )
+            other_usd = run_usd - machine_usd
         limit = most_nodes(self._requirement, kind.offer, kind.group)
         most_groups = int(min(limit, MOST_NODES)) // nodes
         return HourKind(
@@ -178,7 +196,7 @@ class HourPrices:
             up_share=group_availability(nodes),
             most_groups=most_groups,
             machine_usd=machine_usd,
-            other_usd=run_usd - machine_usd,
+            other_usd=other_usd,
             owned_groups=kind.offer.owned_nodes // nodes,
             always_usd=always_usd,
             most_always=most_groups if always_usd < math.inf else 0,
@@ -212,6 +230,11 @@ def beside_spares(
 
 def _alike(kind: PoolKind) -> _Alike:
     return kind.offer, kind.group.nodes, kind.replica.layout.precision
+
+
+def _is_committed(offer: Offer) -> bool:
+    """Return whether all machines that an offer rents are committed to."""
+    return mix_of(offer).tiers[-1].purchase in TERM_PURCHASES
 
 
 def _with_break(running_share: tuple[Decimal, ...]) -> tuple[int, ...] | None:

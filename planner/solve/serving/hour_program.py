@@ -45,7 +45,8 @@ class HourKind(Struct, frozen=True, kw_only=True):
                   carries in each hour
     up_share      share of the time in which a group is up
     most_groups   that may be had
-    machine_usd   its machines in one hour of each week, on demand
+    machine_usd   its machines in one hour of each week, on demand; infinite where they are sold by
+                  commitment alone
     other_usd     what else it costs in such an hour, however it is bought
     start_usd     one start in each week, with the time before its hour
     opening_usd   one start in each week when the service opens, before which there is no time
@@ -68,8 +69,9 @@ class HourKind(Struct, frozen=True, kw_only=True):
 
     def hour_usd(self, groups: int, always: int) -> float:
         """Return what some groups cost in an hour, of which so many are committed to."""
-        bought = max(0, groups - self.owned_groups - always)
-        return groups * self.other_usd + bought * self.machine_usd
+        usd = groups * self.other_usd
+        bought = groups - self.owned_groups - always
+        return usd + bought * self.machine_usd if bought > 0 else usd
 
     def least_usd(self, week_hours: float) -> float:
         """Return the least that a group costs in an hour of a week in which so many hours run."""
@@ -402,9 +404,12 @@ class HourProgram:
             counts: hours * self._hour_usd(counts, always)
             for counts in self._enough(rate_rps)
         }
-        if not enough:
+        least_usd, least = min(
+            ((usd, counts) for counts, usd in enough.items()),
+            default=(math.inf, CLOSED),
+        )
+        if least_usd == math.inf:
             return {}
-        least_usd, least = min((usd, counts) for counts, usd in enough.items())
         most_usd = least_usd + self._started_usd(least)
         useful: dict[Counts, float] = {}
         waiting = [*enough]

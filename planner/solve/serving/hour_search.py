@@ -317,7 +317,9 @@ class HourSearch:
                 for load in self._loads
             }
             self._machines_of[offer] = self._bounds.kind(
-                self._prices.of_machines(offer, 1), most_rps
+                self._prices.of_machines(offer, 1),
+                most_rps,
+                always_usd=self._prices.of_all_hours(offer, 1),
             )
         return self._machines_of[offer]
 
@@ -381,8 +383,13 @@ class HourSearch:
         most_rps = self._most_rps(family)
         known = self._machine_bounds.get(family)
         if known is None or known.most_rps is not most_rps:
-            usd = self._prices.of_machines(family.offer, family.nodes)
-            known = _KnownBound(most_rps, self._bounds.kind(usd, most_rps))
+            machines = family.offer, family.nodes
+            kind = self._bounds.kind(
+                self._prices.of_machines(*machines),
+                most_rps,
+                always_usd=self._prices.of_all_hours(*machines),
+            )
+            known = _KnownBound(most_rps, kind)
             self._machine_bounds[family] = known
         return known.kind
 
@@ -393,7 +400,10 @@ class HourSearch:
         if known is None or known.most_rps is not most_rps:
             price = self._price_of(family).kind
             kind = self._bounds.kind(
-                price.least_usd(self._week_hours), most_rps, price.most_groups
+                price.least_usd(self._week_hours),
+                most_rps,
+                price.most_groups,
+                self._prices.of_all_hours(family.offer, family.nodes),
             )
             known = _KnownBound(most_rps, kind)
             self._group_bounds[family] = known

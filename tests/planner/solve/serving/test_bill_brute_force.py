@@ -104,11 +104,14 @@ def random_case(
         place["on_demand"].key[:3]: draw.randint(1, 3)
         for place in draw.sample(places, draw.choice([0, 0, 1, 2]))
     }
-    buy = [f"commit: {draw.choice(COMMITMENTS)}"]
-    if owned:
-        buy.append("owned: owned.yaml")
+    commit = draw.choice(COMMITMENTS)
     # Drawn by themselves, so that nothing else depends on them.
     further = random.Random(f"further {seed}")
+    if not owned and random.Random(f"committed {seed}").random() < 0.2:
+        commit = "[1y]"
+    buy = [f"commit: {commit}"]
+    if owned:
+        buy.append("owned: owned.yaml")
     budget = further.choice((*[None] * 6, *BUDGETS)) if is_bounded else None
     reserved = {}
     # All machines of a reservation are taken from it alone, so what is owned excludes one.
@@ -295,6 +298,8 @@ def compare(case: Case, catalog: Catalog, seed: int) -> None:
         case.owned,
         _ceiling(case, cost),
         case.reserved or None,
+        # A reservation is paid on demand.
+        is_on_demand=bool(case.reserved) or "none" in spec.buy.commit,
     )
     if truth is None:
         assert cost is None or cost > DEAREST, seed

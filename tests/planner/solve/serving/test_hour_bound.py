@@ -15,6 +15,7 @@ from planner.solve.serving.hour_program import HourLoad, no_kind
 from tests.planner.solve.serving.test_hour_program import (
     Kinds,
     commitments,
+    committed,
     cost_usd,
     drawn_kind,
     states_of,
@@ -40,16 +41,28 @@ def bound_kinds(
     week_hours = sum(hour.hours for hour in hours)
     return [
         bounds.kind(
-            kind.least_usd(week_hours), kind.group_rps, kind.most_groups
+            kind.least_usd(week_hours),
+            kind.group_rps,
+            kind.most_groups,
+            kind.always_usd
+            if kind.machine_usd == math.inf and not kind.owned_groups
+            else 0.0,
         )
         for kind in kinds
     ]
 
 
+@pytest.mark.parametrize("committed_kinds", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(60))
-def test_bounds_are_no_more_than_what_both_kinds_cost(seed: int) -> None:
+def test_bounds_are_no_more_than_what_both_kinds_cost(
+    seed: int, committed_kinds: int
+) -> None:
     """Of all choices in which both run in some hour, however the weights are chosen."""
-    kinds, hours = drawn(seed)
+    (first, second), hours = drawn(seed)
+    kinds = (
+        committed(first) if committed_kinds > 0 else first,
+        committed(second) if committed_kinds > 1 else second,
+    )
     bounds = HourBounds(hours)
     bound = bound_kinds(bounds, kinds, hours)
     linear_usd, whole_usd = bounds.linear_usd(bound), bounds.whole_usd(bound)

@@ -45,6 +45,16 @@ def drawn_kind(
     )
 
 
+def committed(kind: HourKind) -> HourKind:
+    """The same, sold by commitment alone."""
+    return replace(
+        kind,
+        machine_usd=math.inf,
+        always_usd=7 * kind.machine_usd,
+        most_always=kind.most_groups,
+    )
+
+
 def weighted(kinds: Kinds, rate_rps: float) -> Kinds:
     """Kinds with the weights of what they carry."""
     first, second = (
@@ -86,10 +96,9 @@ def cost_usd(
         was_open = hours[-1].hours > 0
         for hour, each in zip(hours, counts, strict=True):
             groups = each[number]
-            paid = max(0, groups - kind.owned_groups - always[number])
-            usd += hour.hours * (
-                groups * kind.other_usd + paid * kind.machine_usd
-            )
+            usd += hour.hours * groups * kind.other_usd
+            if (paid := groups - kind.owned_groups - always[number]) > 0:
+                usd += hour.hours * paid * kind.machine_usd
             each_usd = kind.start_usd if was_open else kind.opening_usd
             usd += each_usd * max(0, groups - before)
             was_open = hour.hours > 0
@@ -142,9 +151,13 @@ def check_cheapest(
     assert usd == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("committed_kinds", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(120))
-def test_no_groups_cost_less(seed: int) -> None:
-    """All numbers of groups of both kinds in all hours, with commitments and what is owned."""
+def test_no_groups_cost_less(seed: int, committed_kinds: int) -> None:
+    """All numbers of groups of both kinds in all hours, with commitments and what is owned.
+
+    Of both kinds, of one or of none there is nothing on demand.
+    """
     draw = random.Random(seed)
     rates = [draw.uniform(0.5, 5) for _ in range(3)]
     hours = [
@@ -153,15 +166,22 @@ def test_no_groups_cost_less(seed: int) -> None:
     ]
     if draw.random() < 0.3:
         hours[draw.randrange(4)] = HourLoad(rates[0], 0.0)
-    kinds = weighted(
+    first, second = weighted(
         (drawn_kind(draw, rates, 2), drawn_kind(draw, rates, 2)), rates[0]
+    )
+    kinds = (
+        committed(first) if committed_kinds > 0 else first,
+        committed(second) if committed_kinds > 1 else second,
     )
     expected = by_counting(kinds, hours)
     check_cheapest(kinds, hours, expected)
 
 
+@pytest.mark.parametrize("is_committed", [False, True])
 @pytest.mark.parametrize("seed", range(200))
-def test_no_groups_of_one_kind_cost_less(seed: int) -> None:
+def test_no_groups_of_one_kind_cost_less(
+    seed: int, *, is_committed: bool
+) -> None:
     """One kind alone, over more hours, some of them closed, and up to four groups."""
     draw = random.Random(seed)
     rates = [draw.uniform(0.5, 6) for _ in range(4)]
@@ -171,7 +191,7 @@ def test_no_groups_of_one_kind_cost_less(seed: int) -> None:
     ]
     hours[draw.randrange(6)] = HourLoad(max(rates), 1.0)
     kind, _ = weighted((drawn_kind(draw, rates, 4),) * 2, rates[0])
-    kinds = (kind, no_kind(hours))
+    kinds = (committed(kind) if is_committed else kind, no_kind(hours))
     expected = by_counting(kinds, hours)
     check_cheapest(kinds, hours, expected)
 

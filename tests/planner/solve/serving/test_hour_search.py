@@ -67,6 +67,7 @@ RATES = {"aws": 4, "gcp": 5, "azure": 12}
 PROFILE = ", ".join(["0.04"] * 8 + ["1"] * 10 + ["0.04"] * 6)
 NEVER_USD = Decimal(10) ** 9
 CENTS = Decimal("0.02")  # of two lines that are rounded
+COMMITTED = "reserved_1y"
 SCHEDULE = "weekdays 06:30-21:00 Europe/Berlin"
 
 
@@ -124,7 +125,10 @@ def by_brute_force(
     offers: list[Offer],
     spare: float,
 ) -> tuple[Decimal, Decimal]:
-    """The least cost of machines of one type, and of two in one region; each hour by itself."""
+    """The least cost of machines of one type, and of two in one region; each hour by itself.
+
+    What is committed to is paid in all hours, so the peak alone counts.
+    """
     pools: list[tuple[Offer, str, float]] = []
     for offer in offers:
         for replica, group in search.one_node_replicas(requirement, offer):
@@ -136,7 +140,11 @@ def by_brute_force(
 
     def month_usd(*together: tuple[Offer, str, float]) -> Decimal:
         parts = [(offer, rps) for offer, _, rps in together]
-        loads = Counter(requirement.week.relative_load)
+        loads = (
+            Counter({1.0: HOURS_PER_WEEK})
+            if parts[0][0].purchase == COMMITTED
+            else Counter(requirement.week.relative_load)
+        )
         rate_rps = requirement.load.rate_per_s * spare
         week_usd = sum(
             (
@@ -180,12 +188,14 @@ def drawn(
     return requirement, search, judge, offers
 
 
+@pytest.mark.parametrize("purchase", ["on_demand", COMMITTED])
 @pytest.mark.parametrize("seed", range(40))
 def test_no_two_types_are_cheaper_in_the_hours_of_a_week(
-    catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, seed: int, purchase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random prices, regions, capacities and weeks; machines that start at once."""
     requirement, search, judge, offers = drawn(catalog, seed, monkeypatch)
+    offers = [replace(offer, purchase=purchase) for offer in offers]
     (alone, least), (_, most) = (
         by_brute_force(search, judge, requirement, offers, spare)
         # Three thousandths are left to the whole numbers of the weights.
@@ -198,12 +208,14 @@ def test_no_two_types_are_cheaper_in_the_hours_of_a_week(
         assert least - CENTS <= found.bill.total <= min(most, alone) + CENTS
 
 
+@pytest.mark.parametrize("purchase", ["on_demand", COMMITTED])
 @pytest.mark.parametrize("seed", range(40))
 def test_no_type_alone_is_cheaper_in_the_hours_of_a_week(
-    catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, seed: int, purchase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for one type: the fewest machines of each hour, counted out."""
     requirement, search, judge, offers = drawn(catalog, seed, monkeypatch)
+    offers = [replace(offer, purchase=purchase) for offer in offers]
     (least, _), (most, _) = (
         by_brute_force(search, judge, requirement, offers, spare)
         for spare in (1.0, 1 + 1e-4)
@@ -213,6 +225,32 @@ def test_no_type_alone_is_cheaper_in_the_hours_of_a_week(
         assert least == NEVER_USD
     else:
         assert least - CENTS <= found.bill.total <= most + CENTS
+
+
+def test_a_shorter_commitment_never_costs_less(catalog: Catalog) -> None:
+    """Of two types, for 60 requests/s by day: dozens of machines that may be committed to."""
+    text = by_hours("aws").replace("peak_rps: 4", "peak_rps: 60")
+    few = with_prices(catalog, "aws", TYPES["aws"])
+    offers = tuple(
+        replace(offer, purchase=purchase, usd_hour=offer.usd_hour * share)
+        for offer in few.offers
+        for purchase, share in (
+            ("on_demand", Decimal(1)),
+            ("reserved_1y", Decimal("0.7")),
+            ("reserved_3y", Decimal("0.5")),
+        )
+    )
+    three, one, none, free = (
+        present(
+            find(
+                replace(few, offers=offers),
+                text.replace("spot: never", f"spot: never, commit: {commit}"),
+            ).bill
+        ).total
+        for commit in ("[3y]", "[1y]", "[none]", "[none, 1y, 3y]")
+    )
+    assert free <= three <= one
+    assert free <= none
 
 
 class WeakJudge(StatedJudge):
