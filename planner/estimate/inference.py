@@ -117,14 +117,19 @@ def predict_inference(deployment: Deployment) -> Estimate:
     )
     limits = deployment.demand.limits
     if limits is not None:
-        columns["served_rps"] = _apply_band(
-            served_rate(replica_rates, limits) * deployment.replica_count,
-            error_band(
-                "served",
-                load_of_engine("open", deployment.engine.kind),
-                *_novelty(deployment, "open"),
-                doublings,
-            ),
+        pace = error_band(
+            "served",
+            load_of_engine("open", deployment.engine.kind),
+            *_novelty(deployment, "open"),
+            doublings,
+        )
+        # Near a limit a pace that is off by a tenth may halve a rate, or leave none.
+        columns["served_rps"] = BandedValue(
+            *(
+                served_rate(replica_rates, limits, factor)
+                * deployment.replica_count
+                for factor in (1.0, pace.low, pace.high)
+            )
         )
     return Estimate(band_basis, columns, _rate_doubt(deployment, replica_rates))
 

@@ -31,7 +31,7 @@ TARGETS: Final = {
     "throughput": "throughput",
     "tpot": "tpot",
     "ttft": "ttft",
-    "served": "within",
+    "served": "pace",
 }
 FEWEST: Final = 8
 # Rows of an engine under a kind of load that have a band of their own.
@@ -46,7 +46,7 @@ MOST_WIDER_OF: Final = {
     "throughput": 1.05,
     # Rates within limits are known of three families in three rounds: all that three groups ask
     # for, t(0.95, 2) / z(0.95) * sqrt(1 + 1 / 3).
-    "within": 2.05,
+    "pace": 2.05,
 }
 
 

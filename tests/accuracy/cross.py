@@ -43,7 +43,8 @@ class Scheme:
     """Log ratios of all rows when their own group was left out.
 
     `served` is that of the rate at the measured time per token, `within` that of the highest rate
-    within both limits of a row.
+    within both limits of a row, and `pace` that of the pace of a server which keeps both limits at
+    the measured rate.
 
     `fits` has the parameters that were fitted without each group.
     """
@@ -53,11 +54,13 @@ class Scheme:
     found: Outcome
     served: Array
     within: Array
+    pace: Array
     fits: Mapping[str, Array]
 
     def ratio(self, target: str) -> Array:
         """Log of predicted over measured for each row, by the name of a field."""
-        holder = self if target in ("served", "within") else self.found
+        is_rate = target in ("served", "within", "pace")
+        holder = self if is_rate else self.found
         found: Array = getattr(holder, target)
         return found
 
@@ -113,6 +116,29 @@ def within_limits(batch: Batch, parameters: Array) -> Array:
     return np.where(here, np.log(rate / batch.rate), np.nan)
 
 
+def pace_within_limits(batch: Batch, parameters: Array) -> Array:
+    """Log ratio of the predicted pace over the one that keeps both limits at the measured rate.
+
+    With b requests under way a server has the measured rate at the pace measured / rate(b). The
+    more there are, the less of that pace it needs, and the less it keeps of the limits: the most
+    that keep them tell the pace.
+    """
+    c = batch.coefficients(parameters)
+    s = server(batch, c)
+    low: Array = np.full(len(batch.samples), served_rate.LEAST_BATCH)
+    high: Array = s.max_batch
+    for _ in range(HALVINGS):
+        middle: Array = (low + high) / 2
+        pace = batch.rate / served_rate.rate_at_batch(s, middle)
+        limits = served_rate.limits_at(batch.limits, pace)
+        kept = served_rate.limit_slack(s, middle, limits) >= 0
+        low = np.where(kept, middle, low)
+        high = np.where(kept, high, middle)
+    rate = served_rate.rate_at_batch(s, low)
+    here = (batch.group == "server") & np.isfinite(batch.limits.ttft_p99_s)
+    return np.where(here, np.log(rate / batch.rate), np.nan)
+
+
 def whole(batch: Batch, parameters: Array) -> Scheme:
     """Score all rows with parameters that were fitted to all of them."""
     groups = np.array([WHOLE] * len(batch.samples))
@@ -123,6 +149,7 @@ def whole(batch: Batch, parameters: Array) -> Scheme:
             outcome(batch, parameters),
             served(batch, parameters),
             within_limits(batch, parameters),
+            pace_within_limits(batch, parameters),
             {WHOLE: parameters},
         )
 
@@ -160,7 +187,11 @@ def leave(batch: Batch, name: str) -> Scheme:
     empty = np.full(len(groups), np.nan)
     by_group = dict(zip(scored, fits, strict=True))
     result = Scheme(
-        name, groups, Outcome(empty, empty, empty), empty, empty, by_group
+        name,
+        groups,
+        Outcome(empty, empty, empty),
+        *(empty, empty, empty),
+        by_group,
     )
     for group, fitted in by_group.items():
         result = _merge(result, whole(batch, fitted), groups == group)
@@ -185,6 +216,14 @@ def _merge(into: Scheme, found: Scheme, rows: Array) -> Scheme:
         )
         for name in ("throughput", "tpot", "ttft")
     }
-    rates = np.where(rows, found.served, into.served)
-    within = np.where(rows, found.within, into.within)
-    return replace(into, found=Outcome(**parts), served=rates, within=within)
+    served, within, pace = (
+        np.where(rows, found.ratio(name), into.ratio(name))
+        for name in ("served", "within", "pace")
+    )
+    return replace(
+        into,
+        found=Outcome(**parts),
+        served=served,
+        within=within,
+        pace=pace,
+    )

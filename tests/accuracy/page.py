@@ -208,9 +208,9 @@ COVERAGES: Final = """**Coverage.** Few groups say little of the next one, so th
 three groups, to 2.05 times. This is what bands would hold, and how wide they would be, if they
 might grow by so much: in the median of the widest scheme. Those of the time per token would hold
 nine tenths of all rows at 1.5 times; they hold more of the rows from before already, and their
-width, which is missed too, would be further off. Rates within limits miss even so: with B200 or
-RTX PRO 6000 left out, the bands of the other accelerators hold six in ten, and no factor on groups
-tells that.
+width, which is missed too, would be further off. Rates within limits miss even so: with RTX PRO
+6000 left out, the bands of the other accelerators hold two thirds, and no factor on groups tells
+that.
 """
 EXPECTED: Final = """Median error over rows of quality A, each predicted without its source; in
 brackets the median bias, with a plus where more is predicted than was measured.
@@ -223,7 +223,10 @@ newest releases of each engine, of a quarter of a year, are left out together. U
 the bands that an estimate states: of vendors of which each load is of one source, without it, and
 of these releases.
 Rates within both limits (`served_rps`) are of three families in three rounds of MLPerf's Server
-scenario, and what two of them err by says little of the third. Their bands may grow to the double:
+scenario, and what two of them err by says little of the third. Near a limit a server that is a
+tenth slower may serve half as much, so their bands are those of the pace of a server: of how many
+times as fast it is as predicted, where it keeps the limits at the measured rate. Widths are those
+of the pace; rates have the band that such servers serve. They may grow to the double:
 by all that three groups ask for if nothing but groups differs, t(0.95, 2) / z(0.95) * sqrt(4 / 3).
 With a family, an accelerator or a round left out they still hold too few.
 """

@@ -30,12 +30,12 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "rate served at the measured TPOT": ("served", ("server",)),
     "rate within both limits": ("within", ("server",)),
 }
-# Numbers that have a band, each with its name in a scheme.
+# Numbers that have a band, each with the name of what it is a band of in a scheme.
 BANDED: Final = {
     "tpot": "tpot",
     "throughput": "throughput",
     "ttft": "ttft",
-    "served_rps": "within",
+    "served_rps": "pace",
 }
 LOADS: Final = (
     ("offline",),

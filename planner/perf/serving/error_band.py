@@ -1,6 +1,7 @@
 """90 % error bands of predictions, from measurements that the fit had not seen.
 
-A band is a pair of factors on the predicted number. The base width is that of left-out
+A band is a pair of factors on the predicted number; of rates within limits it is one on the pace
+of the server that keeps them. The base width is that of left-out
 sources, or of rows whose settings are unstated. An engine that was measured enough under a kind of
 load has its own errors, others have those of all engines. Widths are half widths in ln:
 
@@ -259,7 +260,7 @@ def error_band(
     basis: Basis,
     doublings: int = 0,
 ) -> Band:
-    """Return the band of throughput, tpot, ttft or served rate under one kind of load.
+    """Return the band of throughput, tpot, ttft or the pace of a served rate, by the kind of load.
 
     `load_kind` may name an engine, or an architecture: see `load_of_accelerator`.
     """

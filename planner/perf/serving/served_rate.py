@@ -63,11 +63,22 @@ def limit_slack(
     )
 
 
-def served_rate(rates: ReplicaRates, limits: LatencyLimits) -> float:
+def limits_at(limits: LatencyLimits, pace: float) -> LatencyLimits:
+    """Return the limits of a server that is `pace` times as slow and keeps as much of them."""
+    return LatencyLimits(pace * limits.ttft_p99_s, pace * limits.tpot_p99_s)
+
+
+def served_rate(
+    rates: ReplicaRates, limits: LatencyLimits, pace: float = 1.0
+) -> float:
     """Return the most requests a second of a replica within both limits, 0 if there are none.
 
     Both percentiles grow with the batch, and so does the rate: the batch is found by bisection.
+    The replica is `pace` times as fast as its rates say: all that takes it a second passes in
+    1 / pace.
+        rate at a pace within limits = pace * rate within (pace * limits)
     """
+    limits = limits_at(limits, pace)
     if limit_slack(rates, LEAST_BATCH, limits) < 0.0:
         return 0.0
     # The bisection finds where the limits are first missed.
@@ -77,4 +88,4 @@ def served_rate(rates: ReplicaRates, limits: LatencyLimits) -> float:
         rates.max_batch,
         BISECTION_STEPS,
     )
-    return rate_at_batch(rates, batch_size)
+    return pace * rate_at_batch(rates, batch_size)

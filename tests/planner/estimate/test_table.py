@@ -112,6 +112,25 @@ def test_no_rate_is_served_where_one_request_misses_a_limit() -> None:
     assert answer(sla_tpot_p99_ms="")["served_rps"] == ""
 
 
+def test_a_band_of_a_served_rate_is_that_of_a_faster_and_a_slower_server() -> (
+    None
+):
+    """It grows with the limits, also where a server of the predicted pace keeps none of them."""
+    answers = [
+        answer(sla_tpot_p99_ms=str(limit))
+        for limit in (4, 4.5, 5, 6, 8, 10, 20, 50, 400)
+    ]
+    for column in ("served_rps", "served_rps_low", "served_rps_high"):
+        rates = [float(found[column]) for found in answers]
+        assert rates == sorted(rates)
+    tight, *_, loose = answers
+    assert float(tight["served_rps"]) == 0 < float(tight["served_rps_high"])
+    # Near the limit of a single request a pace tells more than a factor of rates.
+    assert float(loose["served_rps_high"]) < 2.5 * float(loose["served_rps"])
+    near = next(found for found in answers if float(found["served_rps"]))
+    assert float(near["served_rps_high"]) > 4 * float(near["served_rps"])
+
+
 def test_replicas_serve_in_proportion() -> None:
     one = served(n_gpus="1", tp="1", replicas="1")
     assert served(n_gpus="4", tp="1", replicas="4") == pytest.approx(
