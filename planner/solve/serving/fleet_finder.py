@@ -15,7 +15,8 @@ from planner.solve.serving.apart_search import ApartSearch
 from planner.solve.serving.best_fleets import CENT_USD
 from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.class_search import ClassSearch
-from planner.solve.serving.hour_search import HourSearch, follows_hours
+from planner.solve.serving.hour_rule import follows_hours, needs_shares
+from planner.solve.serving.hour_search import HourSearch
 from planner.solve.serving.length_class import text_bytes
 from planner.solve.serving.mixed_fleet import MixedFleet, pool_candidates
 from planner.solve.serving.mixed_search import MixedSearch
@@ -204,8 +205,7 @@ class FleetFinder:
         offers = [*self.offer_filter.everywhere(skipped_rule)]
         has_hours = not self._is_quick and follows_hours(requirement)
         always: MixedFleet | None = None
-        # Where requests come in clumps, a share of the machines of the peak may be too few.
-        if not has_hours or requirement.load.arrival_variation == 1:
+        if not has_hours or needs_shares(requirement, offers):
             always = MixedSearch(requirement, self.search).cheapest(
                 offers, ceiling_usd
             )

@@ -59,28 +59,6 @@ TELLING_STEPS: Final = 4
 ROUNDING_USD: Final = 0.1
 
 
-def follows_hours(requirement: ServingRequirement) -> bool:
-    """Return whether each hour of a requirement may have the groups that it takes.
-
-    Without different loads there is nothing to follow, and while it is closed at its peak the
-    load that machines are planned for comes in no hour. A life of some hours is billed for the
-    busiest ones, wherever in the week it starts. Elastic machines follow what they measure. A
-    recording, and services that share machines, have no rate of an hour. Where a router looks for
-    the machine that is free, what one carries is a matter of all.
-    """
-    *others, (highest, _) = requirement.week.load_shares
-    return (
-        bool(others)
-        and highest == PEAK_LOAD
-        and requirement.mode == "open"
-        and requirement.load.routing == "random"
-        and requirement.elastic is None
-        and requirement.trace is None
-        and not requirement.beside
-        and requirement.shutdown.ttl is None
-    )
-
-
 # Each is made once, and two are the same where they are one object.
 class _Family(Struct, frozen=True, eq=False):
     """Kinds on one offer that cost the same and answer alike: the one that carries most counts."""

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 from planner.frontier import Frontier
+from planner.numeric import bisect_up
 from planner.solve.serving.hour_program import WHOLE_ERROR
 from planner.solve.serving.mixed_fleet import (
     MixedFleet,
@@ -42,10 +45,24 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingSearch
 
+# Bounds of what a group carries that differ by more are drawn closer before fleets are counted.
+WIDE_SHARE: Final = 0.05
+# Halvings of what a kind may carry, until it tells whether a pair is too dear.
+TELLING_STEPS: Final = 4
+_Kinds: TypeAlias = "tuple[PoolKind, PoolKind]"
 # Two kinds of pools, and their groups.
-_Fleet: TypeAlias = "tuple[tuple[PoolKind, PoolKind], tuple[int, int]]"
-# The same, and whether the cost is that of the fleet or a bound of it.
-_Entry: TypeAlias = "tuple[tuple[PoolKind, PoolKind], tuple[int, int], bool]"
+_Fleet: TypeAlias = "tuple[_Kinds, tuple[int, int]]"
+
+
+class _Entry(Struct, frozen=True):
+    """One fleet that may be the cheapest.
+
+    `is_exact` says whether its cost is known, or a bound of it.
+    """
+
+    kinds: _Kinds
+    groups: tuple[int, int]
+    is_exact: bool = False
 
 
 class MixedSearch:
@@ -69,68 +86,161 @@ class MixedSearch:
 
         USD in the period of the bill.
         """
-        frontier: Frontier[_Entry] = Frontier()
+        # All fleets of two kinds, until one of them is looked at.
+        frontier: Frontier[_Entry | _Kinds] = Frontier()
         for pair in offer_pairs(
             self._kinds.usable(offers, ceiling_usd), ceiling_usd
         ):
-            self._push_pair(frontier, pair, ceiling_usd)
+            for first, second in itertools.product(*map(self._kinds.of, pair)):
+                if (
+                    first.replica.layout.precisions
+                    == second.replica.layout.precisions
+                ):
+                    self._push_kinds(frontier, (first, second), ceiling_usd)
         best: MixedFleet | None = None
         while (taken := frontier.take(ceiling_usd)) is not None:
-            usd, (kinds, groups, is_exact) = taken
-            if not is_exact:
-                self._push(frontier, kinds, groups, is_exact=True)
+            usd, entry = taken
+            if not isinstance(entry, _Entry):
+                self._look_at_kinds(frontier, usd, entry, ceiling_usd)
                 continue
-            if usd >= ceiling_usd:
-                continue
-            if self._needed_groups(kinds, groups[0]) > groups[1]:
-                self._push_more(frontier, kinds, groups, ceiling_usd)
-                continue
-            if self._is_open(kinds, groups):
-                if self._ask(kinds, groups, ceiling_usd):
-                    self._push(frontier, kinds, groups, is_exact=True)
-                else:
-                    self._push_more(frontier, kinds, groups, ceiling_usd)
-                continue
+            fleet = self._look_at(frontier, usd, entry, ceiling_usd)
+            if fleet is not None:
+                best, ceiling_usd = fleet, float(fleet.bill.total)
+        return best
+
+    def _look_at(
+        self,
+        frontier: Frontier[_Entry | _Kinds],
+        usd: float,
+        entry: _Entry,
+        ceiling_usd: float,
+    ) -> MixedFleet | None:
+        """Return a fleet if it keeps the limits below a ceiling, or replace it by what may do."""
+        kinds, groups = entry.kinds, entry.groups
+        if self._needed_groups(kinds, groups[0]) > groups[1]:
+            self._push_more(frontier, kinds, groups, ceiling_usd)
+        elif not entry.is_exact:
+            self._push(frontier, kinds, groups, is_exact=True)
+        elif usd < ceiling_usd:
+            return self._confirmed(frontier, kinds, groups, ceiling_usd)
+        return None
+
+    def _confirmed(
+        self,
+        frontier: Frontier[_Entry | _Kinds],
+        kinds: _Kinds,
+        groups: tuple[int, int],
+        ceiling_usd: float,
+    ) -> MixedFleet | None:
+        """Return a fleet that is seen to keep the limits, or replace it by what may do."""
+        if self._is_open(kinds, groups):
+            has_learned = self._ask(kinds, groups, ceiling_usd)
+        else:
             carried_rps = [self._kinds.group_rps(kind)[0] for kind in kinds]
             fleet = self._fleet(kinds, groups, carried_rps)
             if not may_be_had(fleet.pools):
-                continue
+                return None
             if keeps_limits(fleet, self._search.judge):
-                best, ceiling_usd = fleet, float(fleet.bill.total)
-            elif self._halve(kinds):
-                self._push(frontier, kinds, groups, is_exact=True)
-            else:
-                self._push_more(frontier, kinds, groups, ceiling_usd)
-        return best
+                return fleet
+            has_learned = self._halve(kinds)
+        if has_learned:
+            self._push(frontier, kinds, groups, is_exact=True)
+        else:
+            self._push_more(frontier, kinds, groups, ceiling_usd)
+        return None
 
-    def _push_pair(
+    def _push_kinds(
         self,
-        frontier: Frontier[_Entry],
-        pair: tuple[Offer, Offer],
+        frontier: Frontier[_Entry | _Kinds],
+        kinds: _Kinds,
         ceiling_usd: float,
     ) -> None:
-        """Add the fleets of two offers that may cost less than a ceiling.
+        """Add all fleets of two kinds by a lower bound of their cost, if it is below a ceiling."""
+        usd = self._line_usd(kinds)
+        if usd < ceiling_usd:
+            frontier.push(usd, kinds, self._tie_order(kinds))
 
-        For each number of groups of one kind the fewest of the other are enough.
+    def _look_at_kinds(
+        self,
+        frontier: Frontier[_Entry | _Kinds],
+        usd: float,
+        kinds: _Kinds,
+        ceiling_usd: float,
+    ) -> None:
+        """Replace all fleets of two kinds by a better bound of them, or by each of them."""
+        # What was learned since they were added may have raised their bound.
+        if self._line_usd(kinds) > usd or self._learn(kinds, ceiling_usd):
+            self._push_kinds(frontier, kinds, ceiling_usd)
+        else:
+            self._push_chain(frontier, kinds, 1, ceiling_usd)
+
+    def _line_usd(
+        self, kinds: _Kinds, factors: tuple[float, float] = (1.0, 1.0)
+    ) -> float:
+        """Return a lower bound of the cost of any fleet of two kinds, USD in the period.
+
+        n groups of one kind cost a + b * n at least, and m of the other c + d * m. There is one of
+        each, and together they carry all requests with so many times what they may carry at most:
+
+            minimize  a + b * n + c + d * m
+            while     r * n + s * m >= rate, n >= 1, m >= 1
+
+        The least is where there is one group of either kind.
         """
-        first_offer, second_offer = pair
-        for first, second in itertools.product(
-            self._kinds.of(first_offer), self._kinds.of(second_offer)
-        ):
-            if (
-                first.replica.layout.precisions
-                == second.replica.layout.precisions
-            ):
-                self._push_chain(frontier, (first, second), 1, ceiling_usd)
+        first_rps, second_rps = (
+            factor * self._kinds.group_rps(kind)[1]
+            for kind, factor in zip(kinds, factors, strict=True)
+        )
+        if not first_rps or not second_rps:
+            return math.inf
+        first, second = map(self._kinds.cost_floor, kinds)
+        most_first = max(1.0, (self._rate_rps - second_rps) / first_rps)
+        most_second = max(1.0, (self._rate_rps - first_rps) / second_rps)
+        more_usd = min(
+            first.group_usd * most_first + second.group_usd,
+            first.group_usd + second.group_usd * most_second,
+        )
+        return (
+            first.fixed_usd + second.fixed_usd + more_usd
+        ) * self._search.markup
+
+    def _learn(self, kinds: _Kinds, ceiling_usd: float) -> bool:
+        """Simulate a replica of the kind of which less is known; False where enough is known.
+
+        It is asked whether it carries so little that any fleet of both costs a ceiling, or the
+        middle of its bounds, whatever is more.
+        """
+        bounds = [self._kinds.group_rps(kind) for kind in kinds]
+        width, number = max(
+            ((high_rps - low_rps) / high_rps, number)
+            for number, (low_rps, high_rps) in enumerate(bounds)
+        )
+        if width <= WIDE_SHARE:
+            return False
+        low_rps, high_rps = bounds[number]
+
+        def is_too_dear(step: float) -> bool:
+            factor = 1 - step
+            factors = (factor, 1.0) if number == 0 else (1.0, factor)
+            return self._line_usd(kinds, factors) > ceiling_usd
+
+        telling = 1 - bisect_up(is_too_dear, 0.0, width, TELLING_STEPS)
+        if low_rps or not telling:
+            telling = max(1 - width / 2, telling)
+        self._kinds.refine(kinds[number], telling * high_rps)
+        return True
 
     def _push_chain(
         self,
-        frontier: Frontier[_Entry],
-        kinds: tuple[PoolKind, PoolKind],
+        frontier: Frontier[_Entry | _Kinds],
+        kinds: _Kinds,
         least_groups: int,
         ceiling_usd: float,
     ) -> None:
-        """Add the fleets with so many groups of the first kind and more, below a ceiling."""
+        """Add the fleets with so many groups of the first kind and more, below a ceiling.
+
+        For each number of groups of the first kind the fewest of the second one are enough.
+        """
         least, most = self._affordable_groups(kinds, ceiling_usd)
         for first_groups in itertools.count(max(least_groups, least)):
             if first_groups > most:
@@ -141,7 +251,7 @@ class MixedSearch:
                 return
 
     def _affordable_groups(
-        self, kinds: tuple[PoolKind, PoolKind], ceiling_usd: float
+        self, kinds: _Kinds, ceiling_usd: float
     ) -> tuple[int, float]:
         """Return the least and the most groups of the first kind that may be below a ceiling.
 
@@ -174,8 +284,8 @@ class MixedSearch:
 
     def _push_fewest(
         self,
-        frontier: Frontier[_Entry],
-        kinds: tuple[PoolKind, PoolKind],
+        frontier: Frontier[_Entry | _Kinds],
+        kinds: _Kinds,
         first_groups: int,
     ) -> float:
         """Add the fleet with the fewest groups of the second kind, and return how many."""
@@ -186,8 +296,8 @@ class MixedSearch:
 
     def _push_more(
         self,
-        frontier: Frontier[_Entry],
-        kinds: tuple[PoolKind, PoolKind],
+        frontier: Frontier[_Entry | _Kinds],
+        kinds: _Kinds,
         groups: tuple[int, int],
         ceiling_usd: float,
     ) -> None:
@@ -204,8 +314,8 @@ class MixedSearch:
 
     def _push(
         self,
-        frontier: Frontier[_Entry],
-        kinds: tuple[PoolKind, PoolKind],
+        frontier: Frontier[_Entry | _Kinds],
+        kinds: _Kinds,
         groups: tuple[int, int],
         *,
         is_exact: bool = False,
@@ -219,18 +329,17 @@ class MixedSearch:
         for kind in kinds:
             self._fleets.setdefault(kind, {})[kinds, groups] = usd
         frontier.push(
-            usd,
-            (kinds, groups, is_exact),
-            (
-                *(kind.offer.key for kind in kinds),
-                # Of layouts on the same machines first those that may carry most.
-                *(-self._kinds.most_rps(kind) for kind in kinds),
-            ),
+            usd, _Entry(kinds, groups, is_exact), self._tie_order(kinds)
         )
 
-    def _needed_groups(
-        self, kinds: tuple[PoolKind, PoolKind], first_groups: int
-    ) -> float:
+    def _tie_order(self, kinds: _Kinds) -> tuple[object, ...]:
+        return (
+            *(kind.offer.key for kind in kinds),
+            # Of layouts on the same machines first those that may carry most.
+            *(-self._kinds.most_rps(kind) for kind in kinds),
+        )
+
+    def _needed_groups(self, kinds: _Kinds, first_groups: int) -> float:
         """Return the fewest groups of the second kind by what both may carry at most."""
         first_rps, second_rps = (
             self._kinds.group_rps(kind)[1] for kind in kinds
@@ -239,9 +348,7 @@ class MixedSearch:
             return math.inf
         return groups_for(self._rate_rps - first_groups * first_rps, second_rps)
 
-    def _is_open(
-        self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
-    ) -> bool:
+    def _is_open(self, kinds: _Kinds, groups: tuple[int, int]) -> bool:
         """Whether groups that may be enough are not known to be."""
         carried_rps = sum(
             count * self._kinds.group_rps(kind)[0]
@@ -265,7 +372,7 @@ class MixedSearch:
 
     def _ask(
         self,
-        kinds: tuple[PoolKind, PoolKind],
+        kinds: _Kinds,
         groups: tuple[int, int],
         ceiling_usd: float,
     ) -> bool:
@@ -289,7 +396,7 @@ class MixedSearch:
         self._kinds.refine(kind, group_rps)
         return True
 
-    def _halve(self, kinds: tuple[PoolKind, PoolKind]) -> bool:
+    def _halve(self, kinds: _Kinds) -> bool:
         """Learn more of both kinds, so that each pool gets its share of the room.
 
         Weights in whole numbers give a pool a little more than it is known to carry. False when
@@ -300,9 +407,7 @@ class MixedSearch:
             self._kinds.halve(kind)
         return bool(open_kinds)
 
-    def _total_usd(
-        self, kinds: tuple[PoolKind, PoolKind], groups: tuple[int, int]
-    ) -> float:
+    def _total_usd(self, kinds: _Kinds, groups: tuple[int, int]) -> float:
         """Return what some groups cost with all beside the machines, USD in the period.
 
         Who gets which part of the requests changes nothing of it.
@@ -315,7 +420,7 @@ class MixedSearch:
 
     def _fleet(
         self,
-        kinds: tuple[PoolKind, PoolKind],
+        kinds: _Kinds,
         groups: tuple[int, int],
         groups_rps: Sequence[float],
     ) -> MixedFleet:

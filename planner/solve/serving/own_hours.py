@@ -11,7 +11,7 @@ from planner.cost.weekly_load import needed_groups
 from planner.market.capacity import PEAK_LOAD
 from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
 from planner.solve.serving.hour_program import WHOLE_ERROR
-from planner.solve.serving.hour_search import follows_hours
+from planner.solve.serving.hour_rule import follows_hours
 from planner.solve.serving.mixed_fleet import PoolKind, may_be_had
 from planner.solve.serving.sizing import sized_fleet
 

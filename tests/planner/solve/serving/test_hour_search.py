@@ -18,7 +18,8 @@ from planner.market.offer import QuotaNodes
 from planner.perf.serving.monte_carlo import RequestStream
 from planner.solve.capacity import minute_nodes
 from planner.solve.serving import replica_capacity, sizing
-from planner.solve.serving.hour_search import HourSearch, follows_hours
+from planner.solve.serving.hour_rule import follows_hours
+from planner.solve.serving.hour_search import HourSearch
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.spec.model import Inference
