@@ -17,7 +17,8 @@ from planner.solve.serving.replica_capacity import groups_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from planner.solve.serving.hour_program import Counts, HourLoad
+    from planner.solve.serving.cheapest_round import Counts
+    from planner.solve.serving.hour_program import HourLoad
 
 # What groups of both kinds cost in an hour of each week, USD in the period, and how many they are.
 _PricedCounts: TypeAlias = "tuple[float, Counts]"

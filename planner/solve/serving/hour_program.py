@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct
 
 from planner.perf.reliability.quorum import likely_numbers
+from planner.solve.serving.cheapest_round import CheapestRound
 from planner.solve.serving.hour_levels import cheapest_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-# Groups of both kinds.
-Counts: TypeAlias = "tuple[int, int]"
+    from planner.solve.serving.cheapest_round import Counts
+
 # Absorbs floating-point error at whole numbers of groups.
 WHOLE_ERROR: Final = 1e-9
 # What runs while a service is closed.
@@ -97,6 +98,8 @@ class HourKind(Struct, frozen=True, kw_only=True):
 
 
 KindPair: TypeAlias = "tuple[HourKind, HourKind]"
+# An hour, and how many of its kind follow each other.
+_Stretch: TypeAlias = "tuple[HourLoad, int]"
 
 
 def no_kind(hours: Sequence[HourLoad]) -> HourKind:
@@ -346,35 +349,46 @@ class HourProgram:
             (hour, len([*same]))
             for hour, same in itertools.groupby(self._hours)
         ]
-        # Stretches of many days are as long, and have the same load.
-        states_of = {
-            (hour, count): self._useful_states(
-                hour.rate_rps, hour.hours * count, always
+        # Stretches of many days are as long, and have the same load: each is one object.
+        states_of: dict[tuple[_Stretch, bool], dict[Counts, float]] = {}
+        states: list[dict[Counts, float]] = []
+        for number, stretch in enumerate(stretches):
+            is_opened = bool(
+                stretch[0].hours and not stretches[number - 1][0].hours
             )
-            for hour, count in set(stretches)
-        }
-        states = [states_of[stretch] for stretch in stretches]
+            key = stretch, is_opened
+            if key not in states_of:
+                states_of[key] = self._stretch_states(
+                    stretch, always, is_opened=is_opened
+                )
+            states.append(states_of[key])
         if not all(states):
             return math.inf, ()
-        for number, costs in enumerate(states):
-            if states[number - 1].keys() == {CLOSED} != costs.keys():
-                # From a closed stretch there is one way, which costs what an opening does.
-                states[number] = {
-                    counts: usd + self._opening_usd(counts)
-                    for counts, usd in costs.items()
-                }
-        # It begins where fewest states are possible.
-        first = min(range(len(states)), key=lambda number: len(states[number]))
-        usd, path = _CheapestRound(
-            [*states[first:], *states[:first]],
-            (self._kinds[0].start_usd, self._kinds[1].start_usd),
+        first, second = self._kinds
+        usd, path = CheapestRound(
+            states, (first.start_usd, second.start_usd)
         ).cheapest()
-        path = [*path[-first:], *path[:-first]] if first else path
         return usd, tuple(
             counts
             for counts, (_, count) in zip(path, stretches, strict=True)
             for _ in range(count)
         )
+
+    def _stretch_states(
+        self, stretch: _Stretch, always: Sequence[int], *, is_opened: bool
+    ) -> dict[Counts, float]:
+        """Return the useful states of a stretch with their cost, USD.
+
+        Where the service opens there is one way from before, which costs what an opening does.
+        """
+        hour, count = stretch
+        states = self._useful_states(hour.rate_rps, hour.hours * count, always)
+        if not is_opened:
+            return states
+        return {
+            counts: usd + self._opening_usd(counts)
+            for counts, usd in states.items()
+        }
 
     def _started_usd(self, counts: Counts) -> float:
         """Return what it costs to start some groups, USD."""
@@ -436,109 +450,3 @@ class HourProgram:
             groups <= kind.most_groups
             for kind, groups in zip(self._kinds, counts, strict=True)
         )
-
-
-class _CheapestRound:
-    """The cheapest way through the stretches of a week that ends as it began.
-
-    Each stretch has the cost of its states, which are groups of both kinds. A move from one to
-    the next costs what starts, and groups that leave cost nothing.
-    """
-
-    def __init__(
-        self,
-        stretches: Sequence[Mapping[Counts, float]],
-        start_usd: tuple[float, float],
-    ) -> None:
-        self._stretches = stretches
-        self._start_usd = start_usd
-
-    def cheapest(self) -> tuple[float, list[Counts]]:
-        """Return the cost of the cheapest round in USD, and its state in each stretch."""
-        best_usd, best = math.inf, list[Counts]()
-        for start in self._stretches[0]:
-            usd, path = self._round_from(start)
-            if usd < best_usd:
-                best_usd, best = usd, path
-        return best_usd, best
-
-    def _round_from(self, start: Counts) -> tuple[float, list[Counts]]:
-        reached = [{start: self._stretches[0][start]}]
-        for costs in self._stretches[1:]:
-            moved = self._moved(reached[-1], costs)
-            reached.append(
-                {state: moved[state] + usd for state, usd in costs.items()}
-            )
-        path = [start]
-        for ways in reversed(reached):
-            path.append(self._before(ways, path[-1]))
-        usd = self._moved(reached[-1], [start])[start]
-        return usd, path[:0:-1]
-
-    def _before(self, ways: Mapping[Counts, float], after: Counts) -> Counts:
-        """Return the state from which the cheapest way to another one comes."""
-        first_usd, second_usd = self._start_usd
-        return min(
-            ways,
-            key=lambda state: (
-                ways[state]
-                + first_usd * max(0, after[0] - state[0])
-                + second_usd * max(0, after[1] - state[1])
-            ),
-        )
-
-    def _moved(
-        self, ways: Mapping[Counts, float], targets: Iterable[Counts]
-    ) -> dict[Counts, float]:
-        """Return the cost of the cheapest ways to some states, one kind after the other.
-
-        What starts of one kind does not depend on the other: a way by a state between them costs
-        the same.
-        """
-        targets = [*targets]
-        numbers = [
-            sorted({state[kind] for state in itertools.chain(ways, targets)})
-            for kind in (0, 1)
-        ]
-        first_numbers, second_numbers = numbers
-        by_second = {
-            beside: _with_starts(
-                [
-                    ways.get((groups, beside), math.inf)
-                    for groups in first_numbers
-                ],
-                first_numbers,
-                self._start_usd[0],
-            )
-            for beside in second_numbers
-        }
-        by_first = {
-            groups: dict(
-                zip(
-                    second_numbers,
-                    _with_starts(
-                        [by_second[beside][row] for beside in second_numbers],
-                        second_numbers,
-                        self._start_usd[1],
-                    ),
-                    strict=True,
-                )
-            )
-            for row, groups in enumerate(first_numbers)
-        }
-        return {state: by_first[state[0]][state[1]] for state in targets}
-
-
-def _with_starts(
-    ways: list[float], numbers: list[int], start_usd: float
-) -> list[float]:
-    """Return the cheapest ways to some numbers of groups, of ways to each of them."""
-    least = [*ways]
-    # From more groups some leave.
-    for index in range(len(least) - 2, -1, -1):
-        least[index] = min(least[index], least[index + 1])
-    # From fewer some start.
-    for index in range(1, len(least)):
-        started = numbers[index] - numbers[index - 1]
-        least[index] = min(least[index], least[index - 1] + started * start_usd)
-    return least

@@ -22,7 +22,7 @@ from planner.solve.serving.hour_program import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.solve.serving.hour_program import Counts
+    from planner.solve.serving.cheapest_round import Counts
 
 Kinds = tuple[HourKind, HourKind]
 
