@@ -251,8 +251,10 @@ def _outcome(
 ) -> types.Outcome:
     return types.Outcome(
         status=solution.status,
-        # The search is exact: an optimal plan is proved to have no gap.
-        gap="0" if solution.status == "optimal" else None,
+        # Without one the simulation is undecided, unless the plan is proved.
+        gap=str(solution.gap)
+        if solution.gap or solution.status == "optimal"
+        else None,
         considered=solution.offers_considered,
         funnel=tuple(
             types.FunnelStep(rule=rule_name, offers=remaining_offers)

@@ -284,13 +284,16 @@ class Outcome(DocumentPart, frozen=True, kw_only=True):
         Literal["optimal", "feasible", "infeasible"],
         Meta(
             description="optimal: proved; feasible: nothing cheaper passes the simulation, "
-            "which could not decide whether this keeps its limits; infeasible: proved that "
-            "nothing does"
+            "which could not decide whether this keeps its limits, or not all fleets were looked "
+            "at; infeasible: proved that nothing does"
         ),
     ]
     gap: Annotated[
         str | None,
-        Meta(description="0 when proved optimal, none where it is feasible"),
+        Meta(
+            description="share of the bill that fleets may cost less which were not looked at; 0 "
+            "when proved optimal, none where the simulation is undecided"
+        ),
     ]
     solve_ms: Annotated[
         None, Meta(description="always null: equal inputs give equal bytes")

@@ -493,6 +493,7 @@ class Reasons(Struct, frozen=True, kw_only=True):
 class Solution(Struct, frozen=True, kw_only=True):
     """The whole answer. Without pools it is infeasible, and `bindings` says what would do.
 
+    `gap`  share of the bill that a fleet may cost less which was not looked at
     `find_reasons`  plans what each wish costs; None when that is known
     `find_load_curve`  predicts the fleet at other loads than the peak; None without a latency
     """
@@ -508,6 +509,7 @@ class Solution(Struct, frozen=True, kw_only=True):
     llm: Llm | None
     funnel: tuple[tuple[str, int], ...]
     offers_considered: int
+    gap: Decimal = Decimal(0)
     confidence_cost: ConfidenceCost | None = None
     simulation_check: SimulationCheck | None = None
     training_run: TrainingRun | None = None
@@ -573,28 +575,3 @@ class Counterfactual(Struct, frozen=True):
     users: int = 0
     binding: Cause | None = None
     is_partial: bool = False
-
-
-def infeasible_solution(
-    nearest: tuple[BindingLimit, ...],
-    *,
-    week: Week,
-    llm: Llm | None,
-    funnel: tuple[tuple[str, int], ...],
-    offers_considered: int,
-    rejected: tuple[RivalFleet, ...] = (),
-) -> Solution:
-    """Return that nothing meets a spec, what would, and what each of the `rejected` misses."""
-    return Solution(
-        status="infeasible",
-        pools=(),
-        predictions={},
-        bindings=nearest,
-        alternatives=rejected,
-        bill=None,
-        warnings=(),
-        week=week,
-        llm=llm,
-        funnel=funnel,
-        offers_considered=offers_considered,
-    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from planner.market.owned import paid_machines
+from planner.solve.infeasible import infeasible_solution
 from planner.solve.serving.alternative import (
     alternatives,
     dearer_pool,
@@ -17,6 +19,7 @@ from planner.solve.serving.apart_answer import apart_solution
 from planner.solve.serving.apart_fleet import ApartFleet
 from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
+from planner.solve.serving.effort import PLAN_STEPS, Effort
 from planner.solve.serving.fleet_finder import FleetFinder
 from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_answer import mixed_solution
@@ -47,7 +50,6 @@ from planner.solve.serving.unused_spot import (
 from planner.solve.solution import (
     LoadPoint,
     Solution,
-    infeasible_solution,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +97,50 @@ def solve_serving(
     )
     finder = FleetFinder.of_spec(spec, search, offer_filter)
     selection = search_result.best
-    mixed = finder.cheaper_mix(requirement, selection)
+    effort = Effort(PLAN_STEPS)
+    mixed = finder.cheaper_mix(requirement, selection, effort=effort)
+    known = mixed or selection
+    budget_usd = spec.buy.budget
+    if effort.unseen_usd < math.inf and (
+        known is None or known.bill.exceeds(budget_usd)
+    ):
+        # That nothing does is proved, however long it takes.
+        effort = Effort()
+        within_usd = known.bill.period_budget(budget_usd) if known else None
+        within = finder.cheaper_mix(
+            requirement,
+            selection,
+            math.inf if within_usd is None else float(within_usd),
+            effort=effort,
+        )
+        mixed = within or mixed
+    solution = _solution(
+        spec,
+        settings,
+        finder,
+        requirement=requirement,
+        search_result=search_result,
+        mixed=mixed,
+    )
+    if solution.bill is None:
+        return solution
+    gap = effort.gap(solution.bill.total)
+    return replace(
+        solution, gap=gap, status="feasible" if gap else solution.status
+    )
+
+
+def _solution(
+    spec: Inference | Batch,
+    settings: SolveSettings,
+    finder: FleetFinder,
+    *,
+    requirement: ServingRequirement,
+    search_result: ServingResult,
+    mixed: MixedFleet | ApartFleet | None,
+) -> Solution:
+    """Return the solution of the cheapest fleet: what costs less than one pool, or one pool."""
+    search, selection = finder.search, search_result.best
     budget_usd = spec.buy.budget
     if mixed is not None and not mixed.bill.exceeds(budget_usd):
         if isinstance(mixed, ApartFleet):

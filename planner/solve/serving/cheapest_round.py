@@ -36,6 +36,12 @@ class CheapestRound:
         self._cut = min(stretches, key=len)
         self._known: dict[tuple[tuple[int, ...], Counts], _Ways] = {}
 
+    @property
+    def move_count(self) -> int:
+        """To how many states ways have to be looked for."""
+        different = {id(stretch): stretch for stretch in self._stretches}
+        return len(self._cut) * sum(map(len, different.values()))
+
     def cheapest(self) -> tuple[float, list[Counts]]:
         """Return the cost of the cheapest round in USD, and its state in each stretch."""
         cuts = [

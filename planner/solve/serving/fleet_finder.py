@@ -15,6 +15,7 @@ from planner.solve.serving.apart_search import ApartSearch
 from planner.solve.serving.best_fleets import CENT_USD
 from planner.solve.serving.candidate import ServingCandidate
 from planner.solve.serving.class_search import ClassSearch
+from planner.solve.serving.effort import WISH_STEPS, Effort
 from planner.solve.serving.hour_rule import follows_hours, needs_shares
 from planner.solve.serving.hour_search import HourSearch
 from planner.solve.serving.length_class import text_bytes
@@ -160,17 +161,20 @@ class FleetFinder:
         ceiling_usd: float = math.inf,
         *,
         skipped_rule: str = "",
+        effort: Effort | None = None,
     ) -> MixedFleet | ApartFleet | None:
         """Return a fleet that costs less than one pool `alone`, as far as a spec allows it.
 
         Its hours have the machines that they take, or it has two pools: either both get random
         shares of the requests, or each gets those of some lengths, or one computes prompts and
         the other one answers. Where the quiet hours of `alone` miss a limit, it may cost more.
+        Of two types it is one that was seen with an `effort`.
         """
         offers = self.offer_filter.cheapest(skipped_rule)
         if self._is_quick:
             has_clumps = requirement.load.arrival_variation != 1
             offers = [] if alone is None or has_clumps else [alone.offer]
+        effort = effort or Effort(WISH_STEPS)
         hours = HourSearch(requirement, self.search)
         best = cheapest_by_hours(hours, alone, offers, ceiling_usd)
         known = best or alone
@@ -182,7 +186,10 @@ class FleetFinder:
             ).cheapest(self.offer_filter.everywhere(skipped_rule), ceiling_usd)
             return apart or best
         if self.machine_types > 1:
-            best = self._two_types(hours, ceiling_usd, skipped_rule) or best
+            best = (
+                self._two_types(hours, ceiling_usd, skipped_rule, effort)
+                or best
+            )
         if self._text is None:
             return best
         if best is not None:
@@ -199,6 +206,7 @@ class FleetFinder:
         hours: HourSearch,
         ceiling_usd: float,
         skipped_rule: str,
+        effort: Effort,
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types, in all hours or each in hours of its own."""
         requirement = hours.requirement
@@ -206,14 +214,14 @@ class FleetFinder:
         has_hours = not self._is_quick and follows_hours(requirement)
         always: MixedFleet | None = None
         if not has_hours or needs_shares(requirement, offers):
-            always = MixedSearch(requirement, self.search).cheapest(
+            always = MixedSearch(requirement, self.search, effort).cheapest(
                 offers, ceiling_usd
             )
         if not has_hours:
             return always
         if always is not None:
             ceiling_usd = float(always.bill.total)
-        return hours.cheapest_pair(offers, ceiling_usd) or always
+        return hours.cheapest_pair(offers, ceiling_usd, effort) or always
 
     def apart_judge(self, requirement: ServingRequirement) -> ApartJudge:
         """Return who judges pools apart; the lengths of requests are those of the spec."""

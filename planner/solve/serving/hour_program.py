@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from planner.perf.reliability.quorum import likely_numbers
 from planner.solve.serving.cheapest_round import CheapestRound
+from planner.solve.serving.effort import Effort
 from planner.solve.serving.hour_levels import cheapest_levels
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 # Absorbs floating-point error at whole numbers of groups.
 WHOLE_ERROR: Final = 1e-9
+# A step looks at so many numbers of groups in commitments, or moves to so many states.
+CHOICES_OF_A_STEP: Final = 800
+MOVES_OF_A_STEP: Final = 7
 # What runs while a service is closed.
 CLOSED: Final = (0, 0)
 
@@ -134,7 +138,7 @@ class HourProgram:
         self._fewest: dict[float, tuple[Counts, ...]] = {}
 
     def cheapest(
-        self, ceiling_usd: float = math.inf
+        self, ceiling_usd: float = math.inf, effort: Effort | None = None
     ) -> tuple[Counts, ...] | None:
         """Return the groups of both kinds in each hour, which cost the least in all.
 
@@ -146,19 +150,22 @@ class HourProgram:
 
         over n of each kind and hour, and c of each kind. The last hour of a week comes before the
         first. None where no groups carry the load. Two kinds that would cost a ceiling without any
-        start are not looked for.
+        start are not looked for. Where the steps of an effort end, it is the cheapest until then.
         """
         if not self._kinds[1].most_groups:
             return self._cheapest_alone()
+        effort = effort or Effort()
         # Those that may cost least come first, so few ways through the hours are looked for.
         plans = sorted(self._always_bounds())
+        choices = sum(map(len, self._fewest.values()))
+        effort.spend(len(plans) * choices / CHOICES_OF_A_STEP)
         # A commitment costs the same in whatever hours its machines run.
         best_usd = math.inf
         best: tuple[Counts, ...] | None = None
         for bound_usd, always in plans:
-            if bound_usd >= min(best_usd, ceiling_usd):
+            if bound_usd >= min(best_usd, ceiling_usd) or effort.is_spent:
                 break
-            usd, counts = self._through_all(always)
+            usd, counts = self._through_all(always, effort)
             usd += self._always_usd(always)
             if usd < best_usd:
                 best_usd, best = usd, counts
@@ -338,11 +345,12 @@ class HourProgram:
         )
 
     def _through_all(
-        self, always: Sequence[int]
+        self, always: Sequence[int], effort: Effort
     ) -> tuple[float, tuple[Counts, ...]]:
         """Return the cheapest groups of all hours where so many are committed to, and their cost.
 
-        The cost is without that of the commitment; it is infinite where there are none.
+        The cost is without that of the commitment. It is infinite where there are none, or no step
+        of the effort is left.
         """
         # Nothing is gained by a change between hours of the same load.
         stretches = [
@@ -365,9 +373,11 @@ class HourProgram:
         if not all(states):
             return math.inf, ()
         first, second = self._kinds
-        usd, path = CheapestRound(
-            states, (first.start_usd, second.start_usd)
-        ).cheapest()
+        week = CheapestRound(states, (first.start_usd, second.start_usd))
+        effort.spend(week.move_count / MOVES_OF_A_STEP)
+        if effort.is_spent:
+            return math.inf, ()
+        usd, path = week.cheapest()
         return usd, tuple(
             counts
             for counts, (_, count) in zip(path, stretches, strict=True)

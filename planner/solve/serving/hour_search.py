@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from planner.frontier import Frontier
 from planner.market.capacity import PEAK_LOAD
 from planner.numeric import bisect_up
+from planner.solve.serving.effort import LOOK_STEPS, SIMULATION_STEPS, Effort
 from planner.solve.serving.hour_bound import HourBounds
 from planner.solve.serving.hour_capacity import HourCapacity
 from planner.solve.serving.hour_fleet import HourlyCount, hour_fleet
@@ -100,6 +101,7 @@ class HourSearch:
     ) -> None:
         self.requirement = requirement
         self.search = search
+        self._effort = Effort()
         self._rate_rps = requirement.load.rate_per_s
         self._kinds = PoolKinds(requirement, search)
         self._has_clumps = requirement.load.arrival_variation != 1
@@ -138,6 +140,7 @@ class HourSearch:
 
         USD in the period of the bill.
         """
+        self._effort = Effort()
         # Layouts take time, and one machine runs in all hours with any of them.
         affordable = (
             offer
@@ -155,15 +158,19 @@ class HourSearch:
         )
 
     def cheapest_pair(
-        self, offers: Iterable[Offer], ceiling_usd: float
+        self,
+        offers: Iterable[Offer],
+        ceiling_usd: float,
+        effort: Effort | None = None,
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types that costs less than a ceiling, if there is one.
 
         USD in the period of the bill. Where a failure has to be survived there is none: spares of
-        each type would stand in the hours of the other.
+        each type would stand in the hours of the other. It is the cheapest until no step is left.
         """
         if self.requirement.survives is not None:
             return None
+        self._effort = effort or Effort()
         return self._cheapest(self._pairs(offers, ceiling_usd), ceiling_usd)
 
     def _cheapest(
@@ -176,7 +183,10 @@ class HourSearch:
                 self._push(frontier, linear_usd, self._entry(families, 1))
         while (taken := frontier.take(ceiling_usd)) is not None:
             usd, entry = taken
-            if entry.fleet is None:
+            if entry.fleet is None and self._effort.is_spent:
+                self._effort.leave(usd)
+            elif entry.fleet is None:
+                self._effort.spend(LOOK_STEPS)
                 self._look_at(frontier, usd, entry, ceiling_usd)
             elif usd < ceiling_usd and keeps_limits(
                 entry.fleet, self.search.judge
@@ -210,6 +220,9 @@ class HourSearch:
             self._push_bounded(frontier, families)
             return
         counts = self._counts(families, ceiling_usd)
+        if self._effort.is_spent:
+            # Cheaper weeks of these may not have been looked at.
+            self._effort.leave(usd)
         if counts is None:
             return
         # One type that costs less alone is another search.
@@ -405,7 +418,8 @@ class HourSearch:
         weights = whole_weights(rates_rps)
         program = self._program(families, weights)
         hourly = program.cheapest(
-            ceiling_usd - self._fixed_usd(families) + ROUNDING_USD
+            ceiling_usd - self._fixed_usd(families) + ROUNDING_USD,
+            self._effort,
         )
         if hourly is None:
             return None
@@ -512,6 +526,7 @@ class HourSearch:
             and bounds.high_rps < rate_rps
         ):
             asked_rps = (bounds.low_rps + bounds.high_rps) / 2
+        self._effort.spend(SIMULATION_STEPS)
         self._capacity.refine(
             kind, rate_rps, asked_rps, is_alone=len(families) == 1
         )

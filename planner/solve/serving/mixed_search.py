@@ -18,6 +18,12 @@ from msgspec import Struct
 
 from planner.frontier import Frontier
 from planner.numeric import bisect_up
+from planner.solve.serving.effort import (
+    BILL_STEPS,
+    LOOK_STEPS,
+    SIMULATION_STEPS,
+    Effort,
+)
 from planner.solve.serving.hour_program import WHOLE_ERROR
 from planner.solve.serving.mixed_fleet import (
     MixedFleet,
@@ -54,7 +60,7 @@ _Kinds: TypeAlias = "tuple[PoolKind, PoolKind]"
 _Fleet: TypeAlias = "tuple[_Kinds, tuple[int, int]]"
 
 
-class _Entry(Struct, frozen=True):
+class _CountedFleet(Struct, frozen=True):
     """One fleet that may be the cheapest.
 
     `is_exact` says whether its cost is known, or a bound of it.
@@ -69,10 +75,14 @@ class MixedSearch:
     """Searches pairs of pools for one requirement."""
 
     def __init__(
-        self, requirement: ServingRequirement, search: ServingSearch
+        self,
+        requirement: ServingRequirement,
+        search: ServingSearch,
+        effort: Effort | None = None,
     ) -> None:
         self._requirement = requirement
         self._search = search
+        self._effort = effort or Effort()
         self._rate_rps = requirement.load.rate_per_s
         self._kinds = PoolKinds(requirement, search)
         self._totals_usd: dict[_Fleet, float] = {}
@@ -84,10 +94,10 @@ class MixedSearch:
     ) -> MixedFleet | None:
         """Return the cheapest fleet of two types that costs less than a ceiling, if there is one.
 
-        USD in the period of the bill.
+        USD in the period of the bill. Without a step left it is the cheapest that was seen.
         """
         # All fleets of two kinds, until one of them is looked at.
-        frontier: Frontier[_Entry | _Kinds] = Frontier()
+        frontier: Frontier[_CountedFleet | _Kinds] = Frontier()
         for pair in offer_pairs(
             self._kinds.usable(offers, ceiling_usd), ceiling_usd
         ):
@@ -100,7 +110,11 @@ class MixedSearch:
         best: MixedFleet | None = None
         while (taken := frontier.take(ceiling_usd)) is not None:
             usd, entry = taken
-            if not isinstance(entry, _Entry):
+            if self._effort.is_spent:
+                self._effort.leave(usd)
+                break
+            self._effort.spend(LOOK_STEPS)
+            if not isinstance(entry, _CountedFleet):
                 self._look_at_kinds(frontier, usd, entry, ceiling_usd)
                 continue
             fleet = self._look_at(frontier, usd, entry, ceiling_usd)
@@ -110,9 +124,9 @@ class MixedSearch:
 
     def _look_at(
         self,
-        frontier: Frontier[_Entry | _Kinds],
+        frontier: Frontier[_CountedFleet | _Kinds],
         usd: float,
-        entry: _Entry,
+        entry: _CountedFleet,
         ceiling_usd: float,
     ) -> MixedFleet | None:
         """Return a fleet if it keeps the limits below a ceiling, or replace it by what may do."""
@@ -127,7 +141,7 @@ class MixedSearch:
 
     def _confirmed(
         self,
-        frontier: Frontier[_Entry | _Kinds],
+        frontier: Frontier[_CountedFleet | _Kinds],
         kinds: _Kinds,
         groups: tuple[int, int],
         ceiling_usd: float,
@@ -151,7 +165,7 @@ class MixedSearch:
 
     def _push_kinds(
         self,
-        frontier: Frontier[_Entry | _Kinds],
+        frontier: Frontier[_CountedFleet | _Kinds],
         kinds: _Kinds,
         ceiling_usd: float,
     ) -> None:
@@ -162,7 +176,7 @@ class MixedSearch:
 
     def _look_at_kinds(
         self,
-        frontier: Frontier[_Entry | _Kinds],
+        frontier: Frontier[_CountedFleet | _Kinds],
         usd: float,
         kinds: _Kinds,
         ceiling_usd: float,
@@ -227,12 +241,12 @@ class MixedSearch:
         telling = 1 - bisect_up(is_too_dear, 0.0, width, TELLING_STEPS)
         if low_rps or not telling:
             telling = max(1 - width / 2, telling)
-        self._kinds.refine(kinds[number], telling * high_rps)
+        self._refine(kinds[number], telling * high_rps)
         return True
 
     def _push_chain(
         self,
-        frontier: Frontier[_Entry | _Kinds],
+        frontier: Frontier[_CountedFleet | _Kinds],
         kinds: _Kinds,
         least_groups: int,
         ceiling_usd: float,
@@ -284,7 +298,7 @@ class MixedSearch:
 
     def _push_fewest(
         self,
-        frontier: Frontier[_Entry | _Kinds],
+        frontier: Frontier[_CountedFleet | _Kinds],
         kinds: _Kinds,
         first_groups: int,
     ) -> float:
@@ -296,7 +310,7 @@ class MixedSearch:
 
     def _push_more(
         self,
-        frontier: Frontier[_Entry | _Kinds],
+        frontier: Frontier[_CountedFleet | _Kinds],
         kinds: _Kinds,
         groups: tuple[int, int],
         ceiling_usd: float,
@@ -314,7 +328,7 @@ class MixedSearch:
 
     def _push(
         self,
-        frontier: Frontier[_Entry | _Kinds],
+        frontier: Frontier[_CountedFleet | _Kinds],
         kinds: _Kinds,
         groups: tuple[int, int],
         *,
@@ -329,7 +343,7 @@ class MixedSearch:
         for kind in kinds:
             self._fleets.setdefault(kind, {})[kinds, groups] = usd
         frontier.push(
-            usd, _Entry(kinds, groups, is_exact), self._tie_order(kinds)
+            usd, _CountedFleet(kinds, groups, is_exact), self._tie_order(kinds)
         )
 
     def _tie_order(self, kinds: _Kinds) -> tuple[object, ...]:
@@ -393,8 +407,12 @@ class MixedSearch:
             return False
         index, group_rps = question
         kind = kinds[index]
-        self._kinds.refine(kind, group_rps)
+        self._refine(kind, group_rps)
         return True
+
+    def _refine(self, kind: PoolKind, group_rps: float) -> None:
+        self._effort.spend(SIMULATION_STEPS)
+        self._kinds.refine(kind, group_rps)
 
     def _halve(self, kinds: _Kinds) -> bool:
         """Learn more of both kinds, so that each pool gets its share of the room.
@@ -414,6 +432,7 @@ class MixedSearch:
         """
         key = (kinds, groups)
         if key not in self._totals_usd:
+            self._effort.spend(BILL_STEPS)
             fleet = self._fleet(kinds, groups, (1.0, 1.0))
             self._totals_usd[key] = float(fleet.bill.total)
         return self._totals_usd[key]
