@@ -41,10 +41,7 @@ FallbackKind: TypeAlias = Literal["zone", "type", "region", "purchase", "cloud"]
 
 
 class TokenVolume(Struct, frozen=True):
-    """Requests and their tokens in the period of the bill, at the load of the spec.
-
-    cached_share  of the prompts, which is found in the prefix cache
-    """
+    """Requests and tokens in the period of a bill; a share of the prompts is in a prefix cache."""
 
     requests: Decimal
     prompt_tokens: Decimal
@@ -575,3 +572,28 @@ class Counterfactual(Struct, frozen=True):
     users: int = 0
     binding: Cause | None = None
     is_partial: bool = False
+
+
+def infeasible_solution(
+    nearest: tuple[BindingLimit, ...],
+    *,
+    week: Week,
+    llm: Llm | None,
+    funnel: tuple[tuple[str, int], ...],
+    offers_considered: int,
+    rejected: tuple[RivalFleet, ...] = (),
+) -> Solution:
+    """Return that nothing meets a spec, what would, and what each of the `rejected` misses."""
+    return Solution(
+        status="infeasible",
+        pools=(),
+        predictions={},
+        bindings=nearest,
+        alternatives=rejected,
+        bill=None,
+        warnings=(),
+        week=week,
+        llm=llm,
+        funnel=funnel,
+        offers_considered=offers_considered,
+    )

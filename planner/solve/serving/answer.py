@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from planner.market.owned import paid_machines
-from planner.solve.infeasible import infeasible_solution
 from planner.solve.serving.alternative import (
     alternatives,
     dearer_pool,
@@ -50,6 +49,7 @@ from planner.solve.serving.unused_spot import (
 from planner.solve.solution import (
     LoadPoint,
     Solution,
+    infeasible_solution,
 )
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from planner.cost.weekly_load import SpareGroups, weekly_load
 from planner.numeric import BAND_END
 from planner.perf.common.layout import ReplicaLayout
 from planner.solve.cause import DEARER, because
-from planner.solve.infeasible import infeasible_solution
 from planner.solve.rival import RivalFleet, billed_rival
 from planner.solve.solution import (
     JobStorage,
@@ -23,6 +22,7 @@ from planner.solve.solution import (
     Solution,
     TrainingRun,
     bought_offer,
+    infeasible_solution,
 )
 from planner.solve.training.bill import data_disk_gb
 from planner.solve.training.capacity import capacity_warnings, off_spot

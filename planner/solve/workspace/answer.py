@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from planner.cost.weekly_load import NO_SPARES
 from planner.market.public_address import ADDRESS_KEY, takes_public_address
 from planner.solve.cause import ANY_VALUE, DEARER, because
-from planner.solve.infeasible import infeasible_solution
 from planner.solve.rival import billed_rival
 from planner.solve.solution import (
     BandedPrediction,
@@ -20,6 +19,7 @@ from planner.solve.solution import (
     SizedPool,
     Solution,
     bought_offer,
+    infeasible_solution,
 )
 from planner.solve.warning import idle_network_warnings, price_warnings
 from planner.solve.workspace.requirement import (
