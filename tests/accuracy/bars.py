@@ -62,6 +62,9 @@ NOT_YET: Final = (
     # Scored since November 2026. Three families in three rounds of one benchmark have such rows,
     # and the errors of two say little of the third.
     "90 % bands of served_rps: rows inside, left out",
+    # 95.6 % are inside where 95 may be: three groups ask for more than they need (decision 125).
+    "90 % bands of served_rps: inside, whole sources, engines and makers left out; "
+    "rows from before 2026-11-22",
 )
 LOGS: Final = Path(__file__).parents[1] / "data" / "truth" / "startup.csv"
 
