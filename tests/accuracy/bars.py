@@ -45,7 +45,7 @@ STRANGERS: Final = ("source", "engine", "maker")
 WIDTHS: Final = {"tpot": 3.0, "throughput": 2.5, "ttft": 15.0}
 # Confidence, and the least and most of the rows that may be within the plan.
 CONFIDENCES: Final = ((0.5, 45.0, 60.0), (0.9, 87.0, 95.0))
-# Bars that are shown as missed, and do not fail the check. Those of plans at even odds were met
+# Bars that are shown as missed, and do not fail the check. Those that say why they are were met
 # once, the others never.
 # Three seemed to be while fits with rows left out began at the fit to all rows, and knew them.
 # Those of errors without a remark on rows are of all of them: the same bars are kept, and

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
@@ -156,14 +157,12 @@ class HourProgram:
             return self._cheapest_alone()
         effort = effort or Effort()
         # Those that may cost least come first, so few ways through the hours are looked for.
-        plans = sorted(self._always_bounds())
-        choices = sum(map(len, self._fewest.values()))
-        effort.spend(len(plans) * choices / CHOICES_OF_A_STEP)
+        plans = sorted(self._always_bounds(ceiling_usd, effort))
         # A commitment costs the same in whatever hours its machines run.
         best_usd = math.inf
         best: tuple[Counts, ...] | None = None
         for bound_usd, always in plans:
-            if bound_usd >= min(best_usd, ceiling_usd) or effort.is_spent:
+            if bound_usd >= best_usd or effort.is_spent:
                 break
             usd, counts = self._through_all(always, effort)
             usd += self._always_usd(always)
@@ -285,49 +284,59 @@ class HourProgram:
                 return weight
         return 0.0
 
-    def _always_bounds(self) -> Iterator[tuple[float, Counts]]:
+    def _always_bounds(
+        self, ceiling_usd: float, effort: Effort
+    ) -> Iterator[tuple[float, Counts]]:
         """Yield what all hours cost at least for each number of groups that are committed to, USD.
 
         bound = USD of all hours * c + sum over loads of hours * least USD of groups that carry it
+
+        Those that cost a ceiling are left out.
         """
+        # Hours of much load cost most, and tell first that a commitment is too dear.
         loads = [
             (hours, self._enough(rate_rps))
-            for rate_rps, hours in self._hours_by_rate.items()
+            for rate_rps, hours in sorted(
+                self._hours_by_rate.items(), reverse=True
+            )
         ]
         if not all(enough for _, enough in loads):
             return
+        # No more are committed to than ever run.
+        most = [
+            max(counts[number] for _, enough in loads for counts in enough)
+            for number in (0, 1)
+        ]
+
         # Hundreds of commitments have the same few numbers of groups.
-        first_usd, second_usd = (
-            [
-                [kind.hour_usd(groups, always) for groups in range(most + 1)]
-                # More than ever run are not committed to.
-                for always in range(min(kind.most_always, most) + 1)
+        @cache
+        def hour_usd(number: int, always: int) -> list[float]:
+            kind = self._kinds[number]
+            return [
+                kind.hour_usd(groups, always)
+                for groups in range(most[number] + 1)
             ]
-            for number, kind in enumerate(self._kinds)
-            for most in [
-                max(counts[number] for _, enough in loads for counts in enough)
-            ]
+
+        first_most, second_most = (
+            min(kind.most_always, groups) + 1
+            for kind, groups in zip(self._kinds, most, strict=True)
         )
-        for always in itertools.product(
-            range(len(first_usd)), range(len(second_usd))
-        ):
-            first, second = first_usd[always[0]], second_usd[always[1]]
-            yield (
-                self._always_usd(always)
-                + sum(
-                    [
-                        hours
-                        * min(
-                            [
-                                first[each] + second[other]
-                                for each, other in enough
-                            ]
-                        )
-                        for hours, enough in loads
-                    ]
-                ),
-                always,
-            )
+        for always in itertools.product(range(first_most), range(second_most)):
+            usd = self._always_usd(always)
+            # Looking at what is too dear is a choice too.
+            choices = 1
+            if usd < ceiling_usd:
+                first, second = map(hour_usd, (0, 1), always)
+            for hours, enough in loads:
+                if usd >= ceiling_usd:
+                    break
+                choices += len(enough)
+                usd += hours * min(
+                    [first[each] + second[other] for each, other in enough]
+                )
+            effort.spend(choices / CHOICES_OF_A_STEP)
+            if usd < ceiling_usd:
+                yield usd, always
 
     def _always_usd(self, always: Sequence[int]) -> float:
         return sum(
