@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner import figures
 from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
+from planner.solve.serving.effort import PLAN_STEPS, Effort
 from planner.solve.serving.fleet_finder import FleetFinder
 from planner.solve.serving.hour_search import HourSearch
 from planner.solve.serving.neighbor import machine_requirement
@@ -114,7 +115,8 @@ class ServingWorkload:
         search = ServingSearch(settings.catalog.price_book)
         alone = search.solve(requirement, offer_filter.cheapest()).best
         finder = FleetFinder.of_spec(spec, search, offer_filter)
-        best = finder.cheaper_mix(requirement, alone) or alone
+        effort = Effort(PLAN_STEPS)
+        best = finder.cheaper_mix(requirement, alone, effort=effort) or alone
         if best is None:
             return Counterfactual(None, None, INFEASIBLE)
         return Counterfactual(

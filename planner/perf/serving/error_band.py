@@ -1,9 +1,9 @@
 """90 % error bands of predictions, from measurements that the fit had not seen.
 
 A band is a pair of factors on the predicted number; of rates within limits it is one on the pace
-of the server that keeps them. The base width is that of left-out
-sources, or of rows whose settings are unstated. An engine that was measured enough under a kind of
-load has its own errors, others have those of all engines. Widths are half widths in ln:
+of the server that keeps them. The base width is that of left-out sources, or of rows whose
+settings are unstated. An engine that was measured enough under a kind of load has its own errors,
+others have those of all engines. Widths are half widths in ln:
 
     width^2 = base^2
             + sum over new (family, GPU, engine, maker) of (left-out width^2 - fitted width^2)

@@ -64,7 +64,7 @@ def limit_slack(
 
 
 def limits_at(limits: LatencyLimits, pace: float) -> LatencyLimits:
-    """Return the limits of a server that is `pace` times as slow and keeps as much of them."""
+    """Return what a server has to keep so that one `pace` times as fast keeps some limits."""
     return LatencyLimits(pace * limits.ttft_p99_s, pace * limits.tpot_p99_s)
 
 

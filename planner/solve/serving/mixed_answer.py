@@ -19,6 +19,7 @@ from planner.market.term import TERM_OF, TERM_PURCHASES
 from planner.solve.serving.apart_fleet import ApartFleet
 from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
+from planner.solve.serving.effort import PLAN_STEPS, Effort
 from planner.solve.serving.hour_search import HourSearch
 from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_fleet import pool_candidates
@@ -263,7 +264,7 @@ def _uncommitted(
         return []
     hours = HourSearch(requirement, finder.search)
     if len(offers) > 1:
-        pair = hours.cheapest_pair(offers, math.inf)
+        pair = hours.cheapest_pair(offers, math.inf, Effort(PLAN_STEPS))
         return [] if pair is None else _asked_candidates(pair)
     alone = finder.search.solve(requirement, offers, tells_why=False).best
     by_hours = cheapest_by_hours(hours, alone, offers)
