@@ -62,6 +62,7 @@ class FleetFinder:
         self.pools = pools
         self._text = text
         self._apart_judge: ApartJudge | None = None
+        self._hours: HourSearch | None = None
         self._is_quick = False
 
     def quick(self) -> FleetFinder:
@@ -175,7 +176,7 @@ class FleetFinder:
             has_clumps = requirement.load.arrival_variation != 1
             offers = [] if alone is None or has_clumps else [alone.offer]
         effort = effort or Effort(WISH_STEPS)
-        hours = HourSearch(requirement, self.search)
+        hours = self.hours_of(requirement)
         best = cheapest_by_hours(hours, alone, offers, ceiling_usd)
         known = best or alone
         if known is not None:
@@ -222,6 +223,12 @@ class FleetFinder:
         if always is not None:
             ceiling_usd = float(always.bill.total)
         return hours.cheapest_pair(offers, ceiling_usd, effort) or always
+
+    def hours_of(self, requirement: ServingRequirement) -> HourSearch:
+        """Return who searches hours; what was learned of the last requirement is kept."""
+        if self._hours is None or self._hours.requirement != requirement:
+            self._hours = HourSearch(requirement, self.search)
+        return self._hours
 
     def apart_judge(self, requirement: ServingRequirement) -> ApartJudge:
         """Return who judges pools apart; the lengths of requests are those of the spec."""

@@ -20,7 +20,6 @@ from planner.solve.serving.apart_fleet import ApartFleet
 from planner.solve.serving.class_warning import class_warnings
 from planner.solve.serving.commitment import commitment_options, owned_uses
 from planner.solve.serving.effort import PLAN_STEPS, Effort
-from planner.solve.serving.hour_search import HourSearch
 from planner.solve.serving.load_curve import load_curve
 from planner.solve.serving.mixed_fleet import pool_candidates
 from planner.solve.serving.own_hours import cheapest_by_hours
@@ -262,7 +261,7 @@ def _uncommitted(
     # A region may sell commitments to a machine type alone.
     if len(offers) < len(fleet.pools):
         return []
-    hours = HourSearch(requirement, finder.search)
+    hours = finder.hours_of(requirement)
     if len(offers) > 1:
         pair = hours.cheapest_pair(offers, math.inf, Effort(PLAN_STEPS))
         return [] if pair is None else _asked_candidates(pair)
