@@ -74,7 +74,8 @@ class PortfolioWorkload(DocumentPart, frozen=True, kw_only=True):
         PlanStatus,
         Meta(
             description="of its plan. optimal: proved; feasible: the simulation could not decide "
-            "whether it keeps its limits; infeasible: proved that nothing does"
+            "whether it keeps its limits, or not all fleets were looked at; infeasible: proved "
+            "that nothing does"
         ),
     ]
     fleet: Annotated[

@@ -292,7 +292,7 @@ class Outcome(DocumentPart, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="share of the bill that fleets may cost less which were not looked at; 0 "
-            "when proved optimal, none where the simulation is undecided"
+            "when proved optimal, none where the simulation alone is undecided"
         ),
     ]
     solve_ms: Annotated[

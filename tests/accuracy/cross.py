@@ -12,12 +12,15 @@ from typing import Final
 import numpy as np
 
 from planner.perf.serving import load_shape, served_rate
+from planner.perf.serving.served_rate import LatencyLimits
 from tests.accuracy.fit import Outcome, outcome, problem, server
 from tests.accuracy.least import Array, solve
 from tests.accuracy.sample import Batch, Sample, read
 
 TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "inference.csv"
 HALVINGS: Final = 40
+# What is told of a rate, beside the outcome of a load.
+RATES: Final = ("served", "within", "pace")
 # Schemes of bars, margins and families; the others only judge and widen bands.
 USUAL: Final = ("family", "GPU", "source")
 LEAVES: Final[Mapping[str, Callable[[Sample], str]]] = {
@@ -59,8 +62,7 @@ class Scheme:
 
     def ratio(self, target: str) -> Array:
         """Log of predicted over measured for each row, by the name of a field."""
-        is_rate = target in ("served", "within", "pace")
-        holder = self if is_rate else self.found
+        holder = self if target in RATES else self.found
         found: Array = getattr(holder, target)
         return found
 
@@ -102,18 +104,7 @@ def served(batch: Batch, parameters: Array) -> Array:
 
 def within_limits(batch: Batch, parameters: Array) -> Array:
     """Log ratio of the highest rate within both limits over the rate that was measured so."""
-    c = batch.coefficients(parameters)
-    s = server(batch, c)
-    low: Array = np.full(len(batch.samples), served_rate.LEAST_BATCH)
-    high: Array = s.max_batch
-    for _ in range(HALVINGS):
-        middle: Array = (low + high) / 2
-        kept = served_rate.limit_slack(s, middle, batch.limits) >= 0
-        low = np.where(kept, middle, low)
-        high = np.where(kept, high, middle)
-    rate = served_rate.rate_at_batch(s, low)
-    here = (batch.group == "server") & np.isfinite(batch.limits.ttft_p99_s)
-    return np.where(here, np.log(rate / batch.rate), np.nan)
+    return _log_rate(batch, parameters, lambda _: batch.limits)
 
 
 def pace_within_limits(batch: Batch, parameters: Array) -> Array:
@@ -123,14 +114,28 @@ def pace_within_limits(batch: Batch, parameters: Array) -> Array:
     more there are, the less of that pace it needs, and the less it keeps of the limits: the most
     that keep them tell the pace.
     """
-    c = batch.coefficients(parameters)
-    s = server(batch, c)
+    return _log_rate(
+        batch,
+        parameters,
+        lambda rate: served_rate.limits_at(batch.limits, batch.rate / rate),
+    )
+
+
+def _log_rate(
+    batch: Batch,
+    parameters: Array,
+    limits_of: Callable[[Array], LatencyLimits],
+) -> Array:
+    """Log ratio of the rate of the largest batch within limits over the measured one.
+
+    `limits_of` gives the limits by the rate of a batch.
+    """
+    s = server(batch, batch.coefficients(parameters))
     low: Array = np.full(len(batch.samples), served_rate.LEAST_BATCH)
     high: Array = s.max_batch
     for _ in range(HALVINGS):
         middle: Array = (low + high) / 2
-        pace = batch.rate / served_rate.rate_at_batch(s, middle)
-        limits = served_rate.limits_at(batch.limits, pace)
+        limits = limits_of(served_rate.rate_at_batch(s, middle))
         kept = served_rate.limit_slack(s, middle, limits) >= 0
         low = np.where(kept, middle, low)
         high = np.where(kept, high, middle)
@@ -217,8 +222,7 @@ def _merge(into: Scheme, found: Scheme, rows: Array) -> Scheme:
         for name in ("throughput", "tpot", "ttft")
     }
     served, within, pace = (
-        np.where(rows, found.ratio(name), into.ratio(name))
-        for name in ("served", "within", "pace")
+        np.where(rows, found.ratio(name), into.ratio(name)) for name in RATES
     )
     return replace(
         into,

@@ -422,6 +422,7 @@ class MixedSearch:
         """
         open_kinds = [kind for kind in kinds if self._kinds.is_open(kind)]
         for kind in open_kinds:
+            self._effort.spend(SIMULATION_STEPS)
             self._kinds.halve(kind)
         return bool(open_kinds)
 
